@@ -1,0 +1,38 @@
+# Each target sets up .venv by itself; a second run is quick.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+DOCS_READY := .venv/.ready-docs
+
+.PHONY: demo test check bench docs clean
+
+demo: $(READY)
+	$(BIN)/python examples/certify_votes.py
+
+test: check
+	$(BIN)/pytest -n 2 --dist loadfile
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.certify
+
+docs: $(DOCS_READY)
+	$(BIN)/mkdocs build --strict
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+clean:
+	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

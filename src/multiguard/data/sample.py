@@ -1,0 +1,45 @@
+"""One picture with its labels: what every dataset yields and what training and voting take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One picture, its stable name and the indices of its labels.
+
+    Attributes:
+        id: A name that stays the same whatever the order, the subset or the machine.
+        image: (3, height, width), either uint8 (a pixel's value is x / 255) or float32 in [0, 1].
+        labels: The indices of the labels that are present, sorted, without repetition; may be empty.
+    """
+
+    id: str
+    image: NDArray[np.uint8] | NDArray[np.float32]
+    labels: tuple[int, ...]
+
+
+class Dataset(Protocol):
+    """A finite, ordered collection of samples; reading an item decodes its picture."""
+
+    @property
+    def name(self) -> str:
+        """Which dataset and split this is, for the record."""
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The name of each label, in index order."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each sample, in order, known without decoding any picture."""
+
+    def __len__(self) -> int:
+        """The number of samples."""
+
+    def __getitem__(self, index: int, /) -> Sample:
+        """The sample at this position, decoded; an unreadable picture raises `DataError` with its path."""

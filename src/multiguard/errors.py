@@ -1,0 +1,21 @@
+"""The errors a user can cause: each says what was given, what was expected and how to mend it."""
+
+
+class MultiGuardError(Exception):
+    """Any mistake that the caller can mend; the command prints it in one line and exits with code 2."""
+
+
+class InvalidInputError(MultiGuardError, ValueError):
+    """An argument, or the data in it, breaks a condition that the guarantee stands on."""
+
+
+class DataError(MultiGuardError):
+    """A dataset, a picture or its labels cannot be read as they are."""
+
+
+class ModelError(MultiGuardError):
+    """A base classifier cannot be loaded, or returned something that is not one finite score per label."""
+
+
+class VotesError(MultiGuardError):
+    """A votes folder is damaged, incomplete, or not what the caller takes it for."""
