@@ -149,10 +149,9 @@ def exact_radii(
 def _tallies(
     ranked: Iterable[ArrayLike], labels: Iterable[ArrayLike], setting: Setting, num_labels: int
 ) -> Iterator[Tally]:
-    missing = object()
-    for index, (votes, true) in enumerate(zip_longest(ranked, labels, fillvalue=missing)):
-        if votes is missing or true is missing:
-            short = "ranked" if votes is missing else "labels"
+    for index, (votes, true) in enumerate(zip_longest(ranked, labels)):
+        if votes is None or true is None:
+            short = "ranked" if votes is None else "labels"
             raise InvalidInputError(f"ranked and labels must have one entry per picture, but {short} ends at {index}")
         yield _ranked_tally(index, votes, true, setting.k_prime, num_labels)
 
