@@ -26,7 +26,7 @@ def main() -> None:
         noisy = point + SIGMA * rng.standard_normal((DRAWS, DIMENSIONS))
         ranked.append(np.argsort(-(noisy @ directions), axis=1)[:, :K_PRIME])
 
-    table = Table(title=f"certified recall, {POINTS} points, k' = {K_PRIME}, k = {K}, n = {DRAWS}, alpha = {ALPHA}")
+    table = Table(title=f"certified recall of {POINTS} points (k' = {K_PRIME}, k = {K}, n = {DRAWS})")
     for heading in ("method", *(f"R = {radius:g}" for radius in RADII)):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for method in METHODS:
