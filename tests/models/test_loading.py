@@ -24,23 +24,17 @@ TIMM = "test_vit"
 
 def small_network() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4)
-    ).eval()
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4)).eval()
 
 
 def expected_votes(scores, draws: int = 20, size: int = 32) -> np.ndarray:
     reference = load_classifier(scores, labels=LABELS, output="logits")
-    return Smoother(reference, sigma=0.5, device="cpu").votes(
-        IMAGE[:, :size, :size], draws, seed=0, image_id="a"
-    )
+    return Smoother(reference, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
 
 
 def votes_of(classifier: Classifier, draws: int = 20, size: int = 32) -> np.ndarray:
     assert classifier.label_names == tuple(LABELS)
-    return Smoother(classifier, sigma=0.5, device="cpu").votes(
-        IMAGE[:, :size, :size], draws, seed=0, image_id="a"
-    )
+    return Smoother(classifier, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
 
 
 def timm_model(labels: int = 4) -> nn.Module:

@@ -69,9 +69,7 @@ def test_a_key_is_the_same_in_every_release():
 
 @both
 def test_the_law_is_standard_normal(source):
-    values = np.concatenate([source(noise_key(11, "law"), draw, 50_000) for draw in range(8)]).astype(
-        np.float64
-    )
+    values = np.concatenate([source(noise_key(11, "law"), draw, 50_000) for draw in range(8)]).astype(np.float64)
     assert stats.kstest(values, "norm").pvalue > SMALLEST_P
     n = values.size
     for moment, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):

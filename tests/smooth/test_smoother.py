@@ -7,10 +7,10 @@ from scipy import integrate, stats
 from torch import Tensor, nn
 from toy import linear
 
+from multiguard.certify import hits_from_ranked
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models import load_classifier
 from multiguard.smooth import DEVICE_PHILOX, NUMPY_PHILOX, Smoother
-from multiguard.votes import hits_of
 
 SOURCES = pytest.mark.parametrize("source", [NUMPY_PHILOX, DEVICE_PHILOX])
 IMAGE = np.random.default_rng(0).random((3, 4, 4), dtype=np.float32)
@@ -39,7 +39,7 @@ def test_frequencies_match_exact_probabilities(source, k_prime):
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
     smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise=source)
     ranked = smoother.votes(means, draws, seed=1, image_id="exact")
-    counts = hits_of(ranked, k_prime, 4).sum(axis=0)
+    counts = hits_from_ranked(ranked, k_prime=k_prime, num_labels=4).sum(axis=0)
     for label in range(4):
         exact = exact_probability(label, k_prime, means, sigma)
         assert stats.binomtest(int(counts[label]), draws, exact).pvalue > 1e-4
@@ -55,9 +55,7 @@ def test_batch_size_does_not_change_the_noise(source, batch_size):
         return images.flatten(1)[:, :2]
 
     f = load_classifier(watch, labels=["a", "b"], output="logits")
-    Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise=source).votes(
-        IMAGE, 64, seed=0, image_id="a"
-    )
+    Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise=source).votes(IMAGE, 64, seed=0, image_id="a")
     together = torch.cat(seen)
     assert len(together) == 64
     assert len(seen) == -(-64 // batch_size)
@@ -88,9 +86,7 @@ def test_images_that_share_batches_get_the_votes_they_get_alone(source, classifi
 def test_images_of_different_shapes_and_dtypes_can_follow_each_other():
     f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["a", "b", "c"], output="logits")
     shapes = [(3,), (3,), (2, 5), (3, 2, 2), (3, 2, 2)]
-    images = [
-        (str(i), np.ones(shape, dtype=np.uint8 if i % 2 else np.float32)) for i, shape in enumerate(shapes)
-    ]
+    images = [(str(i), np.ones(shape, dtype=np.uint8 if i % 2 else np.float32)) for i, shape in enumerate(shapes)]
     smoother = Smoother(f, sigma=1.0, batch_size=4, device="cpu")
     for image_id, ranked in smoother.stream(images, 6, seed=0):
         alone = smoother.votes(dict(images)[image_id], 6, seed=0, image_id=image_id)
@@ -129,9 +125,7 @@ def test_noise_is_added_in_pixel_space_before_normalisation(source, clamp):
 
 
 def test_ties_go_to_the_smaller_index():
-    f = load_classifier(
-        lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits"
-    )
+    f = load_classifier(lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits")
     votes = Smoother(f, sigma=1.0, k_max=5, device="cpu").votes(IMAGE, 9, seed=0, image_id="a")
     assert np.array_equal(votes, np.tile(np.arange(5), (9, 1)))
 

@@ -23,9 +23,7 @@ def smoother(**options) -> Smoother:
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_votes_do_not_depend_on_shards_or_batches(tmp_path, shard_images, batch_size):
     pictures = Pictures(7)
-    vote_dataset(
-        smoother(batch_size=batch_size), pictures, tmp_path, draws=10, seed=4, shard_images=shard_images
-    )
+    vote_dataset(smoother(batch_size=batch_size), pictures, tmp_path, draws=10, seed=4, shard_images=shard_images)
     votes = read_votes(tmp_path)
     assert list(votes.ids) == pictures.ids
     for position, sample in enumerate(pictures):

@@ -18,8 +18,7 @@ class Pictures:
         numbers = range(first, first + count)
         self.ids = [f"picture-{number}" for number in numbers]
         self._images = [
-            np.random.default_rng(number).integers(0, 256, (3, size, size), dtype=np.uint8)
-            for number in numbers
+            np.random.default_rng(number).integers(0, 256, (3, size, size), dtype=np.uint8) for number in numbers
         ]
 
     def __len__(self) -> int:
@@ -38,6 +37,4 @@ def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
         # One row at a time: the sum of a row does not depend on how many rows there are.
         return torch.stack([row.flatten() @ weights for row in images])
 
-    return load_classifier(
-        scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear"
-    )
+    return load_classifier(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")

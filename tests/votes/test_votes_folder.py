@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes import Provenance, VoteRow, VotesWriter, hits_of, read_votes, vote_dtype
+from multiguard.votes import Provenance, VoteRow, VotesWriter, read_votes, vote_dtype
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
@@ -64,16 +64,7 @@ def test_what_is_written_is_read_back(tmp_path, labels):
         assert found.labels == expected.labels == votes.labels[position]
         assert found.ranked.dtype == expected.ranked.dtype
         assert np.array_equal(found.ranked, expected.ranked)
-        assert np.array_equal(votes.hits(position, 2), hits_of(expected.ranked, 2, labels))
-
-
-def test_hits_are_the_first_ranks():
-    ranked = np.array([[2, 0, 1], [1, 3, 0]], dtype=np.uint8)
-    assert hits_of(ranked, 1, 4).tolist() == [[False, False, True, False], [False, True, False, False]]
-    assert hits_of(ranked, 2, 4).tolist() == [[True, False, True, False], [False, True, False, True]]
-    for k_prime in (0, 4):
-        with pytest.raises(InvalidInputError, match="k_prime"):
-            hits_of(ranked, k_prime, 4)
+        assert np.array_equal(votes.ranked(position), expected.ranked)
 
 
 def test_one_image_is_read_without_the_others(tmp_path):

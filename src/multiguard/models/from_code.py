@@ -18,9 +18,7 @@ def wrap(model: object, options: ModelOptions, spec: str) -> Classifier:
     if isinstance(model, Classifier):
         return model
     if not callable(model):
-        raise ModelError(
-            f"{spec} must be a Classifier, a torch module or a callable, not {type(model).__name__}."
-        )
+        raise ModelError(f"{spec} must be a Classifier, a torch module or a callable, not {type(model).__name__}.")
     return Classifier(
         model,
         options.need_labels(spec),

@@ -57,11 +57,7 @@ class OnnxNetwork:
     def image_size(self) -> tuple[int, int] | None:
         """(height, width) where the graph fixes them."""
         size = self._shape[2:]
-        return (
-            (size[0], size[1])
-            if len(self._shape) == _PICTURE and all(isinstance(n, int) for n in size)
-            else None
-        )
+        return (size[0], size[1]) if len(self._shape) == _PICTURE and all(isinstance(n, int) for n in size) else None
 
     def __call__(self, images: Tensor) -> Tensor:
         """The scores of each row, on the device of the input."""
@@ -83,10 +79,7 @@ def _weights_hash(path: Path) -> str:
     """The hash of the file and of the files beside it that hold its tensors."""
     model = require("onnx", "onnx").load(str(path), load_external_data=False)
     names = {
-        entry.value
-        for tensor in model.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
+        entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"
     }
     if not names:
         return file_hash(path)

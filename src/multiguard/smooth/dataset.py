@@ -134,9 +134,7 @@ def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int)
 
 
 def _device_name(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {platform.machine()}"
-    )
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {platform.machine()}"
 
 
 def _versions() -> dict[str, str]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.certify import certified_radii
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -45,12 +47,8 @@ def confirm(
         sigma: The noise.
         alpha: The probability of any false claim in the prediction.
     """
-    from multiguard.certify import certified_radii
-
     radii = (
-        certified_radii(
-            hits, [label], k=k, k_prime=k_prime, sigma=sigma, alpha=alpha / len(labels), method="joint"
-        )
+        certified_radii(hits, [label], k=k, k_prime=k_prime, sigma=sigma, alpha=alpha / len(labels), method="joint")
         for label in labels
     )
     return Prediction(labels, tuple(float(radius[0]) for radius in radii))

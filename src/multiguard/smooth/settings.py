@@ -92,9 +92,7 @@ def _sigma(sigma: float) -> float:
 
 def _ranks(k_max: int | None, labels: int) -> int:
     if not 1 <= labels <= _MOST_LABELS:
-        raise InvalidInputError(
-            f"votes hold between 1 and {_MOST_LABELS} labels; the classifier has {labels}."
-        )
+        raise InvalidInputError(f"votes hold between 1 and {_MOST_LABELS} labels; the classifier has {labels}.")
     chosen = min(_DEFAULT_RANKS, labels) if k_max is None else k_max
     if not 1 <= chosen <= labels:
         raise InvalidInputError(

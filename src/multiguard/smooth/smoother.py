@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.certify import hits_from_ranked
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import Job
@@ -15,7 +16,7 @@ from multiguard.smooth.prediction import Prediction, confirm, most_frequent
 from multiguard.smooth.settings import Precision, Settings, resolve_settings
 from multiguard.smooth.step import make_step
 from multiguard.smooth.streaming import BatchSize, Plan, Sizer, stream_votes
-from multiguard.votes import Ranked, hits_of
+from multiguard.votes import Ranked
 
 Image = NDArray[np.generic] | Tensor
 _MOST_DRAWS = 1 << 32
@@ -98,9 +99,7 @@ class Smoother:
         most_rows = 1 << max(0, draws - 1).bit_length()
         return next(ranked for _, ranked in stream_votes([job], self._plan(most_rows)))
 
-    def stream(
-        self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int
-    ) -> Iterator[tuple[str, Ranked]]:
+    def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, Ranked]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
         Takes the next image only when its rows are due, so that `images` may be endless.
@@ -130,12 +129,10 @@ class Smoother:
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         labels = most_frequent(self._hits(pilot, k_prime), k)
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
-        return confirm(
-            labels, self._hits(fresh, k_prime), k=k, k_prime=k_prime, sigma=self.settings.sigma, alpha=alpha
-        )
+        return confirm(labels, self._hits(fresh, k_prime), k=k, k_prime=k_prime, sigma=self.settings.sigma, alpha=alpha)
 
     def _hits(self, ranked: Ranked, k_prime: int) -> NDArray[np.bool_]:
-        return hits_of(ranked, k_prime, len(self.classifier.label_names))
+        return hits_from_ranked(ranked, k_prime=k_prime, num_labels=len(self.classifier.label_names))
 
     def _plan(self, most_rows: int | None = None) -> Plan:
         labels = len(self.classifier.label_names)
@@ -143,9 +140,7 @@ class Smoother:
             return Plan(self._step, self._sizer, self.settings.k_max, labels)
         return Plan(self._step, self._sizer, self.settings.k_max, labels, most_rows)
 
-    def _job(
-        self, image_id: str, image: Image, draws: int, seed: int, first_draw: int, stream: Stream
-    ) -> Job:
+    def _job(self, image_id: str, image: Image, draws: int, seed: int, first_draw: int, stream: Stream) -> Job:
         check_draws(draws, first_draw)
         tensor = _as_input(image_id, image, self.classifier.image_size)
         return Job(
@@ -189,9 +184,7 @@ def _as_input(image_id: str, image: Image, image_size: tuple[int, int] | None) -
     tensor = torch.from_numpy(np.ascontiguousarray(image)) if isinstance(image, np.ndarray) else image
     if tensor.dtype != torch.uint8:
         if not tensor.is_floating_point():
-            raise InvalidInputError(
-                f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}."
-            )
+            raise InvalidInputError(f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}.")
         if not bool(torch.isfinite(tensor).all()):
             raise InvalidInputError(f"image {image_id!r} holds a NaN or an infinite value.")
         tensor = tensor.to(torch.float32)

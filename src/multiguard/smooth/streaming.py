@@ -29,9 +29,7 @@ class Sizer:
 
     def __init__(self, batch_size: BatchSize, device: torch.device) -> None:
         if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
-            raise InvalidInputError(
-                f"batch_size must be 'auto' or a whole number of at least 1, not {batch_size!r}."
-            )
+            raise InvalidInputError(f"batch_size must be 'auto' or a whole number of at least 1, not {batch_size!r}.")
         self._numbers = _CPU_NUMBERS if device.type == "cpu" else _DEVICE_NUMBERS
         self._fixed = None if batch_size == "auto" else int(batch_size)
         self._limit = _MOST_ROWS if self._fixed is None else self._fixed
@@ -183,9 +181,7 @@ def _check_finite(batch: Batch, finite: NDArray[np.int32]) -> None:
     if not finite.all():
         row = int(np.argmin(finite))
         name, draw = batch.image_of(row), int(batch.draws()[row])
-        raise ModelError(
-            f"image {name!r}, draw {draw}: the classifier returned a score that is NaN or infinite."
-        )
+        raise ModelError(f"image {name!r}, draw {draw}: the classifier returned a score that is NaN or infinite.")
 
 
 def _blame(batch: Batch, problem: str) -> ModelError:

@@ -2,7 +2,7 @@
 
 from multiguard.votes.folder import Votes, VotesWriter, read_votes
 from multiguard.votes.manifest import Manifest, Provenance, Shard
-from multiguard.votes.ranked import Ranked, hits_of, vote_dtype
+from multiguard.votes.ranked import Ranked, vote_dtype
 from multiguard.votes.shards import VoteRow
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "VoteRow",
     "Votes",
     "VotesWriter",
-    "hits_of",
     "read_votes",
     "vote_dtype",
 ]

@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash
 from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Provenance, load_manifest, save_manifest
-from multiguard.votes.ranked import Ranked, hits_of
+from multiguard.votes.ranked import Ranked
 from multiguard.votes.shards import VoteRow, read_labels, read_row, write_shard
 
 
@@ -30,9 +28,7 @@ class VotesWriter:
         if shard_images < 1:
             raise InvalidInputError(f"shard_images must be at least 1, not {shard_images}.")
         if len(set(provenance.image_ids)) < len(provenance.image_ids):
-            raise InvalidInputError(
-                "image ids must be different: two images of one id would share their noise."
-            )
+            raise InvalidInputError("image ids must be different: two images of one id would share their noise.")
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self.manifest = _taken_up(self._folder, Manifest(provenance, shard_images, {}))
@@ -91,10 +87,6 @@ class Votes:
     def ranked(self, position: int) -> Ranked:
         """(draws, K'): the labels of each draw of one image, best first."""
         return self.row(position).ranked
-
-    def hits(self, position: int, k_prime: int) -> NDArray[np.bool_]:
-        """(draws, c): whether each label is among the k' that f returns for a draw."""
-        return hits_of(self.ranked(position), k_prime, len(self.provenance.label_names))
 
 
 def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:

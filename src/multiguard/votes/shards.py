@@ -59,9 +59,7 @@ def write_shard(path: Path, rows: Sequence[VoteRow], provenance: Provenance) -> 
 
 def _write_table(table: pa.Table, file: IO[bytes]) -> None:
     # Votes hardly shrink more at a higher level; a dictionary of rows that are all different only costs.
-    pq.write_table(
-        table, file, row_group_size=1, compression="zstd", compression_level=1, use_dictionary=False
-    )
+    pq.write_table(table, file, row_group_size=1, compression="zstd", compression_level=1, use_dictionary=False)
 
 
 def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
