@@ -1,13 +1,14 @@
 """Noise is N(0, 1), independent across draws and images, and keyed by (seed, image id, draw) alone."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from multiguard.smooth.noise import HostNoise, key_words, noise_key
+from multiguard.smooth.noise import HostNoise, _box_muller, key_words, noise_key
 from multiguard.smooth.philox import standard_normal
 
 SMALLEST_P = 1e-4  # of each seeded test; a generator that is wrong fails by many orders of magnitude
@@ -15,9 +16,9 @@ KEY_OF_SEED_0 = "c3b6c74b3df93d6653b282fe685deda7"
 
 
 def host(key: bytes, draw: int, count: int) -> np.ndarray:
-    out = np.empty(count, dtype=np.float32)
-    HostNoise().standard_normal(key, draw, out)
-    return out
+    out = np.empty((1, count), dtype=np.float32)
+    HostNoise().gaussian([key], [draw], 1.0, out)
+    return out[0]
 
 
 def device(key: bytes, draw: int, count: int) -> np.ndarray:
@@ -28,32 +29,45 @@ def device(key: bytes, draw: int, count: int) -> np.ndarray:
 both = pytest.mark.parametrize("source", [host, device])
 
 
-def test_host_noise_is_numpys_own_philox():
-    key = noise_key(7, "x")
-    bits = np.random.Philox(key=int.from_bytes(key, "little"), counter=5 << 128)
-    expected = np.random.Generator(bits).standard_normal(1000, dtype=np.float32)
-    assert np.array_equal(host(key, 5, 1000), expected)
+@pytest.mark.parametrize("count", [1, 2, 999, 1000])
+def test_host_noise_is_box_muller_of_numpys_philox(count):
+    key, draw = noise_key(7, "x"), 4_000_000_000
+    bits = np.random.Philox(key=int.from_bytes(key, "little"), counter=draw << 128)
+    expected = []
+    for word in bits.random_raw(-(-count // 2)).tolist():
+        radius = math.sqrt(-2 * math.log(((word >> 24) + 0.5) / 2**40))
+        angle = 2 * math.pi * (word & 0xFFFFFF) / 2**24
+        expected.append((radius * math.cos(angle), radius * math.sin(angle)))
+    cosines, sines = zip(*expected, strict=True)
+    assert host(key, draw, count) == pytest.approx((cosines + sines)[:count], abs=5e-6)
 
 
-def test_a_generator_that_was_used_before_gives_the_same_draw():
-    noise, key = HostNoise(), noise_key(0, "x")
-    first, again, other = (np.empty(333, dtype=np.float32) for _ in range(3))
-    noise.standard_normal(key, 3, first)
-    noise.standard_normal(key, 4, other)
-    noise.standard_normal(key, 3, again)
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
+@pytest.mark.parametrize("count", [5, 48, 40_001])
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_host_noise_does_not_depend_on_the_rows_beside_it(rows, count):
+    keys = [noise_key(0, f"{row % 3}") for row in range(64)]
+    noise, found = HostNoise(), np.empty((64, count), dtype=np.float32)
+    for start in range(0, 64, rows):
+        part = slice(start, start + rows)
+        noise.gaussian(keys[part], range(64)[part], 1.0, found[part])
+    for row in range(64):
+        assert np.array_equal(found[row], host(keys[row], row, count))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_do_not_change_the_noise(threads):
+def test_sigma_scales_the_noise_and_the_image_is_added():
     images = [np.full((2, 3), value, dtype=np.float32) for value in (0.0, 1.0) * 4]
     keys = [noise_key(0, f"{row % 2}") for row in range(8)]
     out = np.empty((8, 2, 3), dtype=np.float32)
-    HostNoise(threads).perturb(images, keys, range(8), 0.25, out)
+    HostNoise().perturb(images, keys, range(8), 0.25, out)
     for row in range(8):
         noise = host(keys[row], row, 6).reshape(2, 3)
         assert np.array_equal(out[row], noise * np.float32(0.25) + images[row])
+
+
+def test_the_extremes_of_a_word_are_finite():
+    out = np.empty((1, 4), dtype=np.float32)
+    _box_muller(np.array([[0, (1 << 64) - 1]], dtype=np.uint64), 1.0, out)
+    assert out[0].tolist() == pytest.approx([math.sqrt(2 * 41 * math.log(2)), 0, 0, 0], abs=1e-5)
 
 
 def test_keys_differ_in_every_part():

@@ -10,9 +10,9 @@ from toy import linear
 from multiguard.certify import hits_from_ranked
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models import load_classifier
-from multiguard.smooth import DEVICE_PHILOX, NUMPY_PHILOX, Smoother
+from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
 
-SOURCES = pytest.mark.parametrize("source", [NUMPY_PHILOX, DEVICE_PHILOX])
+SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 IMAGE = np.random.default_rng(0).random((3, 4, 4), dtype=np.float32)
 
 

@@ -100,7 +100,7 @@ def test_the_manifest_holds_the_provenance(tmp_path):
         "draws": 5,
         "seed": 9,
         "k_max": 3,
-        "noise": "numpy-philox4x64-ziggurat",
+        "noise": "philox4x64-box-muller",
         "precision": "float32",
         "channels_last": False,
         "compiled": False,

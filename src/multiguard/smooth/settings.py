@@ -8,7 +8,7 @@ from torch import nn
 
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
-from multiguard.smooth.noise import DEVICE_PHILOX, NUMPY_PHILOX, NoiseSource
+from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -66,7 +66,7 @@ def resolve_settings(
         sigma=_sigma(sigma),
         k_max=_ranks(k_max, len(classifier.label_names)),
         device=place,
-        noise=_noise(noise or (DEVICE_PHILOX if cuda else NUMPY_PHILOX)),
+        noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
         precision=_precision(precision or ("bfloat16" if cuda else "float32")),
         channels_last=cuda if channels_last is None else channels_last,
         compiled=(cuda and isinstance(classifier.network, nn.Module)) if compile is None else compile,
@@ -103,8 +103,8 @@ def _ranks(k_max: int | None, labels: int) -> int:
 
 
 def _noise(noise: NoiseSource) -> NoiseSource:
-    if noise not in (NUMPY_PHILOX, DEVICE_PHILOX):
-        raise InvalidInputError(f"noise must be {NUMPY_PHILOX!r} or {DEVICE_PHILOX!r}, not {noise!r}.")
+    if noise not in (HOST_PHILOX, DEVICE_PHILOX):
+        raise InvalidInputError(f"noise must be {HOST_PHILOX!r} or {DEVICE_PHILOX!r}, not {noise!r}.")
     return noise
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import Batch, Job
-from multiguard.smooth.noise import NUMPY_PHILOX, HostNoise, key_words
+from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import standard_normal
 from multiguard.smooth.settings import DTYPES, Settings
 
@@ -31,7 +31,7 @@ class Step(Protocol):
 
 def make_step(classifier: Classifier, settings: Settings) -> Step:
     """The step of the chosen noise source."""
-    return (HostStep if settings.noise == NUMPY_PHILOX else DeviceStep)(classifier, settings)
+    return (HostStep if settings.noise == HOST_PHILOX else DeviceStep)(classifier, settings)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -76,7 +76,7 @@ class HostStep:
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
-        self._noise = HostNoise(torch.get_num_threads())
+        self._noise = HostNoise()
         self._graph = _Graph(_ranker(classifier, settings), settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
