@@ -149,6 +149,14 @@ def test_a_compiled_classifier_gives_the_same_votes():
     assert np.array_equal(plain.votes(IMAGE, **arguments), compiled.votes(IMAGE, **arguments))
 
 
+def test_a_second_compiled_smoother_does_not_use_up_the_first_ones_graphs():
+    f = load_classifier(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for sigma in (0.25, 0.5):
+            smoother = Smoother(f, sigma=sigma, device="cpu", noise=DEVICE_PHILOX, compile=True)
+            assert len(smoother.votes(np.zeros(3), 4, seed=0, image_id="a")) == 4
+
+
 class Cramped:
     """A classifier with room for a few rows only, as a device with little memory."""
 

@@ -1,6 +1,7 @@
 """One batch: image + noise -> classifier -> the ranked labels of each row, without waiting for the device."""
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import ParamSpec, Protocol
 
 import numpy as np
@@ -187,4 +188,15 @@ def _send(array: NDArray[np.generic], device: torch.device) -> Tensor:
 
 
 def _maybe_compiled(function: Callable[P, Tensor], wanted: bool) -> Callable[P, Tensor]:
-    return torch.compile(function, dynamic=False) if wanted else function
+    return torch.compile(_with_own_code(function), dynamic=False) if wanted else function
+
+
+def _with_own_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The same function with a code object of its own.
+
+    The compiler keeps its graphs, and its limit on their number, by code object: without this a ninth smoother in
+    one process would silently run uncompiled.
+    """
+    assert isinstance(function, FunctionType)
+    code, closure = function.__code__.replace(), function.__closure__
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
