@@ -157,7 +157,7 @@ def _fly(batch: Batch, ranks: Tensor) -> _Flight:
     host = torch.empty(ranks.shape, dtype=ranks.dtype, pin_memory=True)
     host.copy_(ranks, non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    arrived.record()
+    arrived.record(torch.cuda.current_stream(ranks.device))
     return _Flight(batch, host, arrived)
 
 
@@ -189,9 +189,9 @@ def _blame(batch: Batch, problem: str) -> ModelError:
 
 
 def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether the device ran out of memory, also where a compiler wrapped that in an error of its own."""
+    """Whether the device ran out of memory, also where a library said so or a compiler wrapped it in its own way."""
     while error is not None:
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False
