@@ -46,7 +46,7 @@ def key_words(key: bytes) -> tuple[int, int, int, int]:
 class HostNoise:
     """Noise made on the CPU into the caller's memory; a draw's values depend on its key and index alone.
 
-    One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so that no value exceeds 7.5, and 24
+    One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so that no value exceeds 7.6, and 24
     for the angle, as many as float32 holds. NumPy's own ziggurat takes nearly three times as long.
     """
 
