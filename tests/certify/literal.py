@@ -1,13 +1,13 @@
 """A slow, literal evaluation of the certificates: the oracle that the fast code is tested against.
 
-Every function follows its formula in DESIGN 2.1 to 2.4 (and Theorem 1 of the paper) loop by loop. Nothing
+Every function follows its formula in docs/theory.md (and Theorem 1 of the paper) loop by loop. Nothing
 here is shared with `multiguard.certify`. `r` is always R / sigma.
 
 The bounds can be passed in. With `lower=exact, upper=exact` the same loops run on exact probabilities: give
 the probabilities as `counts` with `draws=1`, or, for `joint_size`, give each row of `hits` its probability in
 `weights`. The level is then ignored and the floor of a vote count over a layer is dropped.
 
-Run as a script, it checks that no set of rivals exceeds the closed form that DESIGN 2.3 evaluates.
+Run as a script, it checks that no set of rivals exceeds the closed form that the fast code evaluates.
 """
 
 import random
@@ -291,7 +291,7 @@ def right_side_by_ranks(
     upper: Bound = upper,
     whole: bool = True,
 ) -> float:
-    """DESIGN's closed form of the right side: for each v the labels outside L ranked s-v+1 to s by votes."""
+    """The closed form of the right side: for each v the labels outside L ranked s-v+1 to s by votes."""
     b = sorted(votes, reverse=True)
     smallest = float("inf")
     for v in range(1, s + 1):
