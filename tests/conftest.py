@@ -1,0 +1,42 @@
+"""What every test may need: the real pictures where they are, and a timm that imports beside a CPU torch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).parents[1]
+SHARED = REPOSITORY.parent / "shared"
+
+# torchvision's wheel may be built for another torch; it then lacks operators that timm's import looks up.
+_OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
+for _name in ("nms", "qnms"):
+    if not hasattr(torch.ops.torchvision, _name):
+        _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def _real(path: str) -> Path:
+    found = SHARED / path
+    if not found.exists():
+        pytest.skip(f"real data absent: shared/{path}")
+    return found
+
+
+@pytest.fixture
+def coco_root() -> Path:
+    return _real("data/coco2014")
+
+
+@pytest.fixture
+def voc_root() -> Path:
+    return _real("data/voc2007")
+
+
+@pytest.fixture
+def ffdnet_weights() -> Path:
+    return _real("weights/ffdnet_color.pth")
+
+
+@pytest.fixture
+def lite0_weights() -> Path:
+    return _real("weights/tf_efficientnet_lite0.safetensors")
