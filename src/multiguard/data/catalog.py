@@ -7,11 +7,11 @@ from pathlib import Path
 from multiguard.data.coco import open_coco
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.folder import open_folder
-from multiguard.data.naming import unknown_name
 from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import Dataset
 from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError
+from multiguard.naming import unknown_name
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.listed import Entry, ListedDataset
-from multiguard.data.naming import unknown_name
 from multiguard.errors import DataError
+from multiguard.naming import unknown_name
 
 COCO_LABELS = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",

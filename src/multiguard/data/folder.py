@@ -11,10 +11,11 @@ An optional column `split` names the split of each picture.
 from collections.abc import Sequence
 from pathlib import Path
 
+from multiguard.data.labels import label_indices, label_positions
 from multiguard.data.listed import Entry, ListedDataset
-from multiguard.data.naming import label_indices, label_positions, unknown_name
 from multiguard.data.table import Row, Table, read_table
 from multiguard.errors import DataError
+from multiguard.naming import unknown_name
 
 ALL = "all"
 _RESERVED = ("file", "labels", "split")

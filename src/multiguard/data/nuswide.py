@@ -3,10 +3,11 @@
 import ast
 from pathlib import Path
 
+from multiguard.data.labels import label_indices, label_positions
 from multiguard.data.listed import Entry, ListedDataset, read_lines
-from multiguard.data.naming import label_indices, label_positions, unknown_name
 from multiguard.data.table import Row, read_table
 from multiguard.errors import DataError
+from multiguard.naming import unknown_name
 
 NUSWIDE_CONCEPTS = 81
 _COLUMNS = ("filepath", "label", "split_name")

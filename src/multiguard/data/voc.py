@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from multiguard.data.listed import Entry, ListedDataset, read_lines
-from multiguard.data.naming import unknown_name
 from multiguard.errors import DataError
+from multiguard.naming import unknown_name
 
 VOC_LABELS = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
+    "tvmonitor",
 )  # fmt: skip
 VOC_SPLITS = ("train", "val", "trainval", "test")
 _MARKS = {"1": 1, "0": 0, "-1": -1}

@@ -1,18 +1,9 @@
-"""Names of labels, splits and datasets: looked up exactly, and the nearest known name said when missing."""
+"""Label names to label indices: looked up exactly, never guessed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from multiguard.errors import DataError
-
-
-def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
-    """One sentence naming what was given, what is known, and the known name nearest to it."""
-    names = list(known)
-    folded = {name.casefold(): name for name in names}
-    near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
-    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {_shortened(names)}"
-    return f"unknown {kind} '{given}': {hint}"
+from multiguard.naming import unknown_name
 
 
 def label_positions(names: Sequence[str], source: str) -> dict[str, int]:
@@ -32,8 +23,3 @@ def label_indices(names: Iterable[str], positions: Mapping[str, int], source: st
             raise DataError(f"{source}: {unknown_name('label', name, positions)}")
         found.add(positions[name])
     return tuple(sorted(found))
-
-
-def _shortened(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
