@@ -41,8 +41,7 @@ def check_command(
 
     The exit code is 1 where there are problems.
 
-    Example:
-        multiguard data check digits --split test
+    Example: multiguard data check digits --split test
     """
     options = given(table=table, separator=separator, difficult=difficult)
     dataset = open_dataset(name, root=root, split=split or find_known(name).train_split, size=size, **options)
@@ -59,10 +58,11 @@ def _show(report: DataReport, console: Console) -> None:
     more = len(report.shapes) - 5
     console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}", highlight=False)
     per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
-    console.print(f"labels a picture: {report.mean_labels:.2f} on average; {per_image}", highlight=False)
+    counts = f"labels a picture: {report.mean_labels:.2f} on average; {per_image}"
+    console.print(counts, highlight=False, soft_wrap=True)
     frequencies = RichTable("label", "pictures", "share", box=None)
     for label, count in zip(report.label_names, report.frequencies, strict=True):
         frequencies.add_row(label, str(count), f"{count / max(report.readable, 1):.1%}")
     console.print(frequencies)
     if report.empty_labels:
-        console.print(f"never present: {', '.join(report.empty_labels)}", highlight=False)
+        console.print(f"never present: {', '.join(report.empty_labels)}", highlight=False, soft_wrap=True)

@@ -80,8 +80,7 @@ def train_command(
 
     The same command goes on after an interruption, and runs on several GPUs under torchrun.
 
-    Example:
-        multiguard train --data digits --sigma 0.25 --out runs/digits
+    Example: multiguard train --data digits --sigma 0.25 --out runs/digits
     """
     _train(**locals())
 

@@ -63,6 +63,7 @@ class Job:
 
 def run_job(job: Job, on_epoch: Callable[[Record], None] | None = None) -> TrainResult:
     """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted."""
+    find_known(job.data)
     model = _model_name(job)
     pixels, val_pixels = load_splits(job, job.size or _native_size(model))
     torch.manual_seed(job.recipe.seed)

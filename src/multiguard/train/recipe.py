@@ -81,7 +81,7 @@ class Recipe:
 
 
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"epochs": 6, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
+    "digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
 }
 
 
