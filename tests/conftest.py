@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-torch.set_num_threads(1)  # tests run side by side on few cores
-
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 

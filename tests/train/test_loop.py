@@ -133,15 +133,14 @@ def test_splits_that_do_not_fit_each_other_are_refused(tmp_path, pixels, val_pix
             train(backbone(), pixels, bad, RECIPE, tmp_path)
 
 
-def test_noise_training_on_digits_beats_training_without_noise(tmp_path):
+def test_a_short_run_on_digits_learns_to_see_through_noise(tmp_path):
     """A short run of the default recipe, at the noise it is made for, on pictures of test digits."""
-    recipe = recipe_for("digits", epochs=4, sigma=0.25, batch=16)
-    job = Job("digits", tmp_path / "noise", recipe, model="cnn:16", images=1500, val_images=200)
-    run_job(job)
-    run_job(replace(job, out=tmp_path / "clean", recipe=replace(recipe, sigma=0.0)))
+    recipe = recipe_for("digits", epochs=3, sigma=0.25, batch=16)
+    run_job(Job("digits", tmp_path, recipe, model="cnn:24", images=2000, val_images=200))
     test = load_pixels(DigitsDataset("test", images=300))
-    noise, clean = (noisy_map(load_folder(tmp_path / arm), test, 0.25) for arm in ("noise", "clean"))
-    assert (noise, clean) == 0
+    model = load_folder(tmp_path)
+    assert noisy_map(model, test, 0.25) > 0.8
+    assert noisy_map(model, test, 0.25) > noisy_map(model, test, 0.75)
 
 
 def test_a_model_folder_is_a_start_and_must_share_the_labels(tmp_path):

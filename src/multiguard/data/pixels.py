@@ -4,6 +4,7 @@ import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from multiguard.data.sample import Dataset
 from multiguard.errors import DataError
+from multiguard.files import write_atomically
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +86,6 @@ def _cached(
     if not all(path.is_file() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
         for path, array in zip(paths, _decode(dataset, workers), strict=True):
-            _write(path, array)
+            write_atomically(path, partial(np.save, arr=array, allow_pickle=False))
     images, targets = (np.load(path, mmap_mode="r") for path in paths)
     return images, targets
-
-
-def _write(path: Path, array: NDArray[np.uint8]) -> None:
-    """Write the array so that `path` is either absent or whole, even if killed half-way."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
-    part.replace(path)

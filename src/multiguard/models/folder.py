@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.files import file_hash, write_atomically
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -68,7 +68,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
     digest = hashlib.sha256(data).hexdigest()
     card = replace(card, denoiser=denoiser is not None, weights_sha256=digest)
     path.mkdir(parents=True, exist_ok=True)
-    replace_file(path / WEIGHTS_FILE, data)
+    write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
     save_card(path, card)
     return card
 
@@ -76,14 +76,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 def save_card(path: Path, card: ModelCard) -> None:
     """Write model.json alone, as after an epoch that left the weights as they were."""
     text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
-    replace_file(path / CARD_FILE, (text + "\n").encode())
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put these bytes at `path` in one step, so that a kill leaves the old file or the new one."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 
 def read_card(path: Path) -> ModelCard:
@@ -141,7 +134,9 @@ def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor])
 
 def _proved_tensors(path: Path) -> dict[str, Tensor]:
     file = path / WEIGHTS_FILE
-    if sha256_of(file) != read_card(path).weights_sha256:
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file; the model folder is incomplete")
+    if file_hash(file) != read_card(path).weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match")
     return read_weights(file)
 
@@ -163,14 +158,6 @@ def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, pa
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"{path}: the weights do not fit the card's architecture ({reason})") from error
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, read piece by piece."""
-    if not path.is_file():
-        raise ModelError(f"{path}: no such weights file")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _frozen(value: Any) -> Any:

@@ -25,9 +25,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{path}: not readable as safetensors, or as a plain torch file ({reason})"
-        ) from error
+        raise ModelError(f"{path}: not readable as safetensors, or as a plain torch file ({reason})") from error
     return _tensors(found, path)
 
 

@@ -10,9 +10,10 @@ import torch
 from multiguard.data import Dataset, Pixels, hold_out, load_pixels, open_dataset, subset
 from multiguard.data.catalog import find_known
 from multiguard.errors import InvalidInputError
+from multiguard.files import file_hash
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size
 from multiguard.models.denoiser import FFDNet, load_ffdnet
-from multiguard.models.folder import CARD_FILE, load_backbone, read_card, sha256_of
+from multiguard.models.folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.engine import Record
 from multiguard.train.loop import TrainResult, train
 from multiguard.train.recipe import Recipe
@@ -149,4 +150,4 @@ def _denoised(job: Job) -> tuple[FFDNet | None, Recipe]:
 def _weights_record(weights: str | None) -> Mapping[str, str] | None:
     if weights is None or weights == PRETRAINED:
         return None if weights is None else {"source": PRETRAINED}
-    return {"source": Path(weights).name, "sha256": sha256_of(Path(weights))}
+    return {"source": Path(weights).name, "sha256": file_hash(Path(weights))}

@@ -14,10 +14,11 @@ from accelerate import Accelerator
 from multiguard import __version__
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError
+from multiguard.files import write_atomically
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.folder import ModelCard, read_card, replace_file, save_card, save_folder
+from multiguard.models.folder import ModelCard, read_card, save_card, save_folder
 from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Recipe
@@ -119,7 +120,7 @@ class _Run:
         else:
             save_card(self.out, self.card)
         log = "".join(json.dumps(done) + "\n" for done in self.history)
-        replace_file(self.out / LOG_FILE, log.encode())
+        write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
         if self.engine.recipe.epochs:
             save_state(self.out, Progress(self.settings, self.history), self.engine.tensors())
 

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models.folder import replace_file
+from multiguard.files import write_atomically
 
 STATE_FILE = Path("state") / "last.safetensors"
 
@@ -44,7 +44,8 @@ def save_state(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, T
     }
     text = json.dumps({"settings": progress.settings, "history": progress.history})
     (out / STATE_FILE).parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out / STATE_FILE, save(tensors, metadata={"progress": text}))
+    data = save(tensors, metadata={"progress": text})
+    write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
 def read_state(out: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]] | None:
