@@ -29,9 +29,7 @@ from multiguard.train.loss import find_loss
 def main() -> None:
     """Read the arguments, decode once, run every cell and print one line each."""
     args = _arguments()
-    job = Job(
-        args.data, Path("unused"), Recipe(), root=args.root, images=args.images, val_images=args.val_images
-    )
+    job = Job(args.data, Path("unused"), Recipe(), root=args.root, images=args.images, val_images=args.val_images)
     started = time.perf_counter()
     pixels, val_pixels = load_splits(job, args.size)
     print(f"decoded {len(pixels)} + {len(val_pixels)} pictures in {time.perf_counter() - started:.1f} s")
@@ -45,9 +43,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="coco")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--model", default="timm:tf_efficientnet_lite0")
@@ -78,9 +74,7 @@ def _value(text: str) -> object:
         return text
 
 
-def _run_cell(
-    args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels
-) -> None:
+def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """Train one cell; the arm without noise is chosen by clean mAP, as who knows of no noise would."""
     recipe = recipe_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
     torch.manual_seed(recipe.seed)

@@ -1,3 +1,38 @@
 """Provable robustness for any multi-label classifier."""
 
+from multiguard.certify import (
+    METHODS,
+    Method,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    exact_radii,
+    hits_from_ranked,
+)
+from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
+from multiguard.evaluate import Averaging, Scores, image_scores, set_scores
+
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "METHODS",
+    "Averaging",
+    "DataError",
+    "InvalidInputError",
+    "Method",
+    "ModelError",
+    "MultiGuardError",
+    "Scores",
+    "VotesError",
+    "certified_radii",
+    "certified_radii_batch",
+    "certified_size",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "exact_radii",
+    "hits_from_ranked",
+    "image_scores",
+    "set_scores",
+]

@@ -12,9 +12,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "CUDA_VIS
 def multiguard(*arguments, cwd=None):
     command = [sys.executable, "-m", "multiguard", *map(str, arguments)]
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=240, cwd=cwd, check=False
-    )
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, cwd=cwd, check=False)
 
 
 def example_of(help_text):

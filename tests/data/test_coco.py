@@ -26,9 +26,7 @@ def annotation(image, category):
 
 @pytest.fixture
 def coco(tmp_path):
-    write_split(
-        tmp_path, "val2014", [annotation(3, 90), annotation(3, 1), annotation(3, 90), annotation(7, 13)]
-    )
+    write_split(tmp_path, "val2014", [annotation(3, 90), annotation(3, 1), annotation(3, 90), annotation(7, 13)])
     return tmp_path
 
 
@@ -96,8 +94,6 @@ def test_real_coco_pictures(coco_root):
     dataset = open_coco(coco_root, "val", size=32)
     assert list(dataset.label_names) == official
     assert len(dataset) == 500
-    assert sum(map(len, dataset.labels)) == len(
-        {(a["image_id"], a["category_id"]) for a in listing["annotations"]}
-    )
+    assert sum(map(len, dataset.labels)) == len({(a["image_id"], a["category_id"]) for a in listing["annotations"]})
     assert dataset[499].image.shape == (3, 32, 32)
     assert len(open_coco(coco_root, "train")) == 3000

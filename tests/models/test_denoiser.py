@@ -55,9 +55,7 @@ class Half(FFDNet):
 
 
 def test_denoised_is_the_classifier_on_the_clamped_clean_picture():
-    inner = Classifier(
-        lambda x: x.mean((2, 3)), "rgb", output="logits", mean=[0.5] * 3, std=[2.0] * 3, name="mean"
-    )
+    inner = Classifier(lambda x: x.mean((2, 3)), "rgb", output="logits", mean=[0.5] * 3, std=[2.0] * 3, name="mean")
     images = torch.tensor([[0.2, 0.4, 3.0]]).view(1, 3, 1, 1)
     composed = denoise_first(inner, Half(), 0.25)
     torch.testing.assert_close(composed(images), (torch.tensor([[0.35, 0.45, 1.0]]) - 0.5) / 2)

@@ -64,9 +64,7 @@ def test_asls_gradient_is_that_of_its_value(batch, gammas):
 @pytest.mark.parametrize("gamma_negative", [0.5, 4.0])
 def test_asl_is_finite_in_float32_at_extreme_logits(size, margin, gamma_negative):
     logits = torch.tensor([[size, -size, size, -size]], requires_grad=True)
-    loss = asymmetric_loss(
-        logits, torch.tensor([[1.0, 1.0, 0.0, 0.0]]), margin=margin, gamma_negative=gamma_negative
-    )
+    loss = asymmetric_loss(logits, torch.tensor([[1.0, 1.0, 0.0, 0.0]]), margin=margin, gamma_negative=gamma_negative)
     loss.backward()
     assert loss.isfinite()
     assert logits.grad.isfinite().all()

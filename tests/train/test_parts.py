@@ -166,9 +166,7 @@ def test_the_default_recipe_is_the_papers():
     assert recipe_for("digits", flip=True, epochs=None).flip
 
 
-@pytest.mark.parametrize(
-    "bad", [{"sigma": -1}, {"batch": 0}, {"crop": 0}, {"ema": 1}, {"clip": 0}, {"epochs": -1}]
-)
+@pytest.mark.parametrize("bad", [{"sigma": -1}, {"batch": 0}, {"crop": 0}, {"ema": 1}, {"clip": 0}, {"epochs": -1}])
 def test_a_recipe_out_of_range_names_the_option(bad):
     (name,) = bad
     with pytest.raises(InvalidInputError, match=f"{name} is {bad[name]}; it must be"):

@@ -13,12 +13,8 @@ from multiguard.data.catalog import find_known
 data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
 
 _Name = Annotated[str, typer.Argument(help="voc2007, coco, nuswide, folder or digits.")]
-_Split = Annotated[
-    str | None, typer.Option(help="Which split, in the dataset's own words [what training reads].")
-]
-_Size = Annotated[
-    int | None, typer.Option(help="Squash the pictures to this height and width, as training does.")
-]
+_Split = Annotated[str | None, typer.Option(help="Which split, in the dataset's own words [what training reads].")]
+_Size = Annotated[int | None, typer.Option(help="Squash the pictures to this height and width, as training does.")]
 
 
 @data_app.callback()

@@ -6,12 +6,8 @@ from typing import Annotated
 import typer
 
 Root = Annotated[Path | None, typer.Option(help="The folder that holds the dataset; digits need none.")]
-Table = Annotated[
-    Path | None, typer.Option(help="The CSV of labels (folder, nuswide), if not the usual one.")
-]
-Separator = Annotated[
-    str | None, typer.Option(help="What stands between two labels in a CSV field (folder) [;].")
-]
+Table = Annotated[Path | None, typer.Option(help="The CSV of labels (folder, nuswide), if not the usual one.")]
+Separator = Annotated[str | None, typer.Option(help="What stands between two labels in a CSV field (folder) [;].")]
 Difficult = Annotated[
     bool | None, typer.Option("--difficult", help="Count difficult-only labels as present (voc2007).")
 ]

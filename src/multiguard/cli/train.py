@@ -17,9 +17,7 @@ _Model = Annotated[str | None, Option(help="cnn, cnn:WIDTH, timm:NAME or a model
 _Weights = Annotated[str | None, Option(help="A .safetensors or .pth file, or 'pretrained' to download.")]
 _Size = Annotated[int | None, Option(help="Height and width of the pictures [the network's own].")]
 _Split = Annotated[str | None, Option(help="The split to train on [the dataset's].")]
-_ValSplit = Annotated[
-    str | None, Option(help="The split to validate on [the dataset's, or a held-out tenth].")
-]
+_ValSplit = Annotated[str | None, Option(help="The split to validate on [the dataset's, or a held-out tenth].")]
 _Images = Annotated[int | None, Option(help="Train on a random part of so many pictures.")]
 _ValImages = Annotated[int | None, Option(help="Validate on a random part of so many pictures.")]
 _Denoiser = Annotated[Path | None, Option(help="FFDNet weights: train without noise, denoise sigma first.")]

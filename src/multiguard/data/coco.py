@@ -69,9 +69,7 @@ def _read_listing(path: Path) -> dict[str, Any]:
     try:
         listing = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; give the folder that holds 'annotations' as the root"
-        ) from None
+        raise DataError(f"{path}: no such file; give the folder that holds 'annotations' as the root") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path}: not readable as JSON ({error})") from error
     missing = [key for key in ("images", "annotations", "categories") if key not in listing]
@@ -91,9 +89,7 @@ def _category_positions(categories: list[Mapping[str, Any]], path: Path) -> dict
     return {number: index for index, number in enumerate(COCO_CATEGORY_IDS)}
 
 
-def _image_labels(
-    listing: Mapping[str, Any], positions: Mapping[int, int], path: Path
-) -> dict[int, tuple[int, ...]]:
+def _image_labels(listing: Mapping[str, Any], positions: Mapping[int, int], path: Path) -> dict[int, tuple[int, ...]]:
     found: defaultdict[int, set[int]] = defaultdict(set)
     for annotation in listing["annotations"]:
         category = annotation["category_id"]

@@ -46,15 +46,11 @@ class DigitsDataset:
         seed: Which digits meet, and where; the division into splits does not depend on it.
     """
 
-    def __init__(
-        self, split: str = "test", *, size: int = 32, images: int | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, split: str = "test", *, size: int = 32, images: int | None = None, seed: int = 0) -> None:
         if split not in DIGIT_IMAGES:
             raise DataError(f"digits: {unknown_name('split', split, DIGIT_IMAGES)}")
         if size < _SMALLEST_CANVAS:
-            raise DataError(
-                f"digits: a canvas of {size} pixels is too small; take at least {_SMALLEST_CANVAS}"
-            )
+            raise DataError(f"digits: a canvas of {size} pixels is too small; take at least {_SMALLEST_CANVAS}")
         self.split = split
         self.size = size
         self.seed = seed
@@ -105,22 +101,16 @@ def _labels_of(layout: Sequence[Placement]) -> tuple[int, ...]:
     return tuple(sorted(placement.label for placement in layout))
 
 
-def _place(
-    rng: np.random.Generator, label: int, quarter: int, pool: NDArray[np.int64], cell: int
-) -> Placement:
+def _place(rng: np.random.Generator, label: int, quarter: int, pool: NDArray[np.int64], cell: int) -> Placement:
     side = int(rng.integers(cell - cell // 4, cell + 1))
     top, left = (int(offset) for offset in rng.integers(0, cell - side + 1, size=2))
-    return Placement(
-        label, int(rng.choice(pool)), top + cell * (quarter // 2), left + cell * (quarter % 2), side
-    )
+    return Placement(label, int(rng.choice(pool)), top + cell * (quarter // 2), left + cell * (quarter % 2), side)
 
 
 def _draw(layout: Sequence[Placement], size: int) -> NDArray[np.uint8]:
     canvas = np.zeros((size, size), dtype=np.uint8)
     for p in layout:
-        digit = Image.fromarray(_handwriting()[0][p.source]).resize(
-            (p.side, p.side), Image.Resampling.BICUBIC
-        )
+        digit = Image.fromarray(_handwriting()[0][p.source]).resize((p.side, p.side), Image.Resampling.BICUBIC)
         canvas[p.top : p.top + p.side, p.left : p.left + p.side] = np.asarray(digit)
     return canvas
 

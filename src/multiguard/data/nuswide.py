@@ -26,9 +26,7 @@ def open_nuswide(
     """
     concepts = read_lines(root / "Concepts81.txt")
     if len(concepts) != NUSWIDE_CONCEPTS:
-        raise DataError(
-            f"{root / 'Concepts81.txt'}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one a line"
-        )
+        raise DataError(f"{root / 'Concepts81.txt'}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one a line")
     positions = label_positions(concepts, str(root / "Concepts81.txt"))
     listing = read_table(table or _find_table(root))
     listing.require(_COLUMNS)
@@ -37,9 +35,7 @@ def open_nuswide(
         raise DataError(f"nuswide: {unknown_name('split', split, splits)}")
     chosen = [row for row in listing.rows if row.fields["split_name"] == split]
     entries = [
-        Entry(
-            row.fields["filepath"], _picture(root, row), label_indices(_concepts(row), positions, row.source)
-        )
+        Entry(row.fields["filepath"], _picture(root, row), label_indices(_concepts(row), positions, row.source))
         for row in chosen
     ]
     return ListedDataset(f"nuswide/{split}", concepts, entries, size=size)

@@ -64,9 +64,7 @@ def _decode(dataset: Dataset, workers: int) -> tuple[NDArray[np.uint8], NDArray[
         sample = dataset[index]
         if sample.image.shape != images.shape[1:] or sample.image.dtype != np.uint8:
             found = f"{sample.image.dtype} {sample.image.shape}"
-            raise DataError(
-                f"{sample.id}: {found} among uint8 {images.shape[1:]}; open the dataset with one size"
-            )
+            raise DataError(f"{sample.id}: {found} among uint8 {images.shape[1:]}; open the dataset with one size")
         images[index] = sample.image
         targets[index, list(sample.labels)] = 1
 
@@ -79,9 +77,7 @@ def _decode(dataset: Dataset, workers: int) -> tuple[NDArray[np.uint8], NDArray[
 def _cached(
     dataset: Dataset, ids: tuple[str, ...], workers: int, cache: Path
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    key = hashlib.sha256("\0".join((dataset.name, str(dataset[0].image.shape), *ids)).encode()).hexdigest()[
-        :32
-    ]
+    key = hashlib.sha256("\0".join((dataset.name, str(dataset[0].image.shape), *ids)).encode()).hexdigest()[:32]
     paths = (cache / f"{key}-images.npy", cache / f"{key}-targets.npy")
     if not all(path.is_file() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,5 @@ def read_table(path: Path) -> Table:
 def _row(path: Path, line: int, header: Sequence[str], values: Sequence[str]) -> Row:
     source = f"{path}, line {line}"
     if len(values) != len(header):
-        raise DataError(
-            f"{source}: {len(values)} fields under {len(header)} columns; quote fields that hold a comma"
-        )
+        raise DataError(f"{source}: {len(values)} fields under {len(header)} columns; quote fields that hold a comma")
     return Row(source, {name: value.strip() for name, value in zip(header, values, strict=True)})

@@ -15,9 +15,7 @@ VOC_SPLITS = ("train", "val", "trainval", "test")
 _MARKS = {"1": 1, "0": 0, "-1": -1}
 
 
-def open_voc2007(
-    root: Path, split: str = "test", *, size: int | None = None, difficult: bool = False
-) -> ListedDataset:
+def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, difficult: bool = False) -> ListedDataset:
     """VOC 2007's pictures of one split, each with its image-level labels in alphabetical label order.
 
     Args:
@@ -40,9 +38,7 @@ def _home(root: Path) -> Path:
     for home in (root / "VOCdevkit" / "VOC2007", root / "VOC2007", root):
         if (home / "ImageSets" / "Main").is_dir():
             return home
-    raise DataError(
-        f"{root}: no VOCdevkit/VOC2007/ImageSets/Main below it; give the folder that holds VOCdevkit"
-    )
+    raise DataError(f"{root}: no VOCdevkit/VOC2007/ImageSets/Main below it; give the folder that holds VOCdevkit")
 
 
 def _class_marks(home: Path, name: str, split: str, ids: list[str]) -> dict[str, int]:

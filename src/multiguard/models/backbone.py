@@ -109,9 +109,7 @@ def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, 
     left += [name for name in given if name not in wanted]
     strangers = [name for name in left if not name.startswith(tuple(f"{head}." for head in heads))]
     if strangers:
-        raise ModelError(
-            f"{path}: {_difference(strangers[0], wanted, given)} ({len(strangers)} such tensors)"
-        )
+        raise ModelError(f"{path}: {_difference(strangers[0], wanted, given)} ({len(strangers)} such tensors)")
     network.load_state_dict(fits, strict=False)
     return tuple(name for name in left if name in wanted)
 

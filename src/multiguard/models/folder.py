@@ -85,9 +85,7 @@ def read_card(path: Path) -> ModelCard:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ModelError(
-            f"{file}: no such file; expected a model folder, as `multiguard train` writes it"
-        ) from None
+        raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelError(f"{file}: not readable as JSON ({error})") from error
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
@@ -150,9 +148,7 @@ def _named_tensors(parts: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 
 def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:
-    ours = {
-        name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")
-    }
+    ours = {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
     try:
         module.load_state_dict(ours)
     except RuntimeError as error:

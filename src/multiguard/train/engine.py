@@ -83,16 +83,12 @@ class Engine:
         ]
         loss = float(self.accelerator.reduce(torch.stack(losses).mean(), "mean"))
         if not math.isfinite(loss):
-            raise ModelError(
-                f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {self.recipe.lr}"
-            )
+            raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {self.recipe.lr}")
         images = len(positions) * min(self.recipe.batch, len(self.feed))
         rate = images / (time.perf_counter() - started)
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
-    def step(
-        self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int
-    ) -> Tensor:
+    def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
         """One batch: augment, add noise, descend, average. The loss is returned without waiting for it."""
         done = epoch * steps + step
         for group in self.optimizer.param_groups:
@@ -168,7 +164,5 @@ def _lay_out(module: nn.Module, layout: torch.memory_format) -> None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
-def _judged(
-    classifier: Classifier, denoiser: FFDNet | None, sigma: float, device: torch.device
-) -> Classifier:
+def _judged(classifier: Classifier, denoiser: FFDNet | None, sigma: float, device: torch.device) -> Classifier:
     return classifier if denoiser is None else denoise_first(classifier, denoiser.to(device), sigma)

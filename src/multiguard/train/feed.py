@@ -57,9 +57,7 @@ class Feed:
         return batch.pin_memory() if self.device.type == "cuda" else batch
 
 
-def epoch_positions(
-    count: int, batch: int, *, seed: int, epoch: int, rank: int = 0, world: int = 1
-) -> list[Positions]:
+def epoch_positions(count: int, batch: int, *, seed: int, epoch: int, rank: int = 0, world: int = 1) -> list[Positions]:
     """What this rank reads in each step of an epoch: its share of the batches of one seeded shuffle.
 
     The batches, and their order, are the same for every number of processes. A last, incomplete batch is left

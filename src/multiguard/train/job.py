@@ -117,9 +117,7 @@ def _model_name(job: Job) -> str:
         return job.model
     if job.data == "digits":
         return "cnn"
-    raise InvalidInputError(
-        f"no model given for '{job.data}'; take one of timm's, as in --model timm:resnet50"
-    )
+    raise InvalidInputError(f"no model given for '{job.data}'; take one of timm's, as in --model timm:resnet50")
 
 
 def _is_folder(model: str) -> bool:

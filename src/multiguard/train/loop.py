@@ -80,11 +80,10 @@ def train(
 class _Run:
     """The epochs behind and the files that hold them."""
 
-    def __init__(
-        self, engine: Engine, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool
-    ) -> None:
+    def __init__(self, engine: Engine, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
         self.engine, self.card, self.denoiser, self.out, self.is_main = engine, card, denoiser, out, is_main
         self.settings = {**card.training, "denoiser": denoiser is not None, "architecture": card.architecture}
+        del self.settings["versions"]  # an upgrade does not end a run
         self.history = self._resumed()
 
     def _resumed(self) -> list[Record]:
@@ -175,16 +174,12 @@ def _described(pixels: Pixels) -> dict[str, Any]:
 
 def _require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Recipe, world: int) -> None:
     if pixels.label_names != val_pixels.label_names:
-        raise InvalidInputError(
-            f"{pixels.name} and {val_pixels.name} do not have the same labels in one order"
-        )
+        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have the same labels in one order")
     if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
         raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have pictures of one size")
     if not val_pixels.targets.any():
         raise InvalidInputError(f"{val_pixels.name}: not one picture has a label, so no epoch can be judged")
     if recipe.batch % world:
-        raise InvalidInputError(
-            f"batch {recipe.batch} does not divide among {world} processes; take a multiple"
-        )
+        raise InvalidInputError(f"batch {recipe.batch} does not divide among {world} processes; take a multiple")
     if len(pixels) < world:
         raise InvalidInputError(f"{pixels.name}: {len(pixels)} pictures for {world} processes")

@@ -1,0 +1,102 @@
+"""What a caller may hand in, and one clear sentence for each thing that is not allowed."""
+
+import math
+import numbers
+from difflib import get_close_matches
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify.group import Setting
+from multiguard.certify.types import Bools, Floats, Ints, Method
+from multiguard.errors import InvalidInputError
+
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+def checked_hits(hits: ArrayLike) -> Bools:
+    """The votes as a boolean matrix (draws, num_labels) with at least one draw and one label."""
+    votes = np.asarray(hits)
+    if votes.dtype != np.bool_ or votes.ndim != 2:
+        raise InvalidInputError(f"hits must be boolean (draws, num_labels), got {votes.dtype} {votes.shape}")
+    if votes.shape[0] < 1 or votes.shape[1] < 1:
+        raise InvalidInputError(f"hits must hold at least one draw and one label, got shape {votes.shape}")
+    return votes
+
+
+def check_rows(votes: Bools, k_prime: int) -> None:
+    """Raises unless every row holds exactly k' hits."""
+    wrong = np.flatnonzero(votes.sum(axis=1) != k_prime)
+    if len(wrong):
+        row, count = int(wrong[0]), int(votes[wrong[0]].sum())
+        raise InvalidInputError(f"every draw must hit exactly k_prime = {k_prime} labels, but row {row} has {count}")
+
+
+def checked_labels(labels: ArrayLike, num_labels: int, *, allow_none: bool = False) -> Ints:
+    """L as sorted, different label indices."""
+    indices = np.asarray(labels)
+    if indices.size == 0 and allow_none:
+        return np.empty(0, np.int64)
+    if indices.size == 0:
+        raise InvalidInputError("labels is empty: there is nothing to protect; leave such a picture out and count it")
+    if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
+        raise InvalidInputError(f"labels must be a list of integer label indices, got {indices.dtype} {indices.shape}")
+    if indices.min() < 0 or indices.max() >= num_labels:
+        raise InvalidInputError(f"labels must lie in 0..{num_labels - 1}, got {indices.min()}..{indices.max()}")
+    distinct = np.unique(indices).astype(np.int64)
+    if len(distinct) < len(indices):
+        raise InvalidInputError(f"labels must be different from each other, got {indices.tolist()}")
+    return distinct
+
+
+def checked_setting(k: int, k_prime: int, alpha: float, num_labels: int) -> Setting:
+    """k, k' and alpha, each within its range."""
+    _check_count("num_labels", num_labels, None)
+    _check_count("k", k, num_labels)
+    _check_count("k_prime", k_prime, num_labels)
+    if not (_is_real(alpha) and 0 < alpha < 1):
+        raise InvalidInputError(f"alpha is the error allowed and must lie strictly between 0 and 1, got {alpha!r}")
+    return Setting(int(k), int(k_prime), float(alpha))
+
+
+def checked_sigma(sigma: float) -> float:
+    """The noise's standard deviation, positive and finite."""
+    if not (_is_real(sigma) and math.isfinite(sigma) and sigma > 0):
+        raise InvalidInputError(
+            f"sigma is the noise's standard deviation and must be positive and finite, got {sigma!r}"
+        )
+    return float(sigma)
+
+
+def checked_method(method: str) -> Method:
+    """The method, if it is a known one."""
+    if method not in METHODS:
+        near = get_close_matches(str(method), METHODS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InvalidInputError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}{hint}")
+    return method
+
+
+def checked_distribution(probabilities: ArrayLike, sets: int) -> Floats:
+    """One probability per vote set, not negative and summing to 1."""
+    weights = np.asarray(probabilities, dtype=np.float64)
+    if weights.shape != (sets,):
+        raise InvalidInputError(f"probabilities must be one per vote set, ({sets},), got shape {weights.shape}")
+    if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-9):
+        raise InvalidInputError(f"probabilities must not be negative and must sum to 1, got a sum of {weights.sum()}")
+    return weights
+
+
+def _check_count(name: str, value: int, most: int | None) -> None:
+    if not _is_whole(value) or value < 1 or (most is not None and value > most):
+        upper = "" if most is None else f" and at most the number of labels, {most}"
+        raise InvalidInputError(f"{name} must be a whole number of at least 1{upper}, got {value!r}")
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

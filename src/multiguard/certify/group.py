@@ -1,0 +1,89 @@
+"""Pictures with equally many true labels, stacked so that one evaluation serves them all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from multiguard.certify.tally import Tally
+from multiguard.certify.types import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a certificate is about: the k labels returned by g, the k' returned by f, and the error allowed."""
+
+    k: int
+    k_prime: int
+    alpha: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The tallies of pictures that have the same number of true labels, d = `num_true`."""
+
+    tallies: Sequence[Tally]
+
+    @property
+    def images(self) -> int:
+        """How many pictures there are."""
+        return len(self.tallies)
+
+    @property
+    def num_true(self) -> int:
+        """d, the number of labels in each picture's L."""
+        return len(self.tallies[0].labels)
+
+    @property
+    def num_labels(self) -> int:
+        """c, the number of labels there are."""
+        return len(self.tallies[0].label_mass)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """(images,) the number of draws of each picture."""
+        return np.array([tally.draws for tally in self.tallies], dtype=np.float64)
+
+    @cached_property
+    def labels(self) -> Ints:
+        """(images, d) the labels of each L."""
+        return np.stack([tally.labels for tally in self.tallies])
+
+    @cached_property
+    def label_mass(self) -> Floats:
+        """(images, c) the mass of each label."""
+        return np.stack([tally.label_mass for tally in self.tallies])
+
+    @cached_property
+    def mass_on_labels(self) -> Floats:
+        """(images, d) the mass of each label of L."""
+        return np.take_along_axis(self.label_mass, self.labels, axis=1)
+
+    def rivals(self, most: int) -> Floats:
+        """(images, <= most) the largest masses outside L, downwards."""
+        return self._largest(self.labels, most)
+
+    def rivals_of(self, position: int, most: int) -> Floats:
+        """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""
+        return self._largest(self.labels[:, position : position + 1], most)
+
+    def sizes(self, k: int) -> int:
+        """The largest certified size there can be."""
+        return min(self.num_true, k)
+
+    def uncertain_sizes(self, k: int) -> range:
+        """The sizes e that have to be proved; smaller ones are certain, as k - e + 1 > c - d leaves too few rivals."""
+        certain = max(0, k - (self.num_labels - self.num_true))
+        return range(certain + 1, self.sizes(k) + 1)
+
+    def with_certain_sizes(self, proved: Sequence[Floats], k: int) -> Floats:
+        """(images, sizes) from the radii of the uncertain sizes: +inf before them, and never rising in e."""
+        certain = [np.full(self.images, np.inf)] * (self.sizes(k) - len(proved))
+        return np.minimum.accumulate(np.stack([*certain, *proved], axis=1), axis=1)
+
+    def _largest(self, without: Ints, most: int) -> Floats:
+        others = self.label_mass.copy()
+        np.put_along_axis(others, without, -1.0, axis=1)
+        count = min(most, self.num_labels - without.shape[1])
+        return -np.sort(-others, axis=1)[:, :count]

@@ -1,0 +1,83 @@
+"""Sums of shifted Gaussian probabilities, the two sides of every certificate, and where they cross.
+
+A region of input space that has probability q around the picture x keeps at least `down(q) = Phi(Phi^-1(q) - r)`
+around any x + delta with |delta| <= r sigma, and has at most `up(q) = Phi(Phi^-1(q) + r)` there (Neyman-Pearson).
+Each side of a certificate is a maximum or minimum over *terms*, each a weighted sum of such *layers*.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from multiguard.certify.types import Bools, Floats
+
+# No finite Phi^-1 of a double differs from another by as much as this, so what holds here holds for every r.
+_BEYOND = 80.0
+# The bracket shrinks to _BEYOND / 2**_STEPS, about 1e-11.
+_STEPS = 43
+# The left side must exceed the right by this fraction: a hundred times what rounding can do to either.
+_MARGIN = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """Terms of layers: term i of row b is weights[i] times the sum of its shifted probabilities.
+
+    Attributes:
+        scores: (rows, terms, layers), Phi^-1 of each probability; -inf for a layer that is not there.
+        weights: (terms,).
+    """
+
+    scores: Floats
+    weights: Floats
+
+    @staticmethod
+    def of(probabilities: Floats, weights: Floats) -> "Layers":
+        """Layers of these probabilities, (rows, terms, layers)."""
+        return Layers(ndtri(probabilities), weights)
+
+    def shifted(self, r: Floats) -> Floats:
+        """The terms, (rows, terms), after every score of a row has moved by that row's r."""
+        sums: Floats = ndtr(self.scores + r[:, None, None]).sum(axis=-1)
+        return self.weights * sums
+
+
+def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int) -> Floats:
+    """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
+
+    `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
+    bisection, within 1e-11 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
+    """
+
+    def holds(r: Floats) -> Bools:
+        return left(r) * (1 - _MARGIN) > right(r)
+
+    low, high = np.zeros(rows), np.full(rows, _BEYOND)
+    at_zero, always = holds(low), holds(high)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        proved = holds(middle)
+        low, high = np.where(proved, middle, low), np.where(proved, high, middle)
+    return np.where(at_zero, np.where(always, np.inf, low), -np.inf)
+
+
+def fill(caps: Floats, total: Floats) -> Floats:
+    """The most equal layers t_l = min(cap_l, w) with the given total (or all caps, if they hold less).
+
+    `up` is concave, so among all layers below `caps` whose sum is at most `total` these have the largest
+    sum of up(t_l), for every r at once.
+
+    Args:
+        caps: (..., layers), each in [0, 1].
+        total: (...), the sum that the layers may reach.
+    """
+    count = caps.shape[-1]
+    ascending = np.sort(caps, axis=-1)
+    full = np.cumsum(ascending, axis=-1) - ascending
+    total = np.minimum(total, caps.sum(axis=-1))
+    # With the i smallest caps full, the others share the rest; sum_l min(cap_l, w) is the least of these lines in w.
+    shares = (total[..., None] - full) / np.arange(count, 0, -1)
+    level: Floats = shares.max(axis=-1, keepdims=True)
+    return np.minimum(caps, level)

@@ -1,0 +1,73 @@
+"""The paper's Theorem 1 with its corrections: `paper`, `independent`, `jia` and `cohen`.
+
+Size e is certified at R = r sigma if
+
+    max( down(p_{a_e}),  max_{u=1..d-e+1} (k'/u) down(p_{A_u} / k') )
+        >  min( up(p_{b_s}),  min_{v=1..s} (k'/v) up(p_{B_v} / k') ),      s = k - e + 1,
+
+where p_{a_1} >= p_{a_2} >= ... are the lower bounds over L, p_{b_1} >= p_{b_2} >= ... the upper bounds over the other
+labels, p_{A_u} the sum of p_{a_e} .. p_{a_{e+u-1}}, and p_{B_v} the sum of p_{b_{s-v+1}} .. p_{b_s}, but at most k'
+less the sum of all lower bounds over L. Every bound has level alpha / c, so all of them hold at once with probability
+at least 1 - alpha, and with them every size and every radius.
+"""
+
+import numpy as np
+
+from multiguard.certify.bounds import Bounds
+from multiguard.certify.group import Group, Setting
+from multiguard.certify.layers import Layers, crossing
+from multiguard.certify.types import Floats
+
+
+def paper_radii(group: Group, setting: Setting, bounds: Bounds, *, second_terms: bool = True) -> Floats:
+    """The r, (images, sizes), at which Theorem 1 certifies each size; `second_terms=False` is `independent`."""
+    level = setting.alpha / group.num_labels
+    draws = group.draws[:, None]
+    lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
+    upper = bounds.upper(group.rivals(setting.k), draws, level)
+    cap = setting.k_prime - lower.sum(axis=1)
+    radii = [
+        _size_radii(lower[:, e - 1 :], upper[:, : setting.k - e + 1], cap, setting.k_prime, second_terms)
+        for e in group.uncertain_sizes(setting.k)
+    ]
+    return group.with_certain_sizes(radii, setting.k)
+
+
+def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
+    """The r, (images, sizes), up to which that many labels of L each stay among the top k on their own.
+
+    Each label is certified against the top k of all others, the rest of L included: Theorem 1 with L = {label}.
+    """
+    if setting.k > group.num_labels - 1:
+        return np.full((group.images, group.sizes(setting.k)), np.inf)
+    level = setting.alpha / group.num_labels
+    draws = group.draws[:, None]
+    lower = bounds.lower(group.mass_on_labels, draws, level)
+    radii = [
+        _size_radii(
+            own,
+            bounds.upper(group.rivals_of(i, setting.k), draws, level),
+            setting.k_prime - own[:, 0],
+            setting.k_prime,
+            True,
+        )
+        for i, own in enumerate(np.split(lower, group.num_true, axis=1))
+    ]
+    return -np.sort(-np.stack(radii, axis=1), axis=1)[:, : group.sizes(setting.k)]
+
+
+def _size_radii(lower: Floats, upper: Floats, cap: Floats, k_prime: int, second_terms: bool) -> Floats:
+    """The crossing for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
+    left = _terms(lower, lower[:, :1], k_prime, second_terms, np.full_like(cap, k_prime))
+    right = _terms(upper[:, ::-1], upper[:, -1:], k_prime, second_terms, cap)
+    return crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), len(cap))
+
+
+def _terms(ordered: Floats, single: Floats, k_prime: int, second_terms: bool, cap: Floats) -> Layers:
+    """The single term, and behind it the joint terms: sums of the first 1, 2, ... bounds shared by k' layers."""
+    if not second_terms:
+        return Layers.of(single[:, :, None], np.ones(1))
+    sums = np.minimum(np.cumsum(ordered, axis=1), cap[:, None])
+    probabilities = np.concatenate([single, np.clip(sums / k_prime, 0.0, 1.0)], axis=1)
+    weights = np.concatenate([[1.0], k_prime / np.arange(1, ordered.shape[1] + 1)])
+    return Layers.of(probabilities[:, :, None], weights)

@@ -1,0 +1,74 @@
+"""The exact limit: how far any attacker can be kept away, over all classifiers with the same vote distribution.
+
+Only the projection t of the noise on the perturbation matters: t ~ N(0, 1) at x and N(r, 1) at x + delta. A classifier
+with the given distribution of vote sets says, at each t, how probable each set is. Here it may choose so on each of a
+number of intervals of t. Every such choice is a real classifier, so an attack found here is a real attack: the radius
+returned is at or above the true limit, and a certificate above it is proved wrong.
+"""
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, vstack
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+BINS = 80
+
+
+def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float) -> float:
+    """The least max over U, V of p*_i - p*_j that a classifier with these vote chances can have at distance r."""
+    edges = np.concatenate([[-np.inf], np.linspace(-4.0, 4.0 + r, BINS - 1), [np.inf]])
+    before, after = np.diff(ndtr(edges)), np.diff(ndtr(edges - r))
+    masks, bins = len(sets), len(before)
+    cells = np.arange(masks * bins).reshape(masks, bins)
+    gap = masks * bins
+    total = masks * bins + 1
+
+    def row_block(rows: NDArray[np.int64], values: Floats, count: int) -> coo_array:
+        return coo_array((values, (rows, cells.ravel())), shape=(count, total))
+
+    whole = row_block(np.tile(np.arange(bins), masks), np.ones(masks * bins), bins)
+    # The last set's chance follows from the others'.
+    kept = row_block(np.repeat(np.arange(masks), bins), np.tile(before, masks), masks).tocsr()[:-1]
+    rows = []
+    for i in U:
+        for j in V:
+            lead = (sets[:, i].astype(float) - sets[:, j])[:, None] * after
+            rows.append(np.append(lead.ravel(), -1.0))
+    cost = np.zeros(total)
+    cost[gap] = 1.0
+    limits = [(0, 1)] * (masks * bins) + [(-1, 1)]
+    solved = linprog(
+        cost,
+        A_ub=np.array(rows),
+        b_ub=np.zeros(len(rows)),
+        A_eq=vstack([whole, kept]).tocsr(),
+        b_eq=np.concatenate([np.ones(bins), chances[:-1]]),
+        bounds=limits,
+        method="highs",
+    )
+    assert solved.status == 0, solved.message
+    return float(solved.fun)
+
+
+def limit_radius(
+    sets: NDArray[np.bool_], chances: Floats, labels: list[int], *, k: int, e: int, furthest: float = 6.0
+) -> float:
+    """An r at which an attack on size e exists (within 1e-3 of the least one found); inf if none up to `furthest`."""
+    others = [j for j in range(sets.shape[1]) if j not in labels]
+    best = furthest
+    found = False
+    for U in combinations(labels, len(labels) - e + 1):
+        for V in combinations(others, k - e + 1):
+            if least_gap(sets, chances, U, V, max(best - 1e-3, 0.0)) > 0:
+                continue
+            found = True
+            low, high = 0.0, max(best - 1e-3, 0.0)
+            while high - low > 1e-3:
+                middle = (low + high) / 2
+                low, high = (low, middle) if least_gap(sets, chances, U, V, middle) <= 0 else (middle, high)
+            best = high
+    return best if found else np.inf

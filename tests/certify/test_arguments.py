@@ -1,0 +1,126 @@
+"""Each mistake a caller can make, and the word that its message must hold."""
+
+import numpy as np
+import pytest
+
+import multiguard
+from multiguard.certify import certified_radii, certified_radii_batch, certified_size, exact_radii, hits_from_ranked
+from multiguard.errors import InvalidInputError, MultiGuardError
+
+HITS = np.eye(4, dtype=np.bool_)[[0, 0, 1, 2]]
+GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha": 0.001, "method": "joint"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hits": np.vstack([HITS, [True, True, False, False]])}, "row 4 has 2"),
+        ({"hits": np.vstack([HITS, [False] * 4])}, "row 4 has 0"),
+        ({"k_prime": 2}, "exactly k_prime = 2"),
+        ({"hits": HITS.astype(int)}, "boolean"),
+        ({"hits": HITS[0]}, r"\(draws, num_labels\)"),
+        ({"hits": HITS[:0]}, "at least one draw"),
+        ({"hits": HITS[:, :0]}, "one label"),
+        ({"labels": [4]}, r"0\.\.3"),
+        ({"labels": [-1]}, r"0\.\.3"),
+        ({"labels": [1, 1]}, "different"),
+        ({"labels": []}, "empty"),
+        ({"labels": [0.0]}, "integer"),
+        ({"labels": [True]}, "integer"),
+        ({"labels": [[0]]}, "integer label indices"),
+        ({"k": 0}, "k must be"),
+        ({"k": 5}, "at most the number of labels, 4"),
+        ({"k": 1.0}, "whole number"),
+        ({"k": True}, "whole number"),
+        ({"k_prime": 0}, "k_prime must be"),
+        ({"k_prime": 5}, "k_prime must be"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": float("nan")}, "sigma"),
+        ({"sigma": float("inf")}, "sigma"),
+        ({"sigma": "0.5"}, "sigma"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"alpha": float("nan")}, "alpha"),
+        ({"method": "jiont"}, "did you mean 'joint'"),
+        ({"method": "bogus"}, "joint, paper, independent, jia, cohen"),
+        ({"method": "cohen", "k": 2}, "cohen"),
+        ({"method": "cohen", "labels": [0, 1]}, "2 labels"),
+    ],
+)
+def test_one_picture(change, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        certified_radii(**{**GOOD, **change})
+    certified_radii(**GOOD)
+
+
+RANKED = np.array([[0, 1], [1, 2]])
+BATCH = {"ranked": [RANKED, RANKED], "labels": [[0], [1]], "num_labels": 4, "k": 1, "k_prime": 1, "sigma": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"ranked": [RANKED, RANKED + 3], "k_prime": 2}, "picture 1: .*0..3"),
+        ({"ranked": [RANKED, RANKED * 0], "k_prime": 2}, "picture 1: .*twice"),
+        ({"ranked": [RANKED, RANKED - 1]}, "picture 1: .*0..3"),
+        ({"ranked": [RANKED * 1.0, RANKED]}, "picture 0: .*integers"),
+        ({"ranked": [RANKED, RANKED[:0]]}, "picture 1: .*no draws"),
+        ({"ranked": [RANKED, RANKED[0]]}, "picture 1: "),
+        ({"k_prime": 3}, "picture 0: .*only 2 labels a draw"),
+        ({"labels": [[0], [9]]}, "picture 1: .*labels"),
+        ({"labels": [[0]]}, "labels ends at 1"),
+        ({"ranked": [RANKED]}, "ranked ends at 1"),
+        ({"num_labels": 0}, "num_labels"),
+        ({"method": "bogus"}, "choose one of"),
+        ({"sigma": 0}, "sigma"),
+    ],
+)
+def test_a_batch(change, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        certified_radii_batch(**{**BATCH, **change})
+    certified_radii_batch(**BATCH)
+
+
+def test_exact_distribution() -> None:
+    sets, options = np.eye(3, dtype=np.bool_), {"k": 1, "k_prime": 1, "sigma": 1.0}
+    for chances, says in [
+        ([0.5, 0.5], "one per vote set"),
+        ([0.5, 0.6, 0.1], "sum to 1"),
+        ([-0.1, 0.6, 0.5], "negative"),
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            exact_radii(sets, chances, [0], **options)
+
+
+@pytest.mark.parametrize(
+    ("radii", "radius", "says"),
+    [
+        ([0.1, 0.2], 0.1, "non-increasing"),
+        ([[0.2]], 0.1, "one picture"),
+        ([np.nan], 0.1, "radii"),
+        ([0.2], -0.1, "radius"),
+        ([0.2], np.nan, "radius"),
+    ],
+)
+def test_sizes(radii, radius, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        certified_size(radii, radius)
+
+
+def test_sizes_at_and_beside_a_radius() -> None:
+    radii = [np.inf, 0.5, 0.0, -np.inf]
+    assert certified_size(radii, 0.5) == 2
+    assert certified_size(radii, np.nextafter(0.5, 1)) == 1
+    np.testing.assert_array_equal(certified_size(radii, [[0.0, 0.1], [9.0, np.inf]]), [[3, 2], [1, 1]])
+    assert certified_size([], 0.0) == 0
+
+
+def test_more_labels_asked_than_kept() -> None:
+    with pytest.raises(InvalidInputError, match="only 2 labels a draw"):
+        hits_from_ranked(RANKED, k_prime=3, num_labels=4)
+
+
+def test_one_family_of_errors() -> None:
+    for error in (multiguard.InvalidInputError, multiguard.DataError, multiguard.ModelError, multiguard.VotesError):
+        assert issubclass(error, MultiGuardError)

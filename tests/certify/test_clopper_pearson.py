@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+from statsmodels.stats.proportion import proportion_confint
+
+from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
+from multiguard.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("draws", [1, 2, 7, 100, 1000])
+@pytest.mark.parametrize("alpha", [0.4, 0.05, 1e-3, 1e-7])
+def test_equals_statsmodels(draws: int, alpha: float) -> None:
+    hits = np.unique(np.linspace(0, draws, 23).astype(int))
+    # statsmodels is two-sided: it spends half of its alpha on each end.
+    low, high = proportion_confint(hits, draws, alpha=2 * alpha, method="beta")
+    np.testing.assert_allclose(clopper_pearson_lower(hits, draws, alpha), np.nan_to_num(low, nan=0.0), rtol=1e-9)
+    np.testing.assert_allclose(clopper_pearson_upper(hits, draws, alpha), np.nan_to_num(high, nan=1.0), rtol=1e-9)
+
+
+def test_ends_are_exact() -> None:
+    assert clopper_pearson_lower(0, 50, 0.01) == 0.0
+    assert clopper_pearson_upper(50, 50, 0.01) == 1.0
+    assert clopper_pearson_lower(50, 50, 0.01) == pytest.approx(0.01 ** (1 / 50), rel=1e-11)
+    assert clopper_pearson_upper(0, 50, 0.01) == pytest.approx(1 - 0.01 ** (1 / 50), rel=1e-11)
+
+
+@pytest.mark.parametrize("draws", [1, 5, 60])
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 1e-3])
+def test_covers_by_exact_summation(draws: int, alpha: float) -> None:
+    hits = np.arange(draws + 1)
+    low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(hits, draws, alpha)
+    # The coverage has its least values just beside the bounds themselves.
+    chances = np.unique(
+        np.concatenate([np.linspace(0, 1, 101), low, high, np.nextafter(low, 0), np.nextafter(high, 1)])
+    )
+    for p in chances[(chances >= 0) & (chances <= 1)]:
+        weights = binom.pmf(hits, draws, p)
+        assert weights[low <= p].sum() >= 1 - alpha - 1e-12
+        assert weights[high >= p].sum() >= 1 - alpha - 1e-12
+
+
+def test_a_smaller_upper_bound_would_not_cover() -> None:
+    """The printed upper bound, Beta(1 - alpha; hits, draws - hits + 1), fails where ours holds."""
+    from scipy.stats import beta
+
+    draws, alpha, hits = 60, 0.05, np.arange(1, 61)
+    printed = beta.isf(alpha, hits, draws - hits + 1)
+    p = 0.1
+    assert binom.pmf(hits, draws, p)[printed >= p].sum() + binom.pmf(0, draws, p) < 1 - alpha
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1), st.floats(1e-12, 0.5))
+def test_upper_is_one_minus_lower_of_the_complement(draws: int, fraction: float, alpha: float) -> None:
+    hits = round(draws * fraction)
+    upper = clopper_pearson_upper(hits, draws, alpha)
+    assert upper == pytest.approx(1 - clopper_pearson_lower(draws - hits, draws, alpha), rel=1e-6, abs=1e-11)
+    assert clopper_pearson_lower(hits, draws, alpha) <= hits / draws <= upper
+
+
+def test_broadcasts() -> None:
+    bounds = clopper_pearson_lower(np.arange(4)[:, None], 10, np.array([0.1, 0.01]))
+    assert bounds.shape == (4, 2)
+    assert np.all(np.diff(bounds, axis=0) > 0)
+    assert np.all(bounds[1:, 0] > bounds[1:, 1])
+
+
+@pytest.mark.parametrize(
+    ("hits", "draws", "alpha", "says"),
+    [
+        (1, 0, 0.1, "draws"),
+        (1, 2.5, 0.1, "draws"),
+        (3, 2, 0.1, "hits"),
+        (-1, 2, 0.1, "hits"),
+        (0.5, 2, 0.1, "hits"),
+        (np.nan, 2, 0.1, "hits"),
+        (1, 2, 0.0, "alpha"),
+        (1, 2, 1.0, "alpha"),
+        (1, 2, np.nan, "alpha"),
+    ],
+)
+@pytest.mark.parametrize("bound", [clopper_pearson_lower, clopper_pearson_upper])
+def test_bad_input(bound, hits, draws, alpha, says) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        bound(hits, draws, alpha)

@@ -1,0 +1,138 @@
+"""Linear classifiers, whose true behaviour is known exactly: claims against the truth."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import ndtr
+from scipy.stats import binomtest
+from tests.certify.cases import Lines, Pairs, interval_probabilities
+
+from multiguard.certify import certified_radii_batch, exact_radii, hits_from_ranked
+
+ALPHA = 0.1
+CASES = 1500
+
+
+@pytest.fixture(scope="module")
+def truths():
+    """Random linear classifiers with the votes drawn from them and the radii at which each size truly breaks."""
+    rng = np.random.default_rng(2022)
+    cases = []
+    for _ in range(CASES):
+        c, k_prime, k = int(rng.integers(3, 7)), int(rng.integers(1, 3)), int(rng.integers(1, 4))
+        model = Lines.random(rng, labels=c, k_prime=k_prime, sigma=0.5)
+        k = min(k, c - 1)
+        d = int(rng.integers(1, min(4, c)))
+        ranked = model.ranked(0.5 * rng.standard_normal(int(rng.choice([30, 100, 400]))))
+        likely = np.argsort(-model.probabilities(np.zeros(1))[0])
+        labels = np.sort(likely[:d] if rng.random() < 0.7 else rng.choice(c, d, replace=False))
+        cases.append((c, k_prime, k, ranked, labels, model.break_radii(labels, k, furthest=3.0)))
+    return cases
+
+
+def false_claims(truths, prove) -> int:
+    """In how many cases any size is claimed at a radius at which it is truly broken."""
+    return sum(
+        bool(np.any((prove(c, k_prime, k, ranked, labels) >= breaks) & np.isfinite(breaks)))
+        for c, k_prime, k, ranked, labels, breaks in truths
+    )
+
+
+def proved_by(method: str):
+    def prove(c, k_prime, k, ranked, labels):
+        options = {"num_labels": c, "k": k, "k_prime": k_prime, "sigma": 0.5, "alpha": ALPHA, "method": method}
+        return certified_radii_batch([ranked], [labels], **options)[0]
+
+    return prove
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+def test_false_claims_are_as_rare_as_promised(truths, method: str) -> None:
+    wrong = false_claims(truths, proved_by(method))
+    assert binomtest(wrong, CASES, ALPHA, alternative="greater").pvalue > 1e-4
+
+
+def test_claims_without_confidence_bounds_are_caught(truths) -> None:
+    """The same judgement finds the frequencies themselves, taken for probabilities, guilty."""
+
+    def prove(c, k_prime, k, ranked, labels):
+        sets, counts = np.unique(hits_from_ranked(ranked, k_prime=k_prime, num_labels=c), axis=0, return_counts=True)
+        return exact_radii(sets, counts / counts.sum(), labels, k=k, k_prime=k_prime, sigma=0.5)
+
+    wrong = false_claims(truths, prove)
+    assert binomtest(wrong, CASES, ALPHA, alternative="greater").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+def test_exact_claims_are_never_false(method: str) -> None:
+    rng = np.random.default_rng(7)
+    proved = 0
+    for _ in range(400):
+        c, k_prime, k = int(rng.integers(3, 8)), int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        model = Lines.random(rng, labels=c, k_prime=min(k_prime, c - 1), sigma=0.5)
+        k, d = min(k, c - 1), int(rng.integers(1, min(4, c)))
+        ends, answers = model.pieces()
+        chances = interval_probabilities(ends / model.sigma)
+        if np.any(np.abs(chances @ answers - 1) < 1e-12):
+            continue  # a double cannot hold how far such a probability is from 1
+        labels = np.sort(np.argsort(-(chances @ answers))[:d])
+        radii = exact_radii(answers, chances, labels, k=k, k_prime=model.k_prime, sigma=0.5, method=method)
+        breaks = model.break_radii(labels, k, furthest=2.5)
+        assert np.all((radii <= breaks + 1e-9) | np.isinf(breaks))
+        proved += np.sum(np.isfinite(radii))
+    assert proved > 200
+
+
+def test_a_half_space_is_certified_to_its_very_edge() -> None:
+    """Two labels split by a hyperplane at distance 0.4: the exact certificate is that distance."""
+    sets, chances = np.array([[True, False], [False, True]]), np.array([ndtr(0.4 / 0.5), ndtr(-0.4 / 0.5)])
+    for method in ("joint", "paper", "independent", "jia", "cohen"):
+        radius = exact_radii(sets, chances, [0], k=1, k_prime=1, sigma=0.5, method=method)[0]
+        assert 0.4 - 1e-9 < radius <= 0.4
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "jia"])
+def test_many_dimensions_least_attack(method: str) -> None:
+    """Classifiers on R^m for which the least attack is known exactly."""
+    rng = np.random.default_rng(11)
+    proved = 0
+    for _ in range(60):
+        m = int(rng.integers(2, 5))
+        model = Pairs(rng.standard_normal(m), sigma=0.6)
+        k, d = int(rng.integers(1, m + 1)), int(rng.integers(1, m + 1))
+        labels = tuple(sorted(int(i) for i in np.argsort(-model.values)[:d]))
+        radii = exact_radii(*model.distribution(), labels, k=k, k_prime=m, sigma=0.6, method=method)
+        for e, radius in enumerate(radii, start=1):
+            if np.isfinite(radius):
+                proved += 1
+                assert radius <= model.least_break(labels, k, e) + 1e-7
+    assert proved > 30
+
+
+def test_an_optimising_attacker_stays_outside() -> None:
+    """Gradient attacks inside the certified ball, started at many points, never break a claim."""
+    rng = np.random.default_rng(3)
+    attacks = 0
+    for _ in range(25):
+        m = int(rng.integers(2, 5))
+        model = Pairs(0.7 * rng.standard_normal(m) + 0.3, sigma=0.5)
+        d, k = int(rng.integers(1, m + 1)), int(rng.integers(1, m + 1))
+        labels = np.argsort(-model.values)[:d]
+        others = np.setdiff1d(np.arange(2 * m), labels)
+        radii = exact_radii(*model.distribution(), labels, k=k, k_prime=m, sigma=0.5)
+        for e, radius in enumerate(radii, start=1):
+            if not (np.isfinite(radius) and radius > 0):
+                continue
+
+            def margin(delta: np.ndarray, e: int = e) -> float:
+                moved = np.concatenate([model.point + delta, -model.point - delta])
+                return float(np.sort(moved[labels])[-e] - np.sort(moved[others])[-(k - e + 1)])
+
+            for _ in range(4):
+                start = rng.standard_normal(m)
+                ball = {"type": "ineq", "fun": lambda delta, radius=radius: radius**2 - delta @ delta}
+                found = minimize(margin, radius * start / np.linalg.norm(start), method="SLSQP", constraints=[ball])
+                delta = found.x * min(1.0, radius / np.linalg.norm(found.x))
+                assert margin(delta) > 0
+                attacks += 1
+    assert attacks > 60

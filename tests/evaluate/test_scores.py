@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from multiguard import certified_size, image_scores, set_scores
+from multiguard.errors import InvalidInputError
+
+RADII = [np.array([0.5, 0.2]), np.array([0.3]), np.array([np.inf, 0.1, -np.inf]), np.empty(0)]
+TRUE = [2, 1, 5, 0]
+
+
+def test_one_picture_by_hand() -> None:
+    scores = image_scores(RADII[2], num_true=5, k=3, radius=[0.0, 0.1, 0.2])
+    np.testing.assert_allclose(scores.precision, [2 / 3, 2 / 3, 1 / 3])
+    np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
+    np.testing.assert_allclose(scores.f1, [4 / 8, 4 / 8, 2 / 8])
+    assert (scores.images, scores.without_labels) == (1, 0)
+
+
+def test_f1_is_the_harmonic_mean() -> None:
+    scores = image_scores([0.4, 0.1], num_true=2, k=3, radius=0.2)
+    assert scores.f1 == pytest.approx(2 * scores.precision * scores.recall / (scores.precision + scores.recall))
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_a_set_against_loops(averaging: str) -> None:
+    grid = np.linspace(0, 0.6, 7)
+    scores = set_scores(RADII, num_true=TRUE, k=3, radius=grid, averaging=averaging)
+    for position, radius in enumerate(grid):
+        sizes = [int(certified_size(radii, radius)) for radii in RADII[:3]]
+        if averaging == "mean":
+            expected = (
+                np.mean([e / 3 for e in sizes]),
+                np.mean([e / d for e, d in zip(sizes, TRUE[:3], strict=True)]),
+                np.mean([2 * e / (d + 3) for e, d in zip(sizes, TRUE[:3], strict=True)]),
+            )
+        else:
+            expected = (sum(sizes) / 9, sum(sizes) / 8, 2 * sum(sizes) / 17)
+        np.testing.assert_allclose((scores.precision[position], scores.recall[position], scores.f1[position]), expected)
+    assert (scores.images, scores.without_labels) == (3, 1)
+
+
+def test_any_shape_of_radius() -> None:
+    assert set_scores(RADII, num_true=TRUE, k=3, radius=0.1).recall.shape == ()
+    assert set_scores(RADII, num_true=TRUE, k=3, radius=np.zeros((2, 4))).f1.shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"num_true": [2, 1, 5]}, "one entry per picture"),
+        ({"num_true": [2, 1, 2, 0]}, "picture 2"),
+        ({"k": 2}, "picture 2"),
+        ({"averaging": "micro"}, "choose"),
+        ({"radii": [[]], "num_true": [0]}, "nothing to average"),
+    ],
+)
+def test_bad_input(change, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        set_scores(**{"radii": RADII, "num_true": TRUE, "k": 3, "radius": 0.1, **change})
+
+
+def test_a_picture_without_labels_has_no_scores() -> None:
+    with pytest.raises(InvalidInputError, match="count it"):
+        image_scores([], num_true=0, k=3, radius=0.1)
