@@ -1,1 +1,24 @@
-"""The data room."""
+"""The data room: pictures with their label sets, from the layouts that people have, or embedded."""
+
+from multiguard.data.catalog import DATASETS, open_dataset
+from multiguard.data.check import DataReport, Problem, check_dataset
+from multiguard.data.digits import DigitsDataset
+from multiguard.data.pixels import Pixels, load_pixels
+from multiguard.data.sample import Dataset, Sample
+from multiguard.data.subset import Subset, hold_out, subset
+
+__all__ = [
+    "DATASETS",
+    "DataReport",
+    "Dataset",
+    "DigitsDataset",
+    "Pixels",
+    "Problem",
+    "Sample",
+    "Subset",
+    "check_dataset",
+    "hold_out",
+    "load_pixels",
+    "open_dataset",
+    "subset",
+]

@@ -1,0 +1,147 @@
+"""Training on one machine: noisy mAP with and without noise training, and the rate beside the bare network's.
+
+One call decodes once and then trains every combination of a grid, for instance
+
+    python -m benchmarks.train_gpu --root coco2014 --weights tf_efficientnet_lite0.safetensors \
+        --grid epochs=45,60 --grid lr=1e-3,5e-4 --grid crop=0.5,0.35
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from multiguard.data import Pixels
+from multiguard.models.backbone import build_backbone
+from multiguard.models.classifier import Classifier
+from multiguard.models.folder import load_folder
+from multiguard.train import Recipe, noisy_map, recipe_for, train
+from multiguard.train.job import Job, load_splits
+from multiguard.train.loss import find_loss
+
+
+def main() -> None:
+    """Read the arguments, decode once, run every cell and print one line each."""
+    args = _arguments()
+    job = Job(args.data, Path("unused"), Recipe(), root=args.root, images=args.images, val_images=args.val_images)
+    started = time.perf_counter()
+    pixels, val_pixels = load_splits(job, args.size)
+    print(f"decoded {len(pixels)} + {len(val_pixels)} pictures in {time.perf_counter() - started:.1f} s")
+    if "rate" in args.parts:
+        _print_bare_rates(args, pixels)
+    cells = _cells(args.grid)
+    arms = [arm for arm in ("noise", "clean") if arm in args.parts]
+    print(f"{'arm':6} {'noisy mAP':>9} {'clean mAP':>9} {'epoch':>5} {'images/s':>9} {'seconds':>8}  recipe")
+    for arm, cell in itertools.product(arms, cells):
+        _run_cell(args, arm, cell, pixels, val_pixels)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="coco")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--model", default="timm:tf_efficientnet_lite0")
+    parser.add_argument("--weights")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--sigma", type=float, default=0.5)
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--val-images", type=int)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--grid", action="append", default=[], metavar="OPTION=VALUE,VALUE")
+    parser.add_argument("--parts", default="rate,noise,clean", type=lambda text: text.split(","))
+    parser.add_argument("--out", type=Path, help="keep the model folders here")
+    return parser.parse_args()
+
+
+def _cells(grid: list[str]) -> list[dict[str, object]]:
+    axes = []
+    for axis in grid:
+        name, _, values = axis.partition("=")
+        axes.append([(name, _value(text)) for text in values.split(",")])
+    return [dict(cell) for cell in itertools.product(*axes)]
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
+    """Train one cell; the arm without noise is chosen by clean mAP, as who knows of no noise would."""
+    recipe = recipe_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
+    torch.manual_seed(recipe.seed)
+    backbone = build_backbone(args.model, len(pixels.label_names), args.weights)
+    label = "-".join([arm, *(f"{name}={value}" for name, value in cell.items())])
+    with TemporaryDirectory() as scratch:
+        out = args.out / label if args.out else Path(scratch)
+        started = time.perf_counter()
+        result = train(backbone, pixels, val_pixels, recipe, out, compiled=args.compile)
+        seconds = time.perf_counter() - started
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        noisy = noisy_map(load_folder(out).to(device), val_pixels, args.sigma, seed=recipe.seed)
+    rates = [record["images_per_second"] for record in result.card.history]
+    best = result.best
+    print(
+        f"{arm:6} {noisy:9.4f} {best['map_clean']:9.4f} {best['epoch']:5d} {statistics.median(rates):9.0f} "
+        f"{seconds:8.1f}  {cell or 'default'}",
+        flush=True,
+    )
+
+
+def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
+    for batch, compiled in itertools.product((32, 64), (False, True)):
+        if compiled and not args.compile:
+            continue
+        rate = _bare_rate(args, pixels, batch, compiled)
+        how = "compiled" if compiled else "eager"
+        print(f"bare forward+backward, batch {batch}, {how}: {rate:,.0f} images/s", flush=True)
+
+
+def _bare_rate(args: argparse.Namespace, pixels: Pixels, batch: int, compiled: bool) -> float:
+    """Images a second of nothing but forward, loss and backward on one batch that stays on the device."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    backbone = build_backbone(args.model, len(pixels.label_names), args.weights)
+    classifier = Classifier(
+        backbone.network,
+        pixels.label_names,
+        output="logits",
+        mean=backbone.mean,
+        std=backbone.std,
+        name="bare",
+    )
+    classifier = classifier.to(device).to(memory_format=torch.channels_last)
+    module = torch.compile(classifier) if compiled else classifier
+    images = torch.rand(batch, 3, args.size, args.size, device=device).to(memory_format=torch.channels_last)
+    targets = torch.from_numpy(pixels.targets[:batch]).to(device).float()
+
+    def once() -> None:
+        classifier.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits = module(images)
+        find_loss("asl")(logits.float(), targets).backward()
+
+    repeats = 100 if device.type == "cuda" else 3
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        _timed(once, max(repeats // 5, 1), device)
+        return repeats * batch / _timed(once, repeats, device)
+
+
+def _timed(once: Callable[[], None], repeats: int, device: torch.device) -> float:
+    started = time.perf_counter()
+    for _ in range(repeats):
+        once()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

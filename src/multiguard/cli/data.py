@@ -1,0 +1,64 @@
+"""`multiguard data check`: read a dataset through and print what is in it."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
+from multiguard.data import DataReport, check_dataset, open_dataset
+from multiguard.data.catalog import find_known
+
+data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
+
+_Name = Annotated[str, typer.Argument(help="voc2007, coco, nuswide, folder or digits.")]
+_Split = Annotated[str | None, typer.Option(help="Which split, in the dataset's own words [what training reads].")]
+_Size = Annotated[int | None, typer.Option(help="Squash the pictures to this height and width, as training does.")]
+
+
+@data_app.callback()
+def _root() -> None:
+    """Datasets: look before you train."""
+
+
+@data_app.command("check")
+def check_command(
+    name: _Name,
+    root: Root = None,
+    split: _Split = None,
+    size: _Size = None,
+    table: Table = None,
+    separator: Separator = None,
+    difficult: Difficult = None,
+    workers: Workers = None,
+) -> None:
+    """Read every picture once; print counts, labels a picture, label frequencies and every problem found.
+
+    The exit code is 1 where there are problems.
+
+    Example: multiguard data check digits --split test
+    """
+    options = given(table=table, separator=separator, difficult=difficult)
+    dataset = open_dataset(name, root=root, split=split or find_known(name).train_split, size=size, **options)
+    report = check_dataset(dataset, workers or 4)
+    _show(report, Console())
+    raise typer.Exit(1 if report.problems else 0)
+
+
+def _show(report: DataReport, console: Console) -> None:
+    console.print(f"{report.name}: {report.images} pictures, {report.readable} readable", highlight=False)
+    for problem in report.problems:
+        console.print(f"problem: {problem.message}", highlight=False, markup=False, soft_wrap=True)
+    shapes = ", ".join(f"{h}x{w} ({n})" for (h, w), n in list(report.shapes.items())[:5])
+    more = len(report.shapes) - 5
+    console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}", highlight=False)
+    per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
+    counts = f"labels a picture: {report.mean_labels:.2f} on average; {per_image}"
+    console.print(counts, highlight=False, soft_wrap=True)
+    frequencies = RichTable("label", "pictures", "share", box=None)
+    for label, count in zip(report.label_names, report.frequencies, strict=True):
+        frequencies.add_row(label, str(count), f"{count / max(report.readable, 1):.1%}")
+    console.print(frequencies)
+    if report.empty_labels:
+        console.print(f"never present: {', '.join(report.empty_labels)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,118 @@
+"""`multiguard train`: noise training from a dataset's name to a model folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
+
+if TYPE_CHECKING:
+    from multiguard.train.loop import TrainResult
+
+_Data = Annotated[str, Option(help="voc2007, coco, nuswide, folder or digits.")]
+_Out = Annotated[Path, Option(help="The model folder to write; with a run in it, the run goes on.")]
+_Model = Annotated[str | None, Option(help="cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")]
+_Weights = Annotated[str | None, Option(help="A .safetensors or .pth file, or 'pretrained' to download.")]
+_Size = Annotated[int | None, Option(help="Height and width of the pictures [the network's own].")]
+_Split = Annotated[str | None, Option(help="The split to train on [the dataset's].")]
+_ValSplit = Annotated[str | None, Option(help="The split to validate on [the dataset's, or a held-out tenth].")]
+_Images = Annotated[int | None, Option(help="Train on a random part of so many pictures.")]
+_ValImages = Annotated[int | None, Option(help="Validate on a random part of so many pictures.")]
+_Denoiser = Annotated[Path | None, Option(help="FFDNet weights: train without noise, denoise sigma first.")]
+_Cache = Annotated[Path | None, Option(help="A folder to keep decoded pictures in.")]
+_Compile = Annotated[bool, Option("--compile", help="Compile the forward and backward pass.")]
+_Sigma = Annotated[float | None, Option(help="Noise on training pictures in [0, 1]; 0 for none [0.5].")]
+_ValSigma = Annotated[float | None, Option(help="Noise on validation pictures [sigma].")]
+_Epochs = Annotated[int | None, Option(help="Passes over the pictures; 0 only validates [45; digits 6].")]
+_Batch = Annotated[int | None, Option(help="Pictures a step, all processes together [32].")]
+_Lr = Annotated[float | None, Option(help="Peak learning rate of Adam [0.001].")]
+_Warmup = Annotated[float | None, Option(help="Share of the steps in which the rate climbs [0.1].")]
+_Decay = Annotated[float | None, Option(help="L2 on the weights [0.0001].")]
+_Loss = Annotated[str | None, Option(help="asl or bce [asl].")]
+_Ramp = Annotated[int | None, Option(help="Epochs in which sigma climbs from near 0 [0].")]
+_Ema = Annotated[float | None, Option(help="Decay of the moving average of the weights [0.999].")]
+_Clip = Annotated[float | None, Option(help="Largest gradient norm [1].")]
+_Crop = Annotated[float | None, Option(help="Least share of the area that a crop keeps [0.5; digits 1].")]
+_Shift = Annotated[int | None, Option(help="Most pixels a picture is moved [0; digits 2].")]
+_Flip = Annotated[bool | None, Option(help="Mirror pictures at random [yes; digits no].")]
+_Seed = Annotated[int | None, Option(help="Decides order, crops, noise and first weights [0].")]
+
+
+def train_command(
+    data: _Data,
+    out: _Out,
+    root: Root = None,
+    model: _Model = None,
+    weights: _Weights = None,
+    size: _Size = None,
+    split: _Split = None,
+    val_split: _ValSplit = None,
+    images: _Images = None,
+    val_images: _ValImages = None,
+    table: Table = None,
+    separator: Separator = None,
+    difficult: Difficult = None,
+    denoiser: _Denoiser = None,
+    cache: _Cache = None,
+    workers: Workers = None,
+    compile_: _Compile = False,
+    sigma: _Sigma = None,
+    val_sigma: _ValSigma = None,
+    epochs: _Epochs = None,
+    batch: _Batch = None,
+    lr: _Lr = None,
+    warmup: _Warmup = None,
+    weight_decay: _Decay = None,
+    loss: _Loss = None,
+    ramp_epochs: _Ramp = None,
+    ema: _Ema = None,
+    clip: _Clip = None,
+    crop: _Crop = None,
+    shift: _Shift = None,
+    flip: _Flip = None,
+    seed: _Seed = None,
+) -> None:
+    """Train a base classifier under Gaussian noise and write its model folder.
+
+    The same command goes on after an interruption, and runs on several GPUs under torchrun.
+
+    Example: multiguard train --data digits --sigma 0.25 --out runs/digits
+    """
+    _train(**locals())
+
+
+def _train(*, data: str, out: Path, compile_: bool, **rest: Any) -> None:
+    from dataclasses import fields
+
+    from multiguard.train.job import Job, run_job
+    from multiguard.train.recipe import Recipe, recipe_for
+
+    recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
+    options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
+    result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), _show_epoch)
+    _show_result(result)
+
+
+def _show_epoch(record: dict[str, Any]) -> None:
+    typer.echo(
+        f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:8.4f}  "
+        f"mAP noisy {record['map_noisy']:.4f}  clean {record['map_clean']:.4f}  "
+        f"{record['images_per_second']:,.0f} images/s"
+    )
+
+
+def _show_result(result: "TrainResult") -> None:
+    from accelerate import PartialState
+
+    if not PartialState().is_main_process:
+        return
+    fresh = result.card.training["fresh_tensors"]
+    if fresh:
+        typer.echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
+    best = result.best
+    typer.echo(
+        f"best epoch {best['epoch']}: mAP {best['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
+        f"{best['map_clean']:.4f} without noise; model in {result.folder}"
+    )

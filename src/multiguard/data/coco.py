@@ -1,0 +1,99 @@
+"""MS-COCO 2014 and 2017 in the official layout: annotations/instances_SPLIT.json beside the folder SPLIT."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from multiguard.data.listed import Entry, ListedDataset
+from multiguard.errors import DataError
+from multiguard.naming import unknown_name
+
+COCO_LABELS = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
+    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee",
+    "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
+    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple",
+    "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
+    "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard",
+    "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors",
+    "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+_UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+COCO_CATEGORY_IDS = tuple(number for number in range(1, 91) if number not in _UNUSED_IDS)
+COCO_SPLITS = ("train", "val", "train2014", "val2014", "train2017", "val2017")
+_YEARS = ("2014", "2017")
+
+
+def open_coco(root: Path, split: str = "val", *, size: int | None = None) -> ListedDataset:
+    """COCO's pictures of one split with their image-level labels, in the official order of the 80 categories.
+
+    A label is present when at least one annotation, crowd or not, has its category. Pictures without any
+    annotation are kept, with no label.
+
+    Args:
+        root: The folder that holds `annotations`.
+        split: train or val (the year is the one that is there), or with the year, as in val2017.
+        size: Height and width to squash each picture to; None keeps its own.
+    """
+    split = _with_year(root, split)
+    path = root / "annotations" / f"instances_{split}.json"
+    listing = _read_listing(path)
+    positions = _category_positions(listing["categories"], path)
+    labels = _image_labels(listing, positions, path)
+    entries = [
+        Entry(Path(image["file_name"]).stem, root / split / image["file_name"], labels[image["id"]])
+        for image in listing["images"]
+    ]
+    return ListedDataset(f"coco/{split}", COCO_LABELS, entries, size=size)
+
+
+def _with_year(root: Path, split: str) -> str:
+    if split not in COCO_SPLITS:
+        raise DataError(f"coco: {unknown_name('split', split, COCO_SPLITS)}")
+    if split.endswith(_YEARS):
+        return split
+    there = [year for year in _YEARS if (root / "annotations" / f"instances_{split}{year}.json").is_file()]
+    if len(there) != 1:
+        found = "both years are" if there else "neither 2014 nor 2017 is"
+        raise DataError(
+            f"{root}: {found} there as annotations/instances_{split}YEAR.json; "
+            f"check the root, or name the year, as in {split}2014"
+        )
+    return split + there[0]
+
+
+def _read_listing(path: Path) -> dict[str, Any]:
+    try:
+        listing = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; give the folder that holds 'annotations' as the root") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error})") from error
+    missing = [key for key in ("images", "annotations", "categories") if key not in listing]
+    if missing:
+        raise DataError(f"{path}: no '{missing[0]}'; expected an official COCO instances file")
+    return dict(listing)
+
+
+def _category_positions(categories: list[Mapping[str, Any]], path: Path) -> dict[int, int]:
+    official = dict(zip(COCO_CATEGORY_IDS, COCO_LABELS, strict=True))
+    for category in categories:
+        if official.get(category["id"]) != category["name"]:
+            raise DataError(
+                f"{path}: category {category['id']} '{category['name']}' is not one of COCO's 80; "
+                "for other labels use the 'folder' dataset"
+            )
+    return {number: index for index, number in enumerate(COCO_CATEGORY_IDS)}
+
+
+def _image_labels(listing: Mapping[str, Any], positions: Mapping[int, int], path: Path) -> dict[int, tuple[int, ...]]:
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for annotation in listing["annotations"]:
+        category = annotation["category_id"]
+        if category not in positions:
+            raise DataError(f"{path}: annotation {annotation.get('id')} has the unknown category {category}")
+        found[annotation["image_id"]].add(positions[category])
+    return {image["id"]: tuple(sorted(found[image["id"]])) for image in listing["images"]}

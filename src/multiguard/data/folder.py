@@ -1,0 +1,97 @@
+"""A directory of pictures and a CSV of labels: what most people have.
+
+Two forms of the CSV are understood, told apart by its header:
+
+- `file,labels`: the labels of a picture in one field, separated by `;` (or another separator);
+- `file,cat,dog,...`: one column a label, holding 0 or 1.
+
+An optional column `split` names the split of each picture.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from multiguard.data.labels import label_indices, label_positions
+from multiguard.data.listed import Entry, ListedDataset
+from multiguard.data.table import Row, Table, read_table
+from multiguard.errors import DataError
+from multiguard.naming import unknown_name
+
+ALL = "all"
+_RESERVED = ("file", "labels", "split")
+
+
+def open_folder(
+    root: Path,
+    split: str = ALL,
+    *,
+    size: int | None = None,
+    table: Path | None = None,
+    separator: str = ";",
+    label_names: Sequence[str] | None = None,
+) -> ListedDataset:
+    """The pictures that the CSV lists with their labels; an unlisted picture is no part of the dataset.
+
+    Args:
+        root: The directory that the CSV's file names start from.
+        split: A name that stands in the column `split`; "all" takes every row.
+        size: Height and width to squash each picture to; None keeps its own.
+        table: The CSV; None takes labels.csv in `root`, or the only CSV there.
+        separator: What stands between two labels in the column `labels`.
+        label_names: The labels in the order wanted; None takes the header's order, or the alphabet's.
+    """
+    listing = read_table(table or _find_table(root))
+    listing.require(["file"])
+    by_row = _label_lists(listing, separator)
+    names = list(label_names) if label_names is not None else _all_labels(listing, by_row)
+    positions = label_positions(names, str(listing.path))
+    entries = [
+        Entry(row.fields["file"], root / row.fields["file"], label_indices(labels, positions, row.source))
+        for row, labels in zip(listing.rows, by_row, strict=True)
+        if split == ALL or row.fields.get("split") == split
+    ]
+    if not entries:
+        splits = sorted({row.fields.get("split", "") for row in listing.rows} - {""})
+        raise DataError(f"{listing.path}: {unknown_name('split', split, [ALL, *splits])}")
+    return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size)
+
+
+def _find_table(root: Path) -> Path:
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder; give the directory of the pictures")
+    usual = root / "labels.csv"
+    tables = [usual] if usual.is_file() else sorted(root.glob("*.csv"))
+    if len(tables) != 1:
+        raise DataError(f"{root}: {len(tables)} CSV files; expected labels.csv, or name the table")
+    return tables[0]
+
+
+def _label_lists(listing: Table, separator: str) -> list[list[str]]:
+    if "labels" in listing.columns:
+        return [_split_field(row.fields["labels"], separator) for row in listing.rows]
+    columns = _label_columns(listing)
+    if not columns:
+        raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column a label beside 'file'")
+    return [_marked(row, columns) for row in listing.rows]
+
+
+def _label_columns(listing: Table) -> list[str]:
+    return [column for column in listing.columns if column not in _RESERVED]
+
+
+def _split_field(field: str, separator: str) -> list[str]:
+    return [name.strip() for name in field.split(separator) if name.strip()]
+
+
+def _marked(row: Row, columns: Sequence[str]) -> list[str]:
+    for column in columns:
+        if row.fields[column] not in ("0", "1"):
+            raise DataError(f"{row.source}: '{row.fields[column]}' under '{column}'; expected 0 or 1")
+    return [column for column in columns if row.fields[column] == "1"]
+
+
+def _all_labels(listing: Table, by_row: Sequence[Sequence[str]]) -> list[str]:
+    """Every label of the table, whatever the split, so that all splits share one order."""
+    if "labels" in listing.columns:
+        return sorted({name for labels in by_row for name in labels})
+    return _label_columns(listing)

@@ -1,0 +1,25 @@
+"""Label names to label indices: looked up exactly, never guessed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from multiguard.errors import DataError
+from multiguard.naming import unknown_name
+
+
+def label_positions(names: Sequence[str], source: str) -> dict[str, int]:
+    """The index of each label name; a repeated name raises `DataError`."""
+    positions = {name: index for index, name in enumerate(names)}
+    if len(positions) < len(names):
+        repeated = next(name for i, name in enumerate(names) if positions[name] != i)
+        raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
+    return positions
+
+
+def label_indices(names: Iterable[str], positions: Mapping[str, int], source: str) -> tuple[int, ...]:
+    """The sorted indices of these label names, without repetition; an unknown one raises `DataError`."""
+    found = set()
+    for name in names:
+        if name not in positions:
+            raise DataError(f"{source}: {unknown_name('label', name, positions)}")
+        found.add(positions[name])
+    return tuple(sorted(found))

@@ -1,0 +1,83 @@
+"""A dataset as a list of picture files with their labels: what VOC, COCO, NUS-WIDE and folders become."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from multiguard.data.picture import read_picture
+from multiguard.data.sample import Sample
+from multiguard.errors import DataError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One listed picture.
+
+    Attributes:
+        id: The sample's stable name.
+        path: Where the picture lies.
+        labels: Sorted label indices without repetition; may be empty.
+    """
+
+    id: str
+    path: Path
+    labels: tuple[int, ...]
+
+
+class ListedDataset:
+    """Pictures on disk, decoded when read: an unreadable one raises `DataError`, none is ever skipped.
+
+    Args:
+        name: Which dataset and split this is, for the record.
+        label_names: The name of each label, in index order.
+        entries: The pictures, in order; ids must differ.
+        size: Height and width to squash each picture to; None keeps its own.
+    """
+
+    def __init__(
+        self, name: str, label_names: Sequence[str], entries: Sequence[Entry], *, size: int | None = None
+    ) -> None:
+        if not entries:
+            raise DataError(f"{name}: no picture is listed; check the root folder and the split")
+        if not label_names:
+            raise DataError(f"{name}: not one label is named; check the file of labels")
+        _refuse_repeated(name, entries)
+        self.name = name
+        self.label_names = tuple(label_names)
+        self.entries = tuple(entries)
+        self.size = size
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each sample, in order."""
+        return [entry.id for entry in self.entries]
+
+    @property
+    def labels(self) -> Sequence[tuple[int, ...]]:
+        """The labels of each sample, in order, known without decoding any picture."""
+        return [entry.labels for entry in self.entries]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        entry = self.entries[index]
+        return Sample(id=entry.id, image=read_picture(entry.path, self.size), labels=entry.labels)
+
+
+def _refuse_repeated(name: str, entries: Sequence[Entry]) -> None:
+    most, times = Counter(entry.id for entry in entries).most_common(1)[0]
+    if times > 1:
+        raise DataError(f"{name}: the picture '{most}' is listed {times} times; list each picture once")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file without blank ones; a missing or undecodable file raises `DataError`."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; check the root folder and the split") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,61 @@
+"""The losses: from logits, summed over the labels of a picture, averaged over the pictures of a batch."""
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor, where
+from torch.nn import functional
+
+from multiguard.errors import InvalidInputError
+from multiguard.naming import unknown_name
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def asymmetric_loss(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    gamma_positive: float = 0.0,
+    gamma_negative: float = 4.0,
+    margin: float = 0.05,
+) -> Tensor:
+    r"""ASL as the MultiGuard paper writes it, finite with finite gradients for every finite logit.
+
+    With q = sigmoid(logit), p = max(q - m, 0) and y the target, a picture's loss is
+
+        sum_j  - y_j (1 - q_j)^{gamma+} log q_j  -  (1 - y_j) p_j^{gamma-} log(1 - p_j).
+
+    log q and log(1 - q) come from log-sigmoid; where q > m, 1 - p = (1 - q) + m is summed in the log domain.
+    The weights p^{gamma-} and (1 - q)^{gamma+} carry gradient, as the formula says.
+
+    Args:
+        logits: (B, c), any real numbers.
+        targets: (B, c), 1 where the label is present, else 0.
+        gamma_positive: gamma+, the focus on present labels that score low.
+        gamma_negative: gamma-, the focus on absent labels that score high.
+        margin: m, the score below which an absent label costs nothing.
+    """
+    log_q, log_not_q = functional.logsigmoid(logits), functional.logsigmoid(-logits)
+    present = (gamma_positive * log_not_q).exp() * log_q
+    q = log_q.exp()
+    costs = q > margin
+    p = where(costs, q - margin, 1.0)
+    log_margin = logits.new_tensor(math.log(margin) if margin > 0 else -math.inf)
+    absent = where(costs, p**gamma_negative * log_not_q.logaddexp(log_margin), 0.0)
+    return -(targets * present + (1 - targets) * absent).sum(dim=1).mean()
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The plain choice: ASL with gamma+ = gamma- = m = 0."""
+    return functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=1).mean()
+
+
+LOSSES: dict[str, Loss] = {"asl": asymmetric_loss, "bce": binary_cross_entropy}
+
+
+def find_loss(name: str) -> Loss:
+    """The loss of this name; an unknown one raises `InvalidInputError` with the nearest."""
+    if name not in LOSSES:
+        raise InvalidInputError(unknown_name("loss", name, LOSSES))
+    return LOSSES[name]

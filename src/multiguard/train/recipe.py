@@ -1,0 +1,95 @@
+"""The recipe of a training run: one documented set of defaults, and what the embedded digits change in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from multiguard.errors import InvalidInputError
+from multiguard.naming import unknown_name
+from multiguard.train.augment import Augmentation
+from multiguard.train.loss import find_loss
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the outcome of training beside the data and the network.
+
+    Attributes:
+        sigma: Deviation of the noise on every training picture, in pixels of [0, 1]; 0 trains without noise.
+        val_sigma: Deviation of the noise on validation pictures; None for `sigma`.
+        epochs: Passes over the training pictures; 0 validates and writes the model as it is.
+        batch: Pictures a step, all processes together.
+        lr: Adam's learning rate at the peak of the one-cycle schedule.
+        warmup: The share of the steps in which the rate climbs.
+        weight_decay: Adam's L2 on convolution and linear weights.
+        loss: "asl" or "bce".
+        ramp_epochs: Epochs in which sigma climbs in a straight line; 0 for none.
+        ema: The slowest decay of the weights' moving average.
+        clip: The largest gradient norm; longer gradients are shortened to it.
+        crop: The least share of the area that a random crop keeps; 1 for no crop.
+        shift: The most pixels a picture is moved each way.
+        flip: Whether pictures are mirrored at random.
+        seed: Decides the order, the crops, the noise and the first weights.
+    """
+
+    sigma: float = 0.5
+    val_sigma: float | None = None
+    epochs: int = 45
+    batch: int = 32
+    lr: float = 1e-3
+    warmup: float = 0.1
+    weight_decay: float = 1e-4
+    loss: str = "asl"
+    ramp_epochs: int = 0
+    ema: float = 0.999
+    clip: float = 1.0
+    crop: float = 0.5
+    shift: int = 0
+    flip: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        find_loss(self.loss)
+        for name, holds, rule in self._rules():
+            if not holds:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be {rule}")
+
+    @property
+    def validation_sigma(self) -> float:
+        """The noise on validation pictures: what the model is chosen by, and made for."""
+        return self.sigma if self.val_sigma is None else self.val_sigma
+
+    @property
+    def augmentation(self) -> Augmentation:
+        """What happens to a training picture before the noise."""
+        return Augmentation(least_area=self.crop, shift=self.shift, flip=self.flip)
+
+    def _rules(self) -> list[tuple[str, bool, str]]:
+        return [
+            ("sigma", self.sigma >= 0, "0 or more"),
+            ("val_sigma", self.validation_sigma >= 0, "0 or more"),
+            ("epochs", self.epochs >= 0, "0 or more"),
+            ("batch", self.batch >= 1, "1 or more"),
+            ("lr", self.lr > 0, "above 0"),
+            ("warmup", 0 <= self.warmup < 1, "in [0, 1)"),
+            ("ema", 0 <= self.ema < 1, "in [0, 1)"),
+            ("clip", self.clip > 0, "above 0"),
+            ("crop", 0 < self.crop <= 1, "in (0, 1]"),
+            ("ramp_epochs", self.ramp_epochs >= 0, "0 or more"),
+            ("shift", self.shift >= 0, "0 or more"),
+        ]
+
+
+_CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
+}
+
+
+def recipe_for(data: str, **chosen: Any) -> Recipe:
+    """The default recipe for this dataset with the caller's choices over it; None is no choice."""
+    known = {field.name for field in fields(Recipe)}
+    for name in chosen:
+        if name not in known:
+            raise InvalidInputError(unknown_name("recipe option", name, known))
+    made = {name: value for name, value in chosen.items() if value is not None}
+    return Recipe(**{**_CHANGES.get(data, {}), **made})

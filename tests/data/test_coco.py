@@ -1,0 +1,99 @@
+import json
+
+import pytest
+from PIL import Image
+
+from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS, open_coco
+from multiguard.errors import DataError
+
+
+def write_split(root, split, annotations, categories=None):
+    (root / "annotations").mkdir(parents=True, exist_ok=True)
+    (root / split).mkdir(exist_ok=True)
+    images = [{"id": number, "file_name": f"COCO_{split}_{number:012d}.jpg"} for number in (7, 3, 12)]
+    for image in images:
+        Image.new("L", (12, 9)).save(root / split / image["file_name"])
+    if categories is None:
+        pairs = list(zip(COCO_CATEGORY_IDS, COCO_LABELS, strict=True))[::-1]
+        categories = [{"id": number, "name": name} for number, name in pairs]
+    listing = {"images": images, "annotations": annotations, "categories": categories}
+    (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(listing))
+
+
+def annotation(image, category):
+    return {"id": 1, "image_id": image, "category_id": category}
+
+
+@pytest.fixture
+def coco(tmp_path):
+    write_split(tmp_path, "val2014", [annotation(3, 90), annotation(3, 1), annotation(3, 90), annotation(7, 13)])
+    return tmp_path
+
+
+def names(dataset, index):
+    return [dataset.label_names[label] for label in dataset[index].labels]
+
+
+def test_labels_are_the_categories_of_the_annotations_without_repetition(coco):
+    dataset = open_coco(coco, "val", size=8)
+    assert dataset.ids[0] == "COCO_val2014_000000000007"
+    assert [names(dataset, i) for i in range(3)] == [["stop sign"], ["person", "toothbrush"], []]
+
+
+def test_official_order_is_by_category_id():
+    assert len(COCO_LABELS) == len(COCO_CATEGORY_IDS) == 80
+    assert COCO_CATEGORY_IDS[-1] == 90
+    assert COCO_LABELS[11] == "stop sign"
+    assert COCO_CATEGORY_IDS[11] == 13
+
+
+def test_the_year_must_be_said_where_both_are_there(coco):
+    write_split(coco, "val2017", [annotation(3, 2)])
+    with pytest.raises(DataError, match="both years are there"):
+        open_coco(coco, "val")
+    assert names(open_coco(coco, "val2017"), 1) == ["bicycle"]
+
+
+def test_missing_annotations_are_named(tmp_path):
+    with pytest.raises(DataError, match="neither 2014 nor 2017 is there"):
+        open_coco(tmp_path, "train")
+    with pytest.raises(DataError, match=r"instances_train2017\.json: no such file"):
+        open_coco(tmp_path, "train2017")
+
+
+def test_unknown_category_of_an_annotation_raises(coco):
+    write_split(coco, "val2014", [annotation(3, 12)])
+    with pytest.raises(DataError, match="unknown category 12"):
+        open_coco(coco)
+
+
+def test_other_categories_than_the_official_80_raise(coco):
+    write_split(coco, "val2014", [], categories=[{"id": 1, "name": "pedestrian"}])
+    with pytest.raises(DataError, match="category 1 'pedestrian' is not one of COCO's 80"):
+        open_coco(coco)
+
+
+def test_broken_json_is_named(coco):
+    path = coco / "annotations" / "instances_val2014.json"
+    path.write_text(path.read_text()[:-10])
+    with pytest.raises(DataError, match=r"instances_val2014\.json: not readable as JSON"):
+        open_coco(coco)
+
+
+def test_picture_missing_from_disk_raises_when_read(coco):
+    dataset = open_coco(coco)
+    dataset.entries[1].path.unlink()
+    dataset[0]
+    with pytest.raises(DataError, match="COCO_val2014_000000000003"):
+        dataset[1]
+
+
+def test_real_coco_pictures(coco_root):
+    listing = json.loads((coco_root / "annotations" / "instances_val2014.json").read_text())
+    official = [category["name"] for category in sorted(listing["categories"], key=lambda c: c["id"])]
+    dataset = open_coco(coco_root, "val", size=32)
+    assert list(dataset.label_names) == official
+    assert len(dataset) == 500
+    assert sum(map(len, dataset.labels)) == len({(a["image_id"], a["category_id"]) for a in listing["annotations"]})
+    assert dataset[499].image.shape == (3, 32, 32)
+    assert len(open_coco(coco_root, "train")) == 3000

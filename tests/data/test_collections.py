@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from multiguard.data import (
+    DigitsDataset,
+    Sample,
+    check_dataset,
+    hold_out,
+    load_pixels,
+    open_dataset,
+    subset,
+)
+from multiguard.errors import DataError
+
+
+def test_a_subset_is_seeded_keeps_ids_and_is_recorded():
+    dataset = DigitsDataset("test", images=200)
+    part = subset(dataset, 50, seed=3)
+    assert part.name == "digits/test?seed=0[images=50,seed=3]"
+    assert list(part.ids) == list(subset(dataset, 50, seed=3).ids) != list(subset(dataset, 50, seed=4).ids)
+    assert len(set(part.ids)) == len(part) == 50
+    position = list(dataset.ids).index(part.ids[7])
+    np.testing.assert_array_equal(part[7].image, dataset[position].image)
+
+
+def test_a_subset_is_not_the_head_of_the_dataset():
+    positions = subset(DigitsDataset("test"), 100).positions
+    assert max(positions) > 900
+    assert min(positions) < 100
+
+
+@pytest.mark.parametrize("images", [0, 11])
+def test_a_subset_that_does_not_fit_is_refused(images):
+    with pytest.raises(DataError, match=f"subset of {images} pictures was asked of 10"):
+        subset(DigitsDataset(images=10), images)
+
+
+def test_holding_out_divides_without_overlap():
+    dataset = DigitsDataset(images=40)
+    kept, held = hold_out(dataset, 0.25, seed=1)
+    assert (len(kept), len(held)) == (30, 10)
+    assert set(kept.ids) | set(held.ids) == set(dataset.ids)
+    with pytest.raises(DataError, match="leaves a part empty"):
+        hold_out(dataset, 0.001)
+
+
+def test_open_dataset_knows_names_roots_and_options(tmp_path):
+    assert len(open_dataset("digits", split="test", images=7, seed=2)) == 7
+    with pytest.raises(DataError, match="unknown dataset 'coc': did you mean 'coco'"):
+        open_dataset("coc", split="val")
+    with pytest.raises(DataError, match="coco: no root folder given"):
+        open_dataset("coco", split="val")
+    with pytest.raises(DataError, match="unknown option 'difficulty': did you mean 'difficult'"):
+        open_dataset("voc2007", root=tmp_path, split="val", difficulty=True)
+
+
+@pytest.fixture
+def ugly(tmp_path):
+    """Six listed pictures of which one is cut short, one is missing and one has no label."""
+    rows = ["file,labels"]
+    for number in range(5):
+        noise = np.random.default_rng(number).integers(0, 256, (30, 20, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{number}.jpg")
+        rows.append(f"{number}.jpg,{'x' if number else ''}")
+    cut = tmp_path / "2.jpg"
+    cut.write_bytes(cut.read_bytes()[:300])
+    (tmp_path / "labels.csv").write_text("\n".join([*rows, "gone.jpg,x;y"]))
+    return open_dataset("folder", root=tmp_path, split="all")
+
+
+def test_check_reports_every_problem_and_counts_the_rest(ugly):
+    report = check_dataset(ugly)
+    assert (report.images, report.readable) == (6, 4)
+    assert [problem.id for problem in report.problems] == ["2.jpg", "gone.jpg"]
+    assert "2.jpg: not a readable picture" in report.problems[0].message
+    assert report.frequencies == (3, 0)
+    assert report.labels_per_image == {0: 1, 1: 3}
+    assert report.shapes == {(30, 20): 4}
+    assert report.empty_labels == ("y",)
+    assert report.mean_labels == 0.75
+
+
+def test_pixels_hold_every_picture_and_label_in_order():
+    dataset = DigitsDataset("val", images=20)
+    pixels = load_pixels(dataset, workers=3)
+    assert pixels.images.shape == (20, 3, 32, 32)
+    for index, sample in enumerate(dataset):
+        np.testing.assert_array_equal(pixels.images[index], sample.image)
+        assert tuple(np.flatnonzero(pixels.targets[index])) == sample.labels
+
+
+def test_loading_pixels_stops_at_a_picture_that_cannot_be_read(ugly):
+    with pytest.raises(DataError, match=r"2\.jpg"):
+        load_pixels(ugly)
+
+
+def test_pixels_of_different_sizes_are_refused(tmp_path):
+    for name, size in (("a.png", 8), ("b.png", 9)):
+        Image.new("L", (size, size)).save(tmp_path / name)
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,x\nb.png,x\n")
+    with pytest.raises(DataError, match=r"b\.png: uint8 \(3, 9, 9\) among uint8 \(3, 8, 8\)"):
+        load_pixels(open_dataset("folder", root=tmp_path, split="all"))
+
+
+def test_cached_pixels_are_mapped_the_second_time_and_keyed_by_content(tmp_path):
+    dataset = DigitsDataset("val", images=6)
+    first = load_pixels(dataset, cache=tmp_path)
+    again = load_pixels(dataset, cache=tmp_path)
+    assert isinstance(again.images, np.memmap)
+    np.testing.assert_array_equal(first.images, again.images)
+    other = load_pixels(DigitsDataset("val", images=6, seed=1), cache=tmp_path)
+    assert not np.array_equal(other.images, first.images)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_float_picture_is_refused_rather_than_truncated():
+    class Float:
+        name, label_names, ids = "float", ("x",), ("0",)
+
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return Sample("0", np.full((3, 2, 2), 0.5, dtype=np.float32), ())
+
+    with pytest.raises(DataError, match="float32"):
+        load_pixels(Float())

@@ -1,0 +1,89 @@
+import pytest
+from PIL import Image
+
+from multiguard.data.folder import open_folder
+from multiguard.errors import DataError
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    for name in ("a.jpg", "b, c.jpg", "größe-日本.png"):
+        Image.new("L", (6, 6)).save(tmp_path / name)
+    return tmp_path
+
+
+def write(root, text, name="labels.csv", encoding="utf-8"):
+    (root / name).write_text(text, encoding=encoding)
+
+
+def listed(dataset):
+    return {id_: [dataset.label_names[i] for i in dataset[n].labels] for n, id_ in enumerate(dataset.ids)}
+
+
+def test_one_field_of_labels_with_quotes_and_unicode(pictures):
+    write(pictures, 'file,labels\na.jpg,Hund;Käfer\n"b, c.jpg","say ""hi"";Hund;Hund"\ngröße-日本.png,\n')
+    dataset = open_folder(pictures, size=4)
+    assert dataset.label_names == ("Hund", "Käfer", 'say "hi"')
+    assert listed(dataset) == {
+        "a.jpg": ["Hund", "Käfer"],
+        "b, c.jpg": ["Hund", 'say "hi"'],
+        "größe-日本.png": [],
+    }
+
+
+def test_one_column_a_label_keeps_the_headers_order(pictures):
+    write(pictures, "zebra,file,apple\n1,a.jpg,0\n1,größe-日本.png,1\n", encoding="utf-8-sig")
+    dataset = open_folder(pictures)
+    assert dataset.label_names == ("zebra", "apple")
+    assert listed(dataset) == {"a.jpg": ["zebra"], "größe-日本.png": ["zebra", "apple"]}
+
+
+def test_split_column_chooses_rows_and_keeps_all_labels(pictures):
+    write(pictures, 'file,labels,split\na.jpg,x,train\n"b, c.jpg",y,val\n')
+    dataset = open_folder(pictures, "val")
+    assert dataset.label_names == ("x", "y")
+    assert listed(dataset) == {"b, c.jpg": ["y"]}
+    with pytest.raises(DataError, match="unknown split 'vale': did you mean 'val'"):
+        open_folder(pictures, "vale")
+
+
+def test_given_label_names_fix_the_order_and_refuse_others(pictures):
+    write(pictures, "file,labels\na.jpg,cat|dog\n", "tags.csv")
+    dataset = open_folder(pictures, separator="|", label_names=["dog", "bird", "cat"])
+    assert dataset[0].labels == (0, 2)
+    with pytest.raises(DataError, match="line 2: unknown label 'cat': did you mean 'cats'"):
+        open_folder(pictures, separator="|", label_names=["cats", "dog"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,labels\na.jpg,x,y\n", "line 2: 3 fields under 2 columns; quote fields"),
+        ("name,labels\na.jpg,x\n", "no column 'file'; its header is name,labels"),
+        ("file,labels\n", "no rows below the header"),
+        ("file,x\na.jpg,yes\n", "line 2: 'yes' under 'x'; expected 0 or 1"),
+        ("file,x,x\na.jpg,1,0\n", "the label 'x' is listed twice"),
+        ("file,labels\na.jpg,x\na.jpg,y\n", "'a.jpg' is listed 2 times"),
+        ("file\na.jpg\n", "no column 'labels' and no 0/1 column"),
+        ("file,labels\na.jpg,\n", "not one label is named"),
+        ('file,labels\na.jpg,"x\n', "not readable as a UTF-8 CSV"),
+    ],
+)
+def test_a_bad_table_says_where_and_what(pictures, text, message):
+    write(pictures, text)
+    with pytest.raises(DataError, match=message):
+        open_folder(pictures)
+
+
+def test_a_table_in_another_encoding_is_refused(pictures):
+    write(pictures, "file,labels\na.jpg,Käfer\n", encoding="latin-1")
+    with pytest.raises(DataError, match="not readable as a UTF-8 CSV"):
+        open_folder(pictures)
+
+
+def test_several_tables_must_be_named(pictures):
+    write(pictures, "file,labels\na.jpg,x\n", "one.csv")
+    write(pictures, "file,labels\na.jpg,y\n", "two.csv")
+    with pytest.raises(DataError, match="2 CSV files"):
+        open_folder(pictures)
+    assert open_folder(pictures, table=pictures / "two.csv").label_names == ("y",)

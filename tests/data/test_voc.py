@@ -1,0 +1,84 @@
+import pytest
+from PIL import Image
+
+from multiguard.data.voc import VOC_LABELS, open_voc2007
+from multiguard.errors import DataError
+
+
+@pytest.fixture
+def devkit(tmp_path):
+    """Three pictures: a grey one with a person and a difficult dog, one with a train, one with nothing."""
+    home = tmp_path / "VOCdevkit" / "VOC2007"
+    (home / "JPEGImages").mkdir(parents=True)
+    main = home / "ImageSets" / "Main"
+    main.mkdir(parents=True)
+    ids = ["000001", "000002", "000003"]
+    for id_, mode in zip(ids, ("L", "CMYK", "RGB"), strict=True):
+        Image.new(mode, (20, 10)).save(home / "JPEGImages" / f"{id_}.jpg")
+    marks = {("person", "000001"): " 1", ("dog", "000001"): " 0", ("train", "000002"): " 1"}
+    for name in VOC_LABELS:
+        lines = [f"{id_} {marks.get((name, id_), '-1')}" for id_ in ids]
+        (main / f"{name}_train.txt").write_text("\n".join(lines) + "\n")
+    (main / "train.txt").write_text("\n".join(ids) + "\n")
+    return tmp_path
+
+
+def names(dataset, index):
+    return [dataset.label_names[label] for label in dataset[index].labels]
+
+
+def test_labels_come_from_the_class_files(devkit):
+    dataset = open_voc2007(devkit, "train", size=8)
+    assert dataset.ids == ["000001", "000002", "000003"]
+    assert [names(dataset, i) for i in range(3)] == [["person"], ["train"], []]
+    assert all(dataset[i].image.shape == (3, 8, 8) for i in range(3))
+    assert list(dataset.label_names) == sorted(dataset.label_names)
+
+
+def test_difficult_only_counts_when_asked(devkit):
+    assert names(open_voc2007(devkit, "train", difficult=True), 0) == ["dog", "person"]
+
+
+@pytest.mark.parametrize("inner", ["VOCdevkit", "VOCdevkit/VOC2007"])
+def test_any_folder_of_the_official_layout_is_a_root(devkit, inner):
+    assert len(open_voc2007(devkit / inner, "train")) == 3
+
+
+def test_missing_class_file_is_named(devkit):
+    (devkit / "VOCdevkit/VOC2007/ImageSets/Main/sheep_train.txt").unlink()
+    with pytest.raises(DataError, match=r"sheep_train\.txt: no such file"):
+        open_voc2007(devkit, "train")
+
+
+def test_class_file_without_a_picture_of_the_split_is_named(devkit):
+    path = devkit / "VOCdevkit/VOC2007/ImageSets/Main/cat_train.txt"
+    path.write_text("000001 -1\n000003 -1\n")
+    with pytest.raises(DataError, match=r"cat_train\.txt: no line for picture '000002' \(1 missing\)"):
+        open_voc2007(devkit, "train")
+
+
+def test_bad_mark_is_quoted(devkit):
+    (devkit / "VOCdevkit/VOC2007/ImageSets/Main/cow_train.txt").write_text("000001 2\n")
+    with pytest.raises(DataError, match="'000001 2' is not 'ID MARK'"):
+        open_voc2007(devkit, "train")
+
+
+def test_unknown_split_names_the_nearest(devkit):
+    with pytest.raises(DataError, match="unknown split 'tests': did you mean 'test'"):
+        open_voc2007(devkit, "tests")
+
+
+def test_wrong_root_says_which_folder_to_give(tmp_path):
+    with pytest.raises(DataError, match="give the folder that holds VOCdevkit"):
+        open_voc2007(tmp_path)
+
+
+def test_real_voc_pictures(voc_root):
+    dataset = open_voc2007(voc_root, "trainval", size=32)
+    assert len(dataset) == 126
+    easy = [dataset.entries[i].labels for i in range(len(dataset))]
+    hard = [entry.labels for entry in open_voc2007(voc_root, "trainval", difficult=True).entries]
+    assert all(set(a) <= set(b) for a, b in zip(easy, hard, strict=True))
+    assert easy != hard
+    assert dataset[5].image.shape == (3, 32, 32)
+    assert dataset[5].image.std() > 10

@@ -1,0 +1,167 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from multiguard.data import DigitsDataset, Pixels, load_pixels
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.models.backbone import build_backbone
+from multiguard.models.folder import load_folder, read_card
+from multiguard.train import Recipe, noisy_map, recipe_for, train
+from multiguard.train.job import Job, run_job
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    return load_pixels(DigitsDataset("train", images=96, size=16))
+
+
+@pytest.fixture(scope="module")
+def val_pixels():
+    return load_pixels(DigitsDataset("val", images=60, size=16))
+
+
+def backbone():
+    torch.manual_seed(0)
+    return build_backbone("cnn:4", 10)
+
+
+class KilledError(Exception):
+    pass
+
+
+def killed_after(epoch):
+    def stop(record):
+        if record["epoch"] == epoch:
+            raise KilledError
+
+    return stop
+
+
+RECIPE = recipe_for("digits", epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3)
+
+
+def test_killed_and_restarted_is_bit_for_bit_the_uninterrupted_run(tmp_path, pixels, val_pixels):
+    whole = train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "whole")
+    for stop in (1, 3):
+        with pytest.raises(KilledError):
+            train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "parts", on_epoch=killed_after(stop))
+    parts = train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "parts")
+    assert parts.card.weights_sha256 == whole.card.weights_sha256
+    for file in ("model.safetensors", "state/last.safetensors"):
+        one, two = load_file(tmp_path / "whole" / file), load_file(tmp_path / "parts" / file)
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    outcomes = [
+        [{key: record[key] for key in ("epoch", "sigma", "loss", "map_noisy", "map_clean")} for record in run]
+        for run in (whole.card.history, parts.card.history)
+    ]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_finished_run_is_left_alone(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=1)
+    first = train(backbone(), pixels, val_pixels, recipe, tmp_path)
+    again = train(backbone(), pixels, val_pixels, recipe, tmp_path, on_epoch=killed_after(1))
+    assert again.card == first.card
+
+
+def test_the_folder_says_everything(tmp_path, pixels, val_pixels):
+    result = train(backbone(), pixels, val_pixels, RECIPE, tmp_path)
+    card = read_card(tmp_path)
+    assert card.sigma == 0.25
+    assert card.image_size == (16, 16)
+    assert card.label_names == pixels.label_names
+    assert card.training["recipe"]["loss"] == "asl"
+    assert card.training["train"]["name"] == "digits/train?seed=0"
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in log] == [1, 2, 3, 4]
+    assert [record["sigma"] for record in log] == [0.25 / 3, 0.5 / 3, 0.25, 0.25]
+    assert list(card.history) == log
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    best = max(record["map_noisy"] for record in log)
+    assert result.best["map_noisy"] == best
+    assert noisy_map(load_folder(tmp_path), val_pixels, 0.25) == pytest.approx(best, abs=1e-6)
+
+
+def test_another_recipe_does_not_continue_a_run(tmp_path, pixels, val_pixels):
+    train(backbone(), pixels, val_pixels, replace(RECIPE, epochs=1), tmp_path)
+    with pytest.raises(InvalidInputError, match="holds a run with recipe"):
+        train(backbone(), pixels, val_pixels, replace(RECIPE, epochs=1, sigma=0.5), tmp_path)
+
+
+def test_a_damaged_state_is_named(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=1)
+    train(backbone(), pixels, val_pixels, recipe, tmp_path)
+    (tmp_path / "state" / "last.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match=r"last\.safetensors: not a training state"):
+        train(backbone(), pixels, val_pixels, recipe, tmp_path)
+
+
+def test_zero_epochs_validate_and_write_the_network_as_it_is(tmp_path, pixels, val_pixels):
+    start = backbone()
+    before = {name: tensor.clone() for name, tensor in start.network.state_dict().items()}
+    result = train(start, pixels, val_pixels, replace(RECIPE, epochs=0), tmp_path)
+    after = load_folder(tmp_path).network.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert result.best["epoch"] == 0
+    assert 0 < result.best["map_noisy"] < 1
+
+
+def test_an_exploding_loss_is_named(tmp_path, pixels, val_pixels):
+    broken = backbone()
+    with torch.no_grad():
+        broken.network.head.bias.fill_(torch.nan)
+    with pytest.raises(ModelError, match="the loss is nan in epoch 1; take a smaller lr"):
+        train(broken, pixels, val_pixels, RECIPE, tmp_path)
+
+
+def other(pixels: Pixels, **changes) -> Pixels:
+    return replace(pixels, **changes)
+
+
+def test_splits_that_do_not_fit_each_other_are_refused(tmp_path, pixels, val_pixels):
+    cases = [
+        (other(val_pixels, label_names=tuple("abcdefghij")), "same labels"),
+        (other(val_pixels, images=val_pixels.images[..., :8]), "one size"),
+        (other(val_pixels, targets=val_pixels.targets * 0), "not one picture has a label"),
+    ]
+    for bad, message in cases:
+        with pytest.raises(InvalidInputError, match=message):
+            train(backbone(), pixels, bad, RECIPE, tmp_path)
+
+
+def test_a_short_run_on_digits_learns_to_see_through_noise(tmp_path):
+    """A short run of the default recipe, at the noise it is made for, on pictures of test digits."""
+    recipe = recipe_for("digits", epochs=3, sigma=0.25, batch=16)
+    run_job(Job("digits", tmp_path, recipe, model="cnn:24", images=2000, val_images=200))
+    test = load_pixels(DigitsDataset("test", images=300))
+    model = load_folder(tmp_path)
+    assert noisy_map(model, test, 0.25) > 0.8
+    assert noisy_map(model, test, 0.25) > noisy_map(model, test, 0.75)
+
+
+def test_a_model_folder_is_a_start_and_must_share_the_labels(tmp_path):
+    recipe = Recipe(epochs=0, sigma=0.25)
+    job = Job("digits", tmp_path / "a", recipe, model="cnn:4", size=16, images=20, val_images=20)
+    first = run_job(job)
+    again = run_job(replace(job, out=tmp_path / "b", model=str(tmp_path / "a"), size=None))
+    assert again.card.weights_sha256 == first.card.weights_sha256
+    assert again.card.image_size == (16, 16)
+    with pytest.raises(InvalidInputError, match="give one or the other"):
+        run_job(replace(job, out=tmp_path / "c", model=str(tmp_path / "a"), weights="pretrained"))
+
+
+def test_the_denoiser_is_part_of_the_saved_model(tmp_path, ffdnet_weights):
+    recipe = recipe_for("digits", epochs=1, sigma=0.5)
+    job = Job("digits", tmp_path, recipe, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights)
+    result = run_job(job)
+    assert result.card.denoiser
+    assert result.card.sigma == 0.5
+    assert result.card.training["recipe"]["sigma"] == 0.0
+    loaded = load_folder(tmp_path)
+    assert loaded.mean is None
+    val = load_pixels(DigitsDataset("val", images=500))
+    assert noisy_map(loaded, other(val, images=val.images[:20], targets=val.targets[:20]), 0.5) > 0

@@ -1,0 +1,100 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from multiguard.errors import InvalidInputError
+from multiguard.train import asymmetric_loss, binary_cross_entropy
+from multiguard.train.loss import find_loss
+
+
+def literal(logits, targets, gamma_positive, gamma_negative, margin):
+    """The paper's sum, label by label, in float64."""
+    total = 0.0
+    for row, marks in zip(logits, targets, strict=True):
+        for x, y in zip(row, marks, strict=True):
+            q = 1 / (1 + math.exp(-x))
+            p = max(q - margin, 0.0)
+            positive = (1 - q) ** gamma_positive * math.log(q)
+            negative = p**gamma_negative * math.log(1 - p)
+            total += -y * positive - (1 - y) * negative
+    return total / len(logits)
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(5)
+    return rng.normal(scale=3, size=(7, 11)), (rng.random((7, 11)) < 0.3).astype(float)
+
+
+@pytest.mark.parametrize("gammas", [(0.0, 4.0, 0.05), (1.0, 2.0, 0.2), (0.0, 0.0, 0.0), (2.5, 0.5, 0.01)])
+def test_asl_is_the_papers_sum(batch, gammas):
+    logits, targets = batch
+    positive, negative, margin = gammas
+    ours = asymmetric_loss(
+        torch.tensor(logits),
+        torch.tensor(targets),
+        gamma_positive=positive,
+        gamma_negative=negative,
+        margin=margin,
+    )
+    assert float(ours) == pytest.approx(literal(logits, targets, *gammas), rel=1e-12)
+
+
+def test_asls_defaults_are_the_papers(batch):
+    logits, targets = batch
+    ours = asymmetric_loss(torch.tensor(logits), torch.tensor(targets))
+    assert float(ours) == pytest.approx(literal(logits, targets, 0, 4, 0.05), rel=1e-12)
+
+
+@pytest.mark.parametrize("gammas", [(0.0, 4.0, 0.05), (1.5, 2.0, 0.2), (0.0, 0.0, 0.0)])
+def test_asls_gradient_is_that_of_its_value(batch, gammas):
+    logits = torch.tensor(batch[0], requires_grad=True)
+    targets = torch.tensor(batch[1])
+    names = ("gamma_positive", "gamma_negative", "margin")
+    assert torch.autograd.gradcheck(
+        lambda x: asymmetric_loss(x, targets, **dict(zip(names, gammas, strict=True))), logits
+    )
+
+
+@pytest.mark.parametrize("margin", [0.0, 1e-9, 0.05])
+@pytest.mark.parametrize("size", [50.0, 500.0])
+@pytest.mark.parametrize("gamma_negative", [0.5, 4.0])
+def test_asl_is_finite_in_float32_at_extreme_logits(size, margin, gamma_negative):
+    logits = torch.tensor([[size, -size, size, -size]], requires_grad=True)
+    loss = asymmetric_loss(logits, torch.tensor([[1.0, 1.0, 0.0, 0.0]]), margin=margin, gamma_negative=gamma_negative)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()
+    assert loss.item() >= size
+
+
+def test_asl_in_float32_is_near_float64(batch):
+    logits, targets = (torch.tensor(array) for array in batch)
+    double = asymmetric_loss(logits, targets)
+    single = asymmetric_loss(logits.float(), targets.float())
+    assert float(single) == pytest.approx(float(double), rel=1e-5)
+
+
+def test_loss_is_a_mean_over_pictures_of_a_sum_over_labels(batch):
+    logits, targets = (torch.tensor(array) for array in batch)
+    for loss in (asymmetric_loss, binary_cross_entropy):
+        rows = [loss(logits[i : i + 1], targets[i : i + 1]) for i in range(7)]
+        assert float(loss(logits, targets)) == pytest.approx(float(torch.stack(rows).mean()))
+        halves = loss(logits[:, :5], targets[:, :5]) + loss(logits[:, 5:], targets[:, 5:])
+        assert float(loss(logits, targets)) == pytest.approx(float(halves))
+
+
+def test_bce_is_torchs_and_asl_without_gammas(batch):
+    logits, targets = (torch.tensor(array) for array in batch)
+    expected = functional.binary_cross_entropy_with_logits(logits, targets) * 11
+    assert float(binary_cross_entropy(logits, targets)) == pytest.approx(float(expected))
+    plain = asymmetric_loss(logits, targets, gamma_positive=0, gamma_negative=0, margin=0)
+    assert float(plain) == pytest.approx(float(expected))
+
+
+def test_unknown_loss_names_the_nearest():
+    with pytest.raises(InvalidInputError, match="unknown loss 'als': did you mean 'asl'"):
+        find_loss("als")
