@@ -17,7 +17,7 @@ KEY_OF_SEED_0 = "c3b6c74b3df93d6653b282fe685deda7"
 
 def host(key: bytes, draw: int, count: int) -> np.ndarray:
     out = np.empty((1, count), dtype=np.float32)
-    HostNoise().gaussian([key], [draw], 1.0, out)
+    HostNoise().perturb([np.zeros(count, dtype=np.float32)], [key], [draw], 1.0, out)
     return out[0]
 
 
@@ -43,13 +43,14 @@ def test_host_noise_is_box_muller_of_numpys_philox(count):
 
 
 @pytest.mark.parametrize("count", [5, 48, 40_001])
-@pytest.mark.parametrize("rows", [1, 7, 64])
-def test_host_noise_does_not_depend_on_the_rows_beside_it(rows, count):
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (7, 1), (64, 1), (7, 3), (64, 3)])
+def test_host_noise_depends_neither_on_the_rows_beside_it_nor_on_threads(rows, threads, count):
     keys = [noise_key(0, f"{row % 3}") for row in range(64)]
-    noise, found = HostNoise(), np.empty((64, count), dtype=np.float32)
+    noise, found = HostNoise(threads), np.empty((64, count), dtype=np.float32)
+    image = np.zeros(count, dtype=np.float32)
     for start in range(0, 64, rows):
         part = slice(start, start + rows)
-        noise.gaussian(keys[part], range(64)[part], 1.0, found[part])
+        noise.perturb([image] * len(keys[part]), keys[part], range(64)[part], 1.0, found[part])
     for row in range(64):
         assert np.array_equal(found[row], host(keys[row], row, count))
 

@@ -77,7 +77,7 @@ class HostStep:
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
-        self._noise = HostNoise()
+        self._noise = HostNoise(torch.get_num_threads())
         self._graph = _Graph(_ranker(classifier, settings), settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
