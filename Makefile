@@ -20,6 +20,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.certify
+	$(BIN)/python -m benchmarks.sampler_cpu
 
 docs: $(DOCS_READY)
 	$(BIN)/mkdocs build --strict

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, vstack
 from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
-BINS = 80
+BINS = 60
 
 
 def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float) -> float:

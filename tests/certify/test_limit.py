@@ -86,3 +86,16 @@ def test_a_certificate_above_the_limit_is_caught() -> None:
     proved = exact_radii(sets, chances, [0], k=1, k_prime=1, sigma=1.0)[0]
     limit = limit_radius(sets, chances, [0], k=1, e=1)
     assert proved <= limit < proved + 0.06
+
+
+@pytest.mark.parametrize("k_prime", [1, 2, 3])
+def test_the_path_for_many_labels_is_never_above_the_one_for_few(k_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every subset proves at least what single labels and the overlap with L prove, and in part more."""
+    cases = [random_case(seed, c=7, k_prime=k_prime, d=d) for seed in range(40) for d in (2, 3, 5)]
+    all_subsets = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
+    monkeypatch.setattr("multiguard.certify.joint.MOST_SUBSET_LABELS", 0)
+    monkeypatch.setattr("multiguard.certify.tally.MOST_SUBSET_LABELS", 0)
+    overlaps = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
+    best, found = (np.concatenate([np.concatenate(radii) for radii in side]) for side in (all_subsets, overlaps))
+    assert np.all(found <= best + 1e-9)
+    assert np.mean(found == best) > 0.2

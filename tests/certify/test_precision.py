@@ -1,11 +1,16 @@
 """Floating point never makes a claim stronger: hard cases against arithmetic with 40 digits."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from multiguard.certify import certified_radii_batch, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.layers import fill
+from multiguard.certify.radii import _scaled
 
 DIGITS = 40
 
@@ -71,6 +76,11 @@ def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
         for alpha in (1e-300, 1e-15, 0.999):
             radius = certified_radii_batch([ranked], [[0]], num_labels=2, k=1, k_prime=1, sigma=1.0, alpha=alpha)[0][0]
             assert radius < 10 or np.isneginf(radius)
+
+
+@given(st.floats(1e-6, 50), st.floats(1e-3, 100))
+def test_scaling_rounds_down(r: float, sigma: float) -> None:
+    assert Fraction(float(_scaled(np.array([r]), sigma)[0])) <= Fraction(r) * Fraction(sigma)
 
 
 def test_filling() -> None:

@@ -44,10 +44,10 @@ def checked_labels(labels: ArrayLike, num_labels: int, *, allow_none: bool = Fal
         raise InvalidInputError(f"labels must be a list of integer label indices, got {indices.dtype} {indices.shape}")
     if indices.min() < 0 or indices.max() >= num_labels:
         raise InvalidInputError(f"labels must lie in 0..{num_labels - 1}, got {indices.min()}..{indices.max()}")
-    distinct = np.unique(indices).astype(np.int64)
-    if len(distinct) < len(indices):
+    ordered = np.sort(indices).astype(np.int64)
+    if np.any(ordered[1:] == ordered[:-1]):
         raise InvalidInputError(f"labels must be different from each other, got {indices.tolist()}")
-    return distinct
+    return ordered
 
 
 def checked_setting(k: int, k_prime: int, alpha: float, num_labels: int) -> Setting:

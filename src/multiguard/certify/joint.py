@@ -22,7 +22,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.group import Group, Setting
 from multiguard.certify.layers import Layers, crossing, fill
 from multiguard.certify.tally import MOST_SUBSET_LABELS
-from multiguard.certify.types import Floats, Ints
+from multiguard.certify.types import Floats
 
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
 SHARE_U, SHARE_V, SHARE_CAP = 0.50, 0.40, 0.10
@@ -30,40 +30,36 @@ SHARE_U, SHARE_V, SHARE_CAP = 0.50, 0.40, 0.10
 
 def joint_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once."""
-    alpha = setting.alpha / group.sizes(setting.k)
-    one_size = Setting(setting.k, setting.k_prime, alpha)
-    radii = [_size_radii(group, e, one_size, bounds) for e in group.uncertain_sizes(setting.k)]
-    return group.with_certain_sizes(radii, setting.k)
-
-
-def _size_radii(group: Group, e: int, setting: Setting, bounds: Bounds) -> Floats:
-    """(images,) the r for one size, wrong with probability at most alpha."""
-    small = group.num_true <= MOST_SUBSET_LABELS
-    left = _SubsetSide(group, e, setting, bounds) if small else _OverlapSide(group, e, setting, bounds)
-    right = _right_side(group, e, setting, bounds)
-    return crossing(left, lambda r: right.shifted(r).min(axis=1), group.images)
+    sizes = group.uncertain_sizes(setting.k)
+    if not sizes:
+        return group.with_certain_sizes([], setting.k)
+    one_size = Setting(setting.k, setting.k_prime, setting.alpha / group.sizes(setting.k))
+    side = _SubsetSide if group.num_true <= MOST_SUBSET_LABELS else _OverlapSide
+    left = side(group, sizes, one_size, bounds)
+    right = Layers.stacked([_right_side(group, e, one_size, bounds) for e in sizes], absent=np.inf)
+    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows)
+    return group.with_certain_sizes(np.split(r, len(sizes)), setting.k)
 
 
 class _SubsetSide:
-    """r -> min over U of max over S in U of A(S), from every subset of L."""
+    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by pictures."""
 
-    def __init__(self, group: Group, e: int, setting: Setting, bounds: Bounds) -> None:
-        out = group.num_true - e + 1
-        size = _subset_sizes(group.num_true)
-        self.subsets = np.flatnonzero((size >= 1) & (size <= out))
-        self.outs = np.flatnonzero(size == out)
-        self.shape = (group.images, len(size))
-        sizes = size[self.subsets]
-        levels = np.array([0.0, *(SHARE_U * setting.alpha / events for events in _events(out, setting.k_prime))])[sizes]
-        mass = _layer_mass(group, self.subsets, setting.k_prime)
-        lower = bounds.lower(mass, group.draws[:, None, None], levels[:, None])
-        self.layers = Layers.of(lower, 1 / sizes)
+    def __init__(self, group: Group, sizes: range, setting: Setting, bounds: Bounds) -> None:
+        self.members = _subset_sizes(group.num_true)
+        self.outs = [group.num_true - e + 1 for e in sizes]
+        mass = _layer_mass(group, setting.k_prime)
+        lower = np.zeros((len(sizes), *mass.shape))
+        for row, out in enumerate(self.outs):
+            inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
+            events = np.array([0, *_events(out, setting.k_prime)])[self.members[inside]]
+            level = SHARE_U * setting.alpha / events[:, None]
+            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level)
+        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1))
 
     def __call__(self, r: Floats) -> Floats:
-        best = np.zeros(self.shape)
-        best[:, self.subsets] = self.layers.shifted(-r)
-        weakest: Floats = _best_within(best)[:, self.outs].min(axis=1)
-        return weakest
+        best = _best_within(self.layers.shifted(-r)).reshape(len(self.outs), -1, len(self.members))
+        weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
+        return np.concatenate(weakest)
 
 
 class _OverlapSide:
@@ -73,7 +69,13 @@ class _OverlapSide:
     since a draw that hits h labels of L hits at least h - (e - 1) of U, the layers of L from e on serve every U.
     """
 
-    def __init__(self, group: Group, e: int, setting: Setting, bounds: Bounds) -> None:
+    def __init__(self, group: Group, sizes: range, setting: Setting, bounds: Bounds) -> None:
+        terms = [self._terms(group, e, setting, bounds) for e in sizes]
+        self.singles = Layers.stacked([singles for singles, _ in terms], absent=0.0)
+        self.overlaps = Layers.stacked([overlaps for _, overlaps in terms], absent=0.0)
+
+    @staticmethod
+    def _terms(group: Group, e: int, setting: Setting, bounds: Bounds) -> tuple[Layers, Layers]:
         out = group.num_true - e + 1
         deep = max(0, min(setting.k_prime, group.num_true) - e + 1)
         share = SHARE_U * setting.alpha / (2 if deep else 1)
@@ -81,9 +83,9 @@ class _OverlapSide:
         single = -np.sort(-bounds.lower(group.mass_on_labels, draws, share / out), axis=1)[:, e - 1 :]
         taken = np.arange(1, out + 1)
         shared = np.minimum(taken, setting.k_prime)
-        self.singles = Layers.of(np.minimum(np.cumsum(single, axis=1) / shared, 1.0)[:, :, None], shared / taken)
+        means = np.minimum(np.cumsum(single, axis=1) / shared, 1.0)
         overlap = bounds.lower(_at_least(group)[:, e - 1 :], draws, share / max(deep, 1))
-        self.overlaps = Layers.of(overlap[:, None, :], np.array([1 / out]))
+        return Layers.of(means[:, :, None], shared / taken), Layers.of(overlap[:, None, :], np.array([1 / out]))
 
     def __call__(self, r: Floats) -> Floats:
         best: Floats = np.maximum(self.singles.shifted(-r).max(axis=1), self.overlaps.shifted(-r)[:, 0])
@@ -123,12 +125,13 @@ def _at_least(group: Group) -> Floats:
     return np.cumsum(overlap[:, :0:-1], axis=1)[:, ::-1]
 
 
-def _layer_mass(group: Group, subsets: Ints, k_prime: int) -> Floats:
-    """(images, subsets, layers) the mass of the draws that hit at least l labels of each subset of L."""
-    size = _subset_sizes(group.num_true)
-    patterns = np.flatnonzero(size <= k_prime).astype(np.int16)
+def _layer_mass(group: Group, k_prime: int) -> Floats:
+    """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L."""
+    members = _subset_sizes(group.num_true)
+    subsets = np.arange(len(members), dtype=np.int16)
+    patterns = subsets[members <= k_prime]
     mass = np.stack([tally.pattern_mass[patterns] for tally in group.tallies])
-    shared = size[subsets.astype(np.int16)[:, None] & patterns]
+    shared = members[subsets[:, None] & patterns]
     return np.stack([mass @ (shared >= depth).T for depth in range(1, min(k_prime, group.num_true) + 1)], axis=-1)
 
 

@@ -5,7 +5,7 @@ around any x + delta with |delta| <= r sigma, and has at most `up(q) = Phi(Phi^-
 Each side of a certificate is a maximum or minimum over *terms*, each a weighted sum of such *layers*.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,19 +15,19 @@ from multiguard.certify.types import Bools, Floats
 
 # No finite Phi^-1 of a double differs from another by as much as this, so what holds here holds for every r.
 _BEYOND = 80.0
-# The bracket shrinks to _BEYOND / 2**_STEPS, about 1e-11.
-_STEPS = 43
+# The bracket shrinks to _BEYOND / 2**_STEPS, about 1e-10.
+_STEPS = 40
 # The left side must exceed the right by this fraction: a hundred times what rounding can do to either.
 _MARGIN = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Terms of layers: term i of row b is weights[i] times the sum of its shifted probabilities.
+    """Terms of layers: a term is its weight times the sum of its shifted probabilities.
 
     Attributes:
-        scores: (rows, terms, layers), Phi^-1 of each probability; -inf for a layer that is not there.
-        weights: (terms,).
+        scores: (layers, rows, terms), Phi^-1 of each probability; -inf for a layer that is not there.
+        weights: (rows or 1, terms).
     """
 
     scores: Floats
@@ -35,12 +35,33 @@ class Layers:
 
     @staticmethod
     def of(probabilities: Floats, weights: Floats) -> "Layers":
-        """Layers of these probabilities, (rows, terms, layers)."""
-        return Layers(ndtri(probabilities), weights)
+        """Layers of these probabilities, (rows, terms, layers), the terms weighted alike in every row."""
+        return Layers(ndtri(np.ascontiguousarray(np.moveaxis(probabilities, -1, 0))), weights[None, :])
+
+    @staticmethod
+    def stacked(blocks: Sequence["Layers"], absent: float) -> "Layers":
+        """All rows of several blocks; a term that a block lacks gets the weight `absent`, 0 or infinity."""
+        layers, terms = (max(block.scores.shape[axis] for block in blocks) for axis in (0, 2))
+        rows = sum(block.rows for block in blocks)
+        scores, weights = np.full((layers, rows, terms), -np.inf), np.full((rows, terms), absent)
+        start = 0
+        for block in blocks:
+            own_layers, _, own_terms = block.scores.shape
+            scores[:own_layers, start : start + block.rows, :own_terms] = block.scores
+            weights[start : start + block.rows, :own_terms] = block.weights
+            start += block.rows
+        if absent:
+            scores[0][weights == absent] = 0.0
+        return Layers(scores, weights)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.scores.shape[1])
 
     def shifted(self, r: Floats) -> Floats:
         """The terms, (rows, terms), after every score of a row has moved by that row's r."""
-        sums: Floats = ndtr(self.scores + r[:, None, None]).sum(axis=-1)
+        sums: Floats = ndtr(self.scores + r[:, None]).sum(axis=0)
         return self.weights * sums
 
 
@@ -48,7 +69,7 @@ def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats]
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
     `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
-    bisection, within 1e-11 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
+    bisection, within 1e-10 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
     """
 
     def holds(r: Floats) -> Bools:

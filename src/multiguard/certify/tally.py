@@ -36,21 +36,29 @@ class Tally:
 
 def tally_hits(hits: Bools, labels: Ints, k_prime: int, weights: Floats | None = None) -> Tally:
     """The tally of boolean votes (draws, num_labels), each row exactly k' hits; `weights` are row probabilities."""
-    on_labels = hits[:, labels]
-    bits = on_labels @ _bit_values(labels)
-    overlap = on_labels.sum(axis=1)
-    label_mass = hits.sum(axis=0) if weights is None else weights @ hits
-    return _tally(hits.shape[0] if weights is None else 1, labels, label_mass, overlap, bits, k_prime, weights)
+    ranked = np.nonzero(hits)[1].reshape(-1, k_prime)
+    return tally_ranked(ranked, labels, k_prime, hits.shape[1], weights)
 
 
-def tally_ranked(ranked: NDArray[np.integer], labels: Ints, k_prime: int, num_labels: int) -> Tally:
+def tally_ranked(
+    ranked: NDArray[np.integer], labels: Ints, k_prime: int, num_labels: int, weights: Floats | None = None
+) -> Tally:
     """The tally of ranked votes (draws, K'), of which the first k' of each row count."""
-    chosen = ranked[:, :k_prime]
-    member, bit = np.zeros(num_labels, np.int64), np.zeros(num_labels, np.int64)
-    member[labels], bit[labels] = 1, _bit_values(labels)
-    label_mass = np.bincount(chosen.ravel(), minlength=num_labels)
-    overlap, bits = member[chosen].sum(axis=1), bit[chosen].sum(axis=1)
-    return _tally(ranked.shape[0], labels, label_mass, overlap, bits, k_prime, None)
+    chosen = ranked[:, :k_prime].astype(np.intp)
+    few = len(labels) <= MOST_SUBSET_LABELS
+    marks = np.zeros(num_labels, np.int64)
+    marks[labels] = 1 << np.arange(len(labels)) if few else 1
+    found = marks[chosen].sum(axis=1)
+    patterns = np.bincount(found, weights, minlength=1 << len(labels) if few else k_prime + 1).astype(np.float64)
+    overlap = patterns if not few else np.bincount(np.bitwise_count(np.arange(len(patterns))), patterns, k_prime + 1)
+    each = None if weights is None else np.repeat(weights, k_prime)
+    return Tally(
+        draws=len(ranked) if weights is None else 1,
+        labels=labels,
+        label_mass=np.bincount(chosen.ravel(), each, minlength=num_labels).astype(np.float64),
+        overlap_mass=overlap[: k_prime + 1].astype(np.float64),
+        pattern_mass=patterns if few else np.empty(0),
+    )
 
 
 def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:
@@ -85,28 +93,3 @@ def checked_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> NDArr
     if np.any(ordered[:, 1:] == ordered[:, :-1]):
         raise InvalidInputError("ranked votes name a label twice in one draw; a draw returns k' different labels")
     return votes
-
-
-def _bit_values(labels: Ints) -> Ints:
-    """2^i for the i-th label; nothing but zeros where there are too many labels for patterns."""
-    exponents = np.arange(len(labels))
-    return 1 << exponents if len(labels) <= MOST_SUBSET_LABELS else 0 * exponents
-
-
-def _tally(
-    draws: float,
-    labels: Ints,
-    label_mass: NDArray[np.number],
-    overlap: Ints,
-    bits: Ints,
-    k_prime: int,
-    weights: Floats | None,
-) -> Tally:
-    patterns = 1 << len(labels) if len(labels) <= MOST_SUBSET_LABELS else 0
-    return Tally(
-        draws=draws,
-        labels=labels,
-        label_mass=label_mass.astype(np.float64),
-        overlap_mass=np.bincount(overlap, weights, minlength=k_prime + 1).astype(np.float64),
-        pattern_mass=np.bincount(bits, weights, minlength=patterns).astype(np.float64) if patterns else np.empty(0),
-    )

@@ -11,6 +11,8 @@ less the sum of all lower bounds over L. Every bound has level alpha / c, so all
 at least 1 - alpha, and with them every size and every radius.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from multiguard.certify.bounds import Bounds
@@ -26,11 +28,11 @@ def paper_radii(group: Group, setting: Setting, bounds: Bounds, *, second_terms:
     lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
     upper = bounds.upper(group.rivals(setting.k), draws, level)
     cap = setting.k_prime - lower.sum(axis=1)
-    radii = [
-        _size_radii(lower[:, e - 1 :], upper[:, : setting.k - e + 1], cap, setting.k_prime, second_terms)
+    sides = [
+        _sides(lower[:, e - 1 :], upper[:, : setting.k - e + 1], cap, setting.k_prime, second_terms)
         for e in group.uncertain_sizes(setting.k)
     ]
-    return group.with_certain_sizes(radii, setting.k)
+    return group.with_certain_sizes(_solved(sides), setting.k)
 
 
 def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
@@ -43,24 +45,27 @@ def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     level = setting.alpha / group.num_labels
     draws = group.draws[:, None]
     lower = bounds.lower(group.mass_on_labels, draws, level)
-    radii = [
-        _size_radii(
-            own,
-            bounds.upper(group.rivals_of(i, setting.k), draws, level),
-            setting.k_prime - own[:, 0],
-            setting.k_prime,
-            True,
-        )
-        for i, own in enumerate(np.split(lower, group.num_true, axis=1))
-    ]
-    return -np.sort(-np.stack(radii, axis=1), axis=1)[:, : group.sizes(setting.k)]
+    sides = []
+    for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
+        upper = bounds.upper(group.rivals_of(i, setting.k), draws, level)
+        sides.append(_sides(own, upper, setting.k_prime - own[:, 0], setting.k_prime, True))
+    return -np.sort(-np.stack(_solved(sides), axis=1), axis=1)[:, : group.sizes(setting.k)]
 
 
-def _size_radii(lower: Floats, upper: Floats, cap: Floats, k_prime: int, second_terms: bool) -> Floats:
-    """The crossing for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
+def _solved(sides: Sequence[tuple[Layers, Layers]]) -> list[Floats]:
+    """The crossing of each pair of sides, all of them found together."""
+    if not sides:
+        return []
+    left = Layers.stacked([left for left, _ in sides], absent=0.0)
+    right = Layers.stacked([right for _, right in sides], absent=np.inf)
+    r = crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return np.split(r, len(sides))
+
+
+def _sides(lower: Floats, upper: Floats, cap: Floats, k_prime: int, second_terms: bool) -> tuple[Layers, Layers]:
+    """Both sides for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
     left = _terms(lower, lower[:, :1], k_prime, second_terms, np.full_like(cap, k_prime))
-    right = _terms(upper[:, ::-1], upper[:, -1:], k_prime, second_terms, cap)
-    return crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), len(cap))
+    return left, _terms(upper[:, ::-1], upper[:, -1:], k_prime, second_terms, cap)
 
 
 def _terms(ordered: Floats, single: Floats, k_prime: int, second_terms: bool, cap: Floats) -> Layers:

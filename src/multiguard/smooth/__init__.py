@@ -1,1 +1,18 @@
-"""The smooth room."""
+"""Smoothing: a base classifier under Gaussian noise, its votes and its prediction."""
+
+from multiguard.smooth.dataset import vote_dataset
+from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+from multiguard.smooth.prediction import Prediction
+from multiguard.smooth.settings import Precision, Settings
+from multiguard.smooth.smoother import Smoother
+
+__all__ = [
+    "DEVICE_PHILOX",
+    "HOST_PHILOX",
+    "NoiseSource",
+    "Precision",
+    "Prediction",
+    "Settings",
+    "Smoother",
+    "vote_dataset",
+]

@@ -1,0 +1,120 @@
+"""The cost of certifying, against a literal evaluation: `python -m benchmarks.certify`.
+
+The literal evaluation is what the paper's public code does: for each radius of a 301-point grid it evaluates Theorem 1
+term by term with SciPy's scalar functions. It is timed on a few pictures and scaled to all of them.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.certify import literal
+from tests.certify.cases import random_distribution, random_ranked
+from tests.certify.limit import limit_radius
+from tests.shared_data import COCO_VOTES
+
+from multiguard import Method, certified_radii_batch, exact_radii
+
+K, K_PRIME, SIGMA, ALPHA, NUM_LABELS = 10, 3, 0.5, 0.001, 80
+Votes = tuple[NDArray[np.uint8], list[NDArray[np.int64]]]
+
+
+def load_votes() -> tuple[str, Votes]:
+    """The real COCO votes where they are at hand, else simulated ones of the same shape."""
+    if COCO_VOTES.exists():
+        with np.load(COCO_VOTES) as stored:
+            return "real COCO votes", (stored["votes"], [np.flatnonzero(row) for row in stored["labels"]])
+    rng = np.random.default_rng(0)
+    votes = np.stack([random_ranked(rng, labels=80, depth=10, draws=1000, spread=3.0) for _ in range(500)])
+    return "simulated votes", (votes.astype(np.uint8), [np.arange(1 + i % 5) for i in range(500)])
+
+
+def seconds(call: Callable[[], object], repeats: int = 5) -> float:
+    """The median processor time of a call: both sides of each ratio run on one core."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return median(times)
+
+
+def certify(votes: Votes, method: Method) -> None:
+    """All radii of all pictures."""
+    certified_radii_batch(*votes, num_labels=NUM_LABELS, k=K, k_prime=K_PRIME, sigma=SIGMA, alpha=ALPHA, method=method)
+
+
+def literal_seconds(votes: Votes, pictures: int = 16, points: int = 3) -> float:
+    """What the literal evaluation of Theorem 1 would take for all pictures on 301 radii."""
+    literal.down, literal.up = literal.down.__wrapped__, literal.up.__wrapped__  # no memory from call to call
+    ranked, labels = votes
+    chosen = np.linspace(0, len(labels) - 1, pictures).astype(int)
+
+    def evaluate() -> None:
+        for i in chosen:
+            counts = np.bincount(ranked[i][:, :K_PRIME].ravel(), minlength=NUM_LABELS).tolist()
+            for r in np.linspace(0, 3, points):
+                literal.paper_size(
+                    counts, labels[i].tolist(), draws=len(ranked[i]), k=K, k_prime=K_PRIME, alpha=ALPHA, r=float(r)
+                )
+
+    return seconds(evaluate, repeats=3) / pictures / points * len(labels) * 301
+
+
+def peak_megabytes(pictures: int, draws: int) -> float:
+    """The peak memory of a fresh process that certifies simulated pictures, one set of votes shared by all."""
+    code = f"from benchmarks.certify import report_memory; report_memory({pictures}, {draws})"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def report_memory(pictures: int, draws: int) -> None:
+    """Prints the peak megabytes of this process after certifying pictures of 1 to 12 labels jointly."""
+    one = random_ranked(np.random.default_rng(0), labels=80, depth=10, draws=draws, spread=3.0).astype(np.uint8)
+    certify(([one] * pictures, [np.arange(1 + i % 12) for i in range(pictures)]), "joint")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def limit_ratios(cases: int = 5) -> dict[Method, float]:
+    """The mean ratio of the exact-probability radius to the exact limit over all sizes; c = 8, k' = 2, k = d = 3."""
+    ratios: dict[Method, list[float]] = {"joint": [], "paper": []}
+    for seed in range(cases):
+        sets, chances = random_distribution(np.random.default_rng(seed), labels=8, k_prime=2)
+        chances = 0.99 * chances + 0.01 / len(sets)
+        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:3])
+        radii = {m: exact_radii(sets, chances, labels, k=3, k_prime=2, sigma=1.0, method=m) for m in ratios}
+        for e, proved in enumerate(radii["joint"], start=1):
+            limit = limit_radius(sets, chances, labels, k=3, e=e) if 0.05 < proved < 5 else np.inf
+            if np.isfinite(limit):
+                for method, found in ratios.items():
+                    found.append(max(radii[method][e - 1], 0.0) / limit)
+    return {method: float(np.mean(found)) for method, found in ratios.items()}
+
+
+def main() -> None:
+    """Prints the table."""
+    name, votes = load_votes()
+    ranked, labels = votes
+    print(f"certify: {name}, {len(labels)} pictures, c = {NUM_LABELS}, k' = {K_PRIME}, k = {K}, n = {ranked.shape[1]}")
+    slow = literal_seconds(votes)
+    half = (ranked[: len(labels) // 2], labels[: len(labels) // 2])
+    doubled = (np.concatenate([ranked, ranked], axis=1), labels)
+    for method in ("paper", "joint"):
+        taken = seconds(lambda m=method: certify(votes, m))
+        images = taken / seconds(lambda m=method: certify(half, m))
+        draws = seconds(lambda m=method: certify(doubled, m)) / taken
+        print(f"  {method:6}{taken:7.3f} s; literal ({slow:,.0f} s, scaled) / {method}: {slow / taken:8,.0f} x")
+        print(f"         twice the pictures: {images:4.2f} x the time; twice the draws: {draws:4.2f} x")
+    for pictures, drawn in ((500, 1000), (40, 100_000)):
+        peak = peak_megabytes(pictures, drawn)
+        print(f"  peak memory, joint, {pictures} pictures of 1 to 12 labels, n = {drawn:,}: {peak:,.0f} MB")
+    for method, ratio in limit_ratios().items():
+        print(f"  {method:6} with exact probabilities reaches {ratio:.1%} of the exact limit (small cases)")
+
+
+if __name__ == "__main__":
+    main()

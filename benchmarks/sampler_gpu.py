@@ -1,0 +1,264 @@
+"""How much of the bare forward's speed the sampler keeps on one CUDA device: `python -m benchmarks.sampler_gpu`.
+
+Needs timm and nothing from the network: weights are random. Rates are medians of interleaved rounds. The bare
+forward is the hardest one to match: weights and a ready batch in bfloat16, channels last, compiled, nothing copied
+back. The loop of the paper's public code is float32, batch 32, noise made on the CPU, one-hot counting.
+"""
+
+import io
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from multiguard.data.sample import Sample
+from multiguard.models import Classifier, load_classifier
+from multiguard.smooth import Smoother, vote_dataset
+from multiguard.smooth.noise import key_words, noise_key
+from multiguard.smooth.philox import standard_normal
+from multiguard.votes import read_votes
+
+ROUNDS = 5
+SIGMA = 0.5
+HALF = (0.5, 0.5, 0.5)
+Row = tuple[str, str, str]
+
+
+def build(name: str, labels: int) -> Classifier:
+    """A timm network with random weights and its normalisation."""
+    import timm
+
+    network = timm.create_model(name, num_classes=labels)
+    names = [str(label) for label in range(labels)]
+    return load_classifier(network, labels=names, output="logits", mean=HALF, std=HALF, name=name)
+
+
+def picture(size: int, seed: int = 0) -> NDArray[np.uint8]:
+    """A generated picture."""
+    return np.random.default_rng(seed).integers(0, 256, (3, size, size), dtype=np.uint8)
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Images a second of one call, which returns how many images it ran."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    images = work()
+    torch.cuda.synchronize()
+    return images / (time.perf_counter() - start)
+
+
+def medians(*works: Callable[[], int]) -> list[float]:
+    """The median rate of each work, the rounds interleaved; the first round, which compiles, is thrown away."""
+    rounds = [[rate(work) for work in works] for _ in range(ROUNDS + 1)][1:]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def bare_forward(name: str, labels: int, size: int, rows: int, batches: int) -> Callable[[], int]:
+    """The network alone, all in bfloat16 and compiled, on a batch that is ready."""
+    network = build(name, labels).network
+    assert isinstance(network, nn.Module)
+    network = network.eval().cuda().to(torch.bfloat16, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    batch = torch.rand(rows, 3, size, size, device="cuda", dtype=torch.bfloat16)
+    batch = batch.contiguous(memory_format=torch.channels_last)
+    compiled = torch.compile(network, dynamic=False)
+
+    def work() -> int:
+        with torch.no_grad():
+            for _ in range(batches):
+                compiled(batch)
+        return batches * rows
+
+    return work
+
+
+def sampled(smoother: Smoother, size: int, draws: int) -> Callable[[], int]:
+    """The sampler on one picture."""
+    image = picture(size)
+
+    def work() -> int:
+        return len(smoother.votes(image, draws, seed=0, image_id="bench"))
+
+    return work
+
+
+def public_loop(name: str, labels: int, size: int, batches: int) -> Callable[[], int]:
+    """The loop as the paper's public code writes it."""
+    classifier = build(name, labels).eval().cuda()
+    image = torch.from_numpy(picture(size)).float() / 255
+
+    def work() -> int:
+        counts = np.zeros(labels, dtype=np.int64)
+        with torch.no_grad():
+            for _ in range(batches):
+                batch = image.repeat(32, 1, 1, 1)
+                noise = torch.randn_like(batch) * SIGMA
+                scores = classifier((batch + noise).cuda())
+                for label in scores.topk(3).indices.flatten().cpu().numpy():
+                    counts += np.eye(1, labels, label, dtype=np.int64)[0]
+        return batches * 32
+
+    return work
+
+
+def speed(name: str, labels: int, size: int, rows: int, batches: int, goal: float) -> tuple[list[Row], Smoother, float]:
+    """The sampler against the bare forward of the same network at the same batch size."""
+    smoother = Smoother(build(name, labels), sigma=SIGMA, batch_size=rows, device="cuda")
+    bare, draws = medians(bare_forward(name, labels, size, rows, batches), sampled(smoother, size, rows * batches))
+    table = [
+        (f"{name} {size}px, batch {rows}: bare bf16 forward", f"{bare:,.0f} images/s", ""),
+        (f"{name} {size}px, batch {rows}: sampler", f"{draws:,.0f} draws/s", ""),
+        ("  sampler / bare", f"{draws / bare:.3f}", f">= {goal}"),
+    ]
+    return say(table), smoother, draws
+
+
+def against_public_loop(name: str, labels: int, size: int, draws: float) -> list[Row]:
+    """How many times as quick as the loop of the paper's public code."""
+    (loop,) = medians(public_loop(name, labels, size, 8))
+    return say(
+        [
+            ("  the public code's loop", f"{loop:,.0f} images/s", ""),
+            ("  sampler / loop", f"{draws / loop:.1f}", ">= 20"),
+        ]
+    )
+
+
+def noise_cost(rows: int, size: int) -> list[Row]:
+    """The noise alone, compiled: how long one batch takes, and how that compares with writing it to memory."""
+    words = torch.tensor([key_words(noise_key(0, "a"))] * rows, dtype=torch.int32, device="cuda")
+    draws = torch.arange(rows, device="cuda")
+    compiled = torch.compile(lambda w, d: standard_normal(w, d, (3, size, size)).bfloat16(), dynamic=False)
+
+    def work() -> int:
+        for _ in range(20):
+            compiled(words, draws)
+        return 20
+
+    (batches,) = medians(work)
+    numbers = rows * 3 * size * size
+    return say([(f"noise alone, {rows} x {size}px", f"{1e3 / batches:.2f} ms", f"{numbers * batches / 1e9:.0f} G/s")])
+
+
+def noise_identity() -> list[Row]:
+    """The noise of 64 rows in batches of 1, 7 and 64, on the device and on the CPU."""
+    words = torch.tensor([key_words(noise_key(0, str(i % 3))) for i in range(64)], dtype=torch.int32)
+    draws = torch.arange(64) * 1_000_003
+    compiled = torch.compile(standard_normal, dynamic=False)
+
+    def on_device(rows: int) -> Tensor:
+        parts = zip(words.cuda().split(rows), draws.cuda().split(rows), strict=True)
+        return torch.cat([compiled(w, d, (3, 64, 64)) for w, d in parts]).cpu()
+
+    whole, cpu = on_device(64), standard_normal(words, draws, (3, 64, 64))
+    same = all(torch.equal(on_device(rows), whole) for rows in (1, 7))
+    close = (whole - cpu).abs().max().item()
+    return say(
+        [
+            ("noise in batches of 1, 7, 64", "identical" if same else "DIFFERENT", "identical"),
+            ("largest difference from the CPU's evaluation", f"{close:.1e}", "< 1e-3"),
+        ]
+    )
+
+
+def peak_memory(smoother: Smoother, size: int) -> list[Row]:
+    """The device memory that 1,000 and 100,000 draws take."""
+    peaks = []
+    for draws in (1_000, 100_000):
+        torch.cuda.reset_peak_memory_stats()
+        sampled(smoother, size, draws)()
+        peaks.append(torch.cuda.max_memory_allocated() / 2**20)
+    return say([("peak memory, 1,000 / 100,000 draws", f"{peaks[0]:,.0f} / {peaks[1]:,.0f} MiB", "equal")])
+
+
+def halving(size: int) -> list[Row]:
+    """A batch that the device has no room for, with the votes of one that fits; float32, since it is exact enough."""
+    options = {"sigma": SIGMA, "precision": "float32", "compile": False, "device": "cuda"}
+    classifier = build("tf_efficientnet_lite0", 80)
+    fits = Smoother(classifier, batch_size=16, **options).votes(picture(size), 2048, seed=0, image_id="a")  # type: ignore[arg-type]
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 3 * 2**30) / total)
+    crowded = Smoother(classifier, batch_size=2048, **options)  # type: ignore[arg-type]
+    halved = crowded.votes(picture(size), 2048, seed=0, image_id="a")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    left = crowded._sizer._limit
+    same = float((fits == halved).mean())
+    return say(
+        [
+            ("rows that fit after halving, of 2,048", str(left), "< 2048"),
+            ("ranks equal to those of batches of 16", f"{same:.4f}", "near 1"),
+        ]
+    )
+
+
+class Jpegs:
+    """A dataset of JPEG files in memory, decoded when read."""
+
+    name = "generated"
+
+    def __init__(self, count: int, size: int, labels: int) -> None:
+        self.label_names = [str(label) for label in range(labels)]
+        self.ids = [f"{number}.jpg" for number in range(count)]
+        self._files = []
+        for number in range(count):
+            file = io.BytesIO()
+            Image.fromarray(picture(size, number).transpose(1, 2, 0)).save(file, "JPEG")
+            self._files.append(file.getvalue())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        pixels = np.asarray(Image.open(io.BytesIO(self._files[index])).convert("RGB"))
+        return Sample(self.ids[index], np.ascontiguousarray(pixels.transpose(2, 0, 1)), (index % 3,))
+
+
+def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> list[Row]:
+    """A dataset end to end: decoded, voted on, written and read back."""
+    jpegs = Jpegs(96, size, len(smoother.classifier.label_names))
+    with tempfile.TemporaryDirectory() as folder:
+
+        def work() -> int:
+            vote_dataset(smoother, jpegs, folder, draws=draws, seed=0, shard_images=32)
+            return len(jpegs) * draws
+
+        found = rate(work)
+        votes = read_votes(folder)
+        same = np.array_equal(votes.ranked(95), smoother.votes(jpegs[95].image, draws, seed=0, image_id="95.jpg"))
+    return say(
+        [
+            (f"96 JPEGs x {draws} draws, written to disk", f"{found:,.0f} draws/s", ""),
+            ("  of the rate of one picture", f"{found / alone:.3f}", "near 1"),
+            ("  last picture's votes as drawn alone", "equal" if same else "differ in last bits", ""),
+        ]
+    )
+
+
+def say(rows: list[Row]) -> list[Row]:
+    """Show rows as soon as they are known."""
+    for what, value, goal in rows:
+        print(f"{what:<58}{value:>24}  {goal}", flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure everything, then print the table in one piece."""
+    start = time.perf_counter()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
+    table = noise_identity()
+    rows, light, light_rate = speed("tf_efficientnet_lite0", 80, 224, 512, 40, 0.85)
+    table += rows + noise_cost(512, 224) + peak_memory(light, 224) + whole_dataset(light, 224, 1_000, light_rate)
+    rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 16, 0.95)
+    table += rows + noise_cost(128, 448) + against_public_loop("resnet101", 20, 448, heavy_rate) + halving(224)
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.perf_counter() - start:.0f} s in all")
+    say(table)
+
+
+if __name__ == "__main__":
+    main()

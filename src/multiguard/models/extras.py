@@ -1,0 +1,16 @@
+"""Libraries that only some models need, imported when such a model is loaded."""
+
+import importlib
+from typing import Any
+
+from multiguard.errors import ModelError
+
+
+def require(module: str, extra: str) -> Any:
+    """The imported module, or a `ModelError` that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ModelError(
+            f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
+        ) from error

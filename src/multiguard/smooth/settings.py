@@ -1,0 +1,114 @@
+"""How the base classifier is executed: all that can change a vote, checked once and recorded with it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from multiguard.errors import InvalidInputError
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+
+Precision = Literal["float32", "bfloat16", "float16"]
+DTYPES: dict[Precision, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_DEFAULT_RANKS = 10
+_MOST_LABELS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The certificate is about the classifier as executed, so each of these is part of its provenance.
+
+    Attributes:
+        sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for pictures.
+        k_max: K', how many ranked labels of each draw are kept.
+        device: Where the classifier runs.
+        noise: Which source makes the noise.
+        precision: float32, or the dtype of autocast.
+        channels_last: Whether pictures and weights lie channels last in memory.
+        compiled: Whether torch.compile compiles the classifier.
+        noise_compiled: Whether torch.compile compiles the noise that is made on the device.
+        clamp: Whether f clamps the noisy input to [0, 1].
+    """
+
+    sigma: float
+    k_max: int
+    device: torch.device
+    noise: NoiseSource
+    precision: Precision
+    channels_last: bool
+    compiled: bool
+    noise_compiled: bool
+    clamp: bool
+
+
+def resolve_settings(
+    classifier: Classifier,
+    *,
+    sigma: float,
+    k_max: int | None,
+    device: str | torch.device | None,
+    clamp: bool,
+    precision: Precision | None,
+    channels_last: bool | None,
+    compile: bool | None,  # noqa: A002 - the word that torch uses for it
+    noise: NoiseSource | None,
+) -> Settings:
+    """Every option settled: what the caller left open follows the device."""
+    place = _device(device)
+    cuda = place.type == "cuda"
+    return Settings(
+        sigma=_sigma(sigma),
+        k_max=_ranks(k_max, len(classifier.label_names)),
+        device=place,
+        noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
+        precision=_precision(precision or ("bfloat16" if cuda else "float32")),
+        channels_last=cuda if channels_last is None else channels_last,
+        compiled=(cuda and isinstance(classifier.network, nn.Module)) if compile is None else compile,
+        noise_compiled=cuda if compile is None else compile,
+        clamp=clamp,
+    )
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError(f"device is {place}, but torch sees no CUDA device here; use device='cpu'.")
+    return place
+
+
+def _sigma(sigma: float) -> float:
+    if not 0 < sigma < float("inf"):
+        raise InvalidInputError(
+            f"sigma must be a finite number above 0, not {sigma!r}: without noise there is no certificate."
+        )
+    return float(sigma)
+
+
+def _ranks(k_max: int | None, labels: int) -> int:
+    if not 1 <= labels <= _MOST_LABELS:
+        raise InvalidInputError(f"votes hold between 1 and {_MOST_LABELS} labels; the classifier has {labels}.")
+    chosen = min(_DEFAULT_RANKS, labels) if k_max is None else k_max
+    if not 1 <= chosen <= labels:
+        raise InvalidInputError(
+            f"k_max must lie between 1 and the classifier's {labels} labels, not {chosen}: "
+            "a draw cannot rank more labels than there are."
+        )
+    return chosen
+
+
+def _noise(noise: NoiseSource) -> NoiseSource:
+    if noise not in (HOST_PHILOX, DEVICE_PHILOX):
+        raise InvalidInputError(f"noise must be {HOST_PHILOX!r} or {DEVICE_PHILOX!r}, not {noise!r}.")
+    return noise
+
+
+def _precision(precision: Precision) -> Precision:
+    if precision not in DTYPES:
+        raise InvalidInputError(f"precision must be one of {', '.join(DTYPES)}, not {precision!r}.")
+    return precision

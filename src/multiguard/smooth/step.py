@@ -1,0 +1,202 @@
+"""One batch: image + noise -> classifier -> the ranked labels of each row, without waiting for the device."""
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import ParamSpec, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiguard.errors import ModelError
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.batches import Batch, Job
+from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
+from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.settings import DTYPES, Settings
+
+P = ParamSpec("P")
+_PICTURE = 4  # (B, channels, height, width)
+
+
+class Step(Protocol):
+    """Turns a batch into its ranked labels."""
+
+    def __call__(self, batch: Batch, size: int) -> Tensor:
+        """(at least batch.rows, K' + 1) int32 on the device: the ranks, and 1 where all scores are finite.
+
+        Rows beyond `batch.rows` are padding up to `size`, which keeps one shape for a compiled graph.
+        """
+
+
+def make_step(classifier: Classifier, settings: Settings) -> Step:
+    """The step of the chosen noise source."""
+    return (HostStep if settings.noise == HOST_PHILOX else DeviceStep)(classifier, settings)
+
+
+def rank_labels(scores: Tensor, k_max: int) -> Tensor:
+    """The K' labels of largest score of each row, best first; of equal scores the smaller index comes first.
+
+    The rule for ties makes f a fixed function, which the certificate needs.
+
+    Returns:
+        (B, K' + 1) int32; the last column is 1 where every score of the row is finite and 0 elsewhere.
+    """
+    order = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, :k_max]
+    finite = torch.isfinite(scores).all(dim=1, keepdim=True)
+    return torch.cat([order, finite.to(order.dtype)], dim=1).to(torch.int32)
+
+
+def to_pixels(images: Tensor) -> Tensor:
+    """float32 values; a uint8 picture's x becomes x / 255."""
+    return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images
+
+
+class _Graph:
+    """A function of tensors, compiled where that is wanted.
+
+    A compiled graph cannot check what the classifier returns, so two rows of each new kind of input run
+    uncompiled before it.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], compiled: bool) -> None:
+        self._eager = function
+        self._compiled = _maybe_compiled(function, compiled)
+        self._seen: set[object] = set()
+
+    def __call__(self, kind: object, few: tuple[Tensor, ...], rows: tuple[Tensor, ...]) -> Tensor:
+        if self._compiled is not self._eager and kind not in self._seen:
+            self._eager(*few)
+            self._seen.add(kind)
+        return self._compiled(*rows)
+
+
+class HostStep:
+    """Noise made by NumPy into one buffer that every batch uses again."""
+
+    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+        self._settings = settings
+        self._noise = HostNoise()
+        self._graph = _Graph(_ranker(classifier, settings), settings.compiled)
+        self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
+        self._pixels: dict[Job, NDArray[np.float32]] = {}
+
+    def __call__(self, batch: Batch, size: int) -> Tensor:
+        """See `Step`; padding rows repeat what the buffer held before."""
+        rows = size if self._settings.compiled else batch.rows
+        shape = (rows, *batch.segments[0].job.image.shape)
+        if self._buffer.shape[1:] != shape[1:] or len(self._buffer) < rows:
+            self._buffer = np.zeros(shape, dtype=np.float32)
+        noisy = self._buffer[:rows]
+        self._perturb(batch, noisy)
+        tensor = torch.from_numpy(noisy).to(self._settings.device)
+        if self._settings.clamp:
+            tensor.clamp_(0, 1)
+        return self._graph(shape[1:], (tensor[:2],), (tensor,))
+
+    def _perturb(self, batch: Batch, out: NDArray[np.float32]) -> None:
+        known = self._pixels
+        jobs = [segment.job for segment in batch.segments]
+        self._pixels = {job: known[job] if job in known else _as_array(job) for job in jobs}
+        rows = [jobs[slot] for slot in batch.slots()]
+        images, keys = [self._pixels[job] for job in rows], [job.key for job in rows]
+        self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.sigma, out)
+
+
+class DeviceStep:
+    """Noise made on the device, in the graph of the classifier where that is compiled."""
+
+    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+        self._settings = settings
+        rank = _ranker(classifier, settings)
+        perturb = _maybe_compiled(_perturber(settings), settings.noise_compiled and not settings.compiled)
+
+        def vote(images: Tensor, words: Tensor, index: Tensor) -> Tensor:
+            return rank(perturb(images, words, index))
+
+        self._graph = _Graph(vote, settings.compiled)
+        self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
+
+    def __call__(self, batch: Batch, size: int) -> Tensor:
+        """See `Step`; padding rows repeat the last row."""
+        images, words = self._place(batch)
+        index = np.stack([batch.slots(), batch.draws()])
+        if self._settings.compiled:
+            index = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
+        rows = _send(index, self._settings.device)
+        kind = (images.shape[1:], images.dtype)
+        return self._graph(kind, (images, words, rows[:, :2]), (images, words, rows))
+
+    def _place(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The images of the batch and their key words on the device; kept while they stay the same."""
+        jobs = tuple(segment.job for segment in batch.segments)
+        if self._table is None or self._table[0] != jobs:
+            # Two places at least, then powers of two: the borders between images bring few new shapes.
+            places = max(2, 1 << (len(jobs) - 1).bit_length())
+            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(places)]
+            words = np.array([key_words(job.key) for job in chosen], dtype=np.int32)
+            images = torch.stack([job.image for job in chosen])
+            self._table = (jobs, images, _send(words, self._settings.device))
+        return self._table[1:]
+
+
+def _perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def perturb(images: Tensor, words: Tensor, index: Tensor) -> Tensor:
+        slots, draws = index.unbind(0)
+        noise = standard_normal(words[slots], draws, images.shape[1:])
+        noisy = to_pixels(images[slots]) + settings.sigma * noise
+        return noisy.clamp(0, 1) if settings.clamp else noisy
+
+    return perturb
+
+
+def _ranker(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
+    labels = len(classifier.label_names)
+    kind, dtype = settings.device.type, DTYPES[settings.precision]
+
+    def rank(noisy: Tensor) -> Tensor:
+        if settings.channels_last and noisy.ndim == _PICTURE:
+            noisy = noisy.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(kind, dtype, enabled=dtype != torch.float32):
+            scores = classifier(noisy)
+        if not torch.compiler.is_compiling():
+            check_scores(scores, len(noisy), labels)
+        return rank_labels(scores, settings.k_max)
+
+    return rank
+
+
+def check_scores(scores: object, rows: int, labels: int) -> None:
+    """Refuse what is not one floating-point score per row and label, without looking at any value."""
+    wanted = f"a floating-point tensor of shape ({rows}, {labels}), one score per image and label"
+    if not isinstance(scores, Tensor):
+        raise ModelError(f"it returned {type(scores).__name__}, not {wanted}")
+    if tuple(scores.shape) != (rows, labels):
+        raise ModelError(f"it returned shape {tuple(scores.shape)}, not {wanted}")
+    if not scores.is_floating_point():
+        raise ModelError(f"it returned {scores.dtype}, not {wanted}")
+
+
+def _as_array(job: Job) -> NDArray[np.float32]:
+    return to_pixels(job.image).cpu().numpy()
+
+
+def _send(array: NDArray[np.generic], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _maybe_compiled(function: Callable[P, Tensor], wanted: bool) -> Callable[P, Tensor]:
+    return torch.compile(_with_own_code(function), dynamic=False) if wanted else function
+
+
+def _with_own_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The same function with a code object of its own.
+
+    The compiler keeps its graphs, and its limit on their number, by code object: without this a ninth smoother in
+    one process would silently run uncompiled.
+    """
+    assert isinstance(function, FunctionType)
+    code, closure = function.__code__.replace(), function.__closure__
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -1,0 +1,135 @@
+"""Noise is N(0, 1), independent across draws and images, and keyed by (seed, image id, draw) alone."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from multiguard.smooth.noise import HostNoise, _box_muller, key_words, noise_key
+from multiguard.smooth.philox import standard_normal
+
+SMALLEST_P = 1e-4  # of each seeded test; a generator that is wrong fails by many orders of magnitude
+KEY_OF_SEED_0 = "c3b6c74b3df93d6653b282fe685deda7"
+
+
+def host(key: bytes, draw: int, count: int) -> np.ndarray:
+    out = np.empty((1, count), dtype=np.float32)
+    HostNoise().gaussian([key], [draw], 1.0, out)
+    return out[0]
+
+
+def device(key: bytes, draw: int, count: int) -> np.ndarray:
+    words = torch.tensor([key_words(key)], dtype=torch.int32)
+    return standard_normal(words, torch.tensor([draw]), (count,))[0].numpy()
+
+
+both = pytest.mark.parametrize("source", [host, device])
+
+
+@pytest.mark.parametrize("count", [1, 2, 999, 1000])
+def test_host_noise_is_box_muller_of_numpys_philox(count):
+    key, draw = noise_key(7, "x"), 4_000_000_000
+    bits = np.random.Philox(key=int.from_bytes(key, "little"), counter=draw << 128)
+    expected = []
+    for word in bits.random_raw(-(-count // 2)).tolist():
+        radius = math.sqrt(-2 * math.log(((word >> 24) + 0.5) / 2**40))
+        angle = 2 * math.pi * (word & 0xFFFFFF) / 2**24
+        expected.append((radius * math.cos(angle), radius * math.sin(angle)))
+    cosines, sines = zip(*expected, strict=True)
+    assert host(key, draw, count) == pytest.approx((cosines + sines)[:count], abs=5e-6)
+
+
+@pytest.mark.parametrize("count", [5, 48, 40_001])
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_host_noise_does_not_depend_on_the_rows_beside_it(rows, count):
+    keys = [noise_key(0, f"{row % 3}") for row in range(64)]
+    noise, found = HostNoise(), np.empty((64, count), dtype=np.float32)
+    for start in range(0, 64, rows):
+        part = slice(start, start + rows)
+        noise.gaussian(keys[part], range(64)[part], 1.0, found[part])
+    for row in range(64):
+        assert np.array_equal(found[row], host(keys[row], row, count))
+
+
+def test_sigma_scales_the_noise_and_the_image_is_added():
+    images = [np.full((2, 3), value, dtype=np.float32) for value in (0.0, 1.0) * 4]
+    keys = [noise_key(0, f"{row % 2}") for row in range(8)]
+    out = np.empty((8, 2, 3), dtype=np.float32)
+    HostNoise().perturb(images, keys, range(8), 0.25, out)
+    for row in range(8):
+        noise = host(keys[row], row, 6).reshape(2, 3)
+        assert np.array_equal(out[row], noise * np.float32(0.25) + images[row])
+
+
+def test_the_extremes_of_a_word_are_finite():
+    out = np.empty((1, 4), dtype=np.float32)
+    _box_muller(np.array([[0, (1 << 64) - 1]], dtype=np.uint64), 1.0, out)
+    assert out[0].tolist() == pytest.approx([math.sqrt(2 * 41 * math.log(2)), 0, 0, 0], abs=1e-5)
+
+
+def test_keys_differ_in_every_part():
+    parts = itertools.product((0, 1, -1, 10), ("a", "b", "", "1", 'a"'), ("certify", "pilot"))
+    keys = [noise_key(seed, image_id, stream) for seed, image_id, stream in parts]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_key_is_the_same_in_every_release():
+    assert noise_key(0, "image").hex() == KEY_OF_SEED_0
+    assert key_words(bytes(range(16))) == (0x03020100, 0x07060504, 0x0B0A0908, 0x0F0E0D0C)
+
+
+@both
+def test_the_law_is_standard_normal(source):
+    values = np.concatenate([source(noise_key(11, "law"), draw, 50_000) for draw in range(8)]).astype(np.float64)
+    assert stats.kstest(values, "norm").pvalue > SMALLEST_P
+    n = values.size
+    for moment, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        z = (np.mean(values**moment) - mean) / np.sqrt(variance / n)
+        assert 2 * stats.norm.sf(abs(z)) > SMALLEST_P
+
+
+@both
+def test_the_tails_are_as_heavy_as_they_should_be(source):
+    values = np.concatenate([source(noise_key(12, "tails"), draw, 200_000) for draw in range(5)])
+    for limit in (2.0, 3.0, 4.0):
+        for beyond in (values > limit, values < -limit):
+            exact = stats.norm.sf(limit)
+            assert stats.binomtest(int(beyond.sum()), values.size, exact).pvalue > SMALLEST_P
+
+
+@both
+def test_draws_images_streams_and_neighbours_are_uncorrelated(source):
+    count = 100_000
+    base = source(noise_key(0, "a"), 0, count)
+    others = {
+        "draw": source(noise_key(0, "a"), 1, count),
+        "image": source(noise_key(0, "b"), 0, count),
+        "seed": source(noise_key(1, "a"), 0, count),
+        "stream": source(noise_key(0, "a", "pilot"), 0, count),
+        "neighbour": np.roll(base, 1),
+        "squares of neighbours": np.roll(base**2, 1),
+    }
+    for name, other in others.items():
+        assert stats.pearsonr(base, other).pvalue > SMALLEST_P, name
+        assert stats.pearsonr(base**2, other**2).pvalue > SMALLEST_P, name
+
+
+@both
+def test_one_element_is_normal_across_draws_and_across_images(source):
+    across_draws = np.array([source(noise_key(2, "a"), draw, 2)[0] for draw in range(1500)])
+    across_images = np.array([source(noise_key(2, str(image)), 0, 2)[1] for image in range(1500)])
+    for values in (across_draws, across_images):
+        assert stats.kstest(values, "norm").pvalue > SMALLEST_P
+        assert stats.pearsonr(values[:-1], values[1:]).pvalue > SMALLEST_P
+
+
+@both
+def test_pilot_and_certifying_draws_never_coincide(source):
+    draws = range(200)
+    certify = {source(noise_key(0, "a"), draw, 4).tobytes() for draw in draws}
+    pilot = {source(noise_key(0, "a", "pilot"), draw, 4).tobytes() for draw in draws}
+    assert len(certify) == len(pilot) == len(draws)
+    assert not certify & pilot

@@ -1,0 +1,40 @@
+"""Small classifiers and datasets that the tests of smoothing share."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiguard.data.sample import Sample
+from multiguard.models import Classifier, load_classifier
+
+
+class Pictures:
+    """A dataset of generated pictures, held in memory."""
+
+    name = "generated"
+    label_names = ("a", "b", "c", "d", "e")
+
+    def __init__(self, count: int, *, size: int = 4, first: int = 0) -> None:
+        numbers = range(first, first + count)
+        self.ids = [f"picture-{number}" for number in numbers]
+        self._images = [
+            np.random.default_rng(number).integers(0, 256, (3, size, size), dtype=np.uint8) for number in numbers
+        ]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        return Sample(self.ids[index], self._images[index], (index % 5,))
+
+
+def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
+    """A linear classifier of pictures; exact, since its weights are whole numbers over a power of two."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randint(-8, 9, (3 * size * size, labels), generator=generator).float() / 8
+
+    def scores(images: Tensor) -> Tensor:
+        # One row at a time: the sum of a row does not depend on how many rows there are.
+        return torch.stack([row.flatten() @ weights for row in images])
+
+    return load_classifier(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")

@@ -1,0 +1,220 @@
+"""Votes come back as they were written, or not at all."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.votes import Provenance, VoteRow, VotesWriter, read_votes, vote_dtype
+
+
+def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
+    fields = {
+        "model": "linear",
+        "weights_hash": None,
+        "output": "logits",
+        "label_names": tuple(f"label {i}" for i in range(labels)),
+        "dataset": "generated[images=5,seed=0]",
+        "image_ids": tuple(f"image-é-{i}" for i in range(images)),
+        "sigma": 0.1 + 0.2,
+        "draws": 7,
+        "seed": 1 << 70,
+        "k_max": 3,
+        "noise": "dice",
+        "precision": "float32",
+        "channels_last": False,
+        "compiled": False,
+        "clamp": False,
+        "device": "cpu",
+        "versions": {"numpy": np.__version__},
+    }
+    return Provenance(**{**fields, **changes})
+
+
+def row(run: Provenance, position: int) -> VoteRow:
+    labels = len(run.label_names)
+    rng = np.random.default_rng(position)
+    ranked = np.stack([rng.permutation(labels)[: run.k_max] for _ in range(run.draws)])
+    return VoteRow(run.image_ids[position], tuple(range(position % 3)), ranked.astype(vote_dtype(labels)))
+
+
+def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesWriter:
+    writer = VotesWriter(folder, run, shard_images=shard_images)
+    for index in writer.missing() if shards is None else shards:
+        writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
+    return writer
+
+
+@pytest.mark.parametrize("labels", [3, 256, 257, 65536])
+def test_what_is_written_is_read_back(tmp_path, labels):
+    run = provenance(labels=labels)
+    write(tmp_path, run)
+    votes = read_votes(tmp_path)
+    assert votes.provenance == run
+    assert votes.ids == run.image_ids
+    assert len(votes) == 5
+    for position, found in enumerate(votes):
+        expected = row(run, position)
+        assert found.image_id == expected.image_id
+        assert found.labels == expected.labels == votes.labels[position]
+        assert found.ranked.dtype == expected.ranked.dtype
+        assert np.array_equal(found.ranked, expected.ranked)
+        assert np.array_equal(votes.ranked(position), expected.ranked)
+
+
+def test_one_image_is_read_without_the_others(tmp_path):
+    write(tmp_path, provenance(), shard_images=5)
+    file = pq.ParquetFile(tmp_path / "votes-00000.parquet")
+    assert file.num_row_groups == 5
+    assert file.metadata.row_group(0).column(3).compression == "ZSTD"
+
+
+def test_an_unfinished_run_is_refused_unless_asked_for(tmp_path):
+    run = provenance()
+    write(tmp_path, run, shards=[1])
+    with pytest.raises(VotesError, match="1 of 3 shards"):
+        read_votes(tmp_path)
+    votes = read_votes(tmp_path, partial=True)
+    assert votes.ids == run.image_ids[2:4]
+    assert np.array_equal(votes.ranked(0), row(run, 2).ranked)
+
+
+def test_a_run_is_taken_up_where_it_stopped(tmp_path):
+    run = provenance()
+    write(tmp_path, run, shards=[1])
+    before = (tmp_path / "votes-00001.parquet").stat().st_mtime_ns
+    assert VotesWriter(tmp_path, run, shard_images=2).missing() == [0, 2]
+    write(tmp_path, run)
+    assert (tmp_path / "votes-00001.parquet").stat().st_mtime_ns == before
+    assert read_votes(tmp_path).ids == run.image_ids
+
+
+def test_a_half_written_shard_is_never_read(tmp_path):
+    run = provenance()
+    write(tmp_path, run)
+    shard = tmp_path / "votes-00001.parquet"
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(VotesError, match=r"votes-00001.parquet is damaged"):
+        read_votes(tmp_path)
+    assert VotesWriter(tmp_path, run, shard_images=2).missing() == [1]
+    with pytest.raises(VotesError, match="2 of 3"):
+        read_votes(tmp_path)
+    write(tmp_path, run)
+    assert len(read_votes(tmp_path)) == 5
+
+
+def test_a_shard_that_the_manifest_does_not_name_is_not_read(tmp_path):
+    run = provenance()
+    write(tmp_path, run, shards=[0])
+    (tmp_path / "votes-00001.parquet").write_bytes(b"PAR1 torn")
+    assert len(read_votes(tmp_path, partial=True)) == 2
+    assert VotesWriter(tmp_path, run, shard_images=2).missing() == [1, 2]
+
+
+KILLED = """
+import os, sys
+import pyarrow.parquet as pq
+sys.path[:0] = sys.argv[2:]
+from test_votes_folder import provenance, write
+real = pq.write_table
+def dies(table, file, **options):
+    file.write(b"PAR1 and then the power went")
+    file.flush()
+    os._exit(9)
+write(sys.argv[1], provenance(), shards=[0])
+pq.write_table = dies
+write(sys.argv[1], provenance(), shards=[1])
+"""
+
+
+def test_a_process_that_dies_while_writing_leaves_nothing_to_be_read(tmp_path):
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, here], check=False)
+    assert done.returncode == 9
+    assert not (tmp_path / "votes-00001.parquet").exists()
+    assert len(read_votes(tmp_path, partial=True)) == 2
+    write(tmp_path, provenance())
+    assert len(read_votes(tmp_path)) == 5
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sigma", 0.25), ("seed", 2), ("draws", 8), ("weights_hash", "abc"), ("clamp", True), ("noise", "coin")],
+)
+def test_a_folder_of_another_run_is_refused(tmp_path, field, value):
+    write(tmp_path, provenance(), shards=[0])
+    with pytest.raises(VotesError, match=f"another run: {field} differ"):
+        VotesWriter(tmp_path, provenance(**{field: value}), shard_images=2)
+
+
+def test_other_shards_are_another_run(tmp_path):
+    write(tmp_path, provenance(), shards=[0])
+    with pytest.raises(VotesError, match="shard_images"):
+        VotesWriter(tmp_path, provenance(), shard_images=3)
+
+
+def test_the_manifest_says_what_was_run(tmp_path):
+    write(tmp_path, provenance())
+    stored = json.loads((tmp_path / "manifest.json").read_text())
+    assert (stored["format"], stored["version"]) == ("multiguard-votes", 1)
+    assert stored["provenance"]["seed"] == 1 << 70
+    assert [shard["rows"] for shard in stored["shards"].values()] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "cannot be read"),
+        (lambda text: "[]", "damaged"),
+        (lambda text: text.replace('"sigma"', '"signal"'), "damaged"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "version 2"),
+        (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "does not lie"),
+    ],
+)
+def test_a_damaged_manifest_is_said(tmp_path, damage, message):
+    write(tmp_path, provenance())
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(damage(manifest.read_text()))
+    with pytest.raises(VotesError, match=message):
+        read_votes(tmp_path)
+
+
+def test_a_folder_without_manifest_is_said(tmp_path):
+    with pytest.raises(VotesError, match="not a votes folder"):
+        read_votes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: VoteRow("stranger", r.labels, r.ranked), "must hold the images"),
+        (lambda r: VoteRow(r.image_id, (20,), r.ranked), "label index"),
+        (lambda r: VoteRow(r.image_id, r.labels, r.ranked + np.uint8(20)), "label index"),
+        (lambda r: VoteRow(r.image_id, r.labels, r.ranked[:3]), "shape"),
+        (lambda r: VoteRow(r.image_id, r.labels, r.ranked.astype(np.uint16)), "uint16"),
+    ],
+)
+def test_rows_that_do_not_belong_are_refused(tmp_path, change, message):
+    run = provenance()
+    writer = VotesWriter(tmp_path, run, shard_images=1)
+    with pytest.raises(InvalidInputError, match=message):
+        writer.write(0, [change(row(run, 0))])
+    assert writer.missing() == [0, 1, 2, 3, 4]
+
+
+def test_two_images_of_one_id_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="share their noise"):
+        VotesWriter(tmp_path, provenance(image_ids=("a", "a")))
+
+
+@pytest.mark.parametrize("code", ["import multiguard.votes", "import multiguard.smooth"])
+def test_votes_need_no_torch(code):
+    """The second case shows that the first can fail."""
+    block = "import sys; sys.modules['torch'] = None\n"
+    done = subprocess.run([sys.executable, "-c", block + code], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (code == "import multiguard.votes"), done.stderr
