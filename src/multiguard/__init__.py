@@ -13,8 +13,7 @@ from multiguard.certify import (
 )
 from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
 from multiguard.evaluate import Averaging, Scores, image_scores, set_scores
-
-__version__ = "0.1.0.dev0"
+from multiguard.version import __version__
 
 __all__ = [
     "METHODS",
@@ -26,6 +25,7 @@ __all__ = [
     "MultiGuardError",
     "Scores",
     "VotesError",
+    "__version__",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",

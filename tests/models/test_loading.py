@@ -64,11 +64,13 @@ def test_timm(tmp_path, suffix):
 
 def test_timm_weights_must_fit(tmp_path):
     save_file(timm_model(labels=5).state_dict(), tmp_path / "five.safetensors")
-    with pytest.raises(ModelError, match=r"five.safetensors does not fit.*size mismatch"):
+    with pytest.raises(ModelError, match=r"five.safetensors does not fit.*'classifier.weight'"):
         load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "five.safetensors")
     partial = {k: v for k, v in timm_model().state_dict().items() if "classifier" not in k}
     save_file(partial, tmp_path / "headless.safetensors")
-    with pytest.raises(ModelError, match="Missing key"):
+    with pytest.raises(
+        ModelError, match=r"headless.safetensors does not fit.*'classifier.weight' has another shape or is missing"
+    ):
         load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "headless.safetensors")
 
 
@@ -77,7 +79,7 @@ def test_timm_needs_a_known_name_labels_and_weights(tmp_path):
         load_classifier(f"timm:{TIMM}", labels=LABELS)
     with pytest.raises(ModelError, match="labels="):
         load_classifier(f"timm:{TIMM}", weights=tmp_path / "x.pth")
-    with pytest.raises(ModelError, match=r"no such model.*resnet18"):
+    with pytest.raises(ModelError, match=r"unknown timm model.*resnet18"):
         load_classifier("timm:esnet18", labels=LABELS, weights=tmp_path / "x.pth")
     with pytest.raises(ModelError, match="no such weights file"):
         load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "x.pth")

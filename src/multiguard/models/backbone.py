@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.models.cnn import SmallCnn
+from multiguard.models.extras import require
 from multiguard.models.weights import read_weights
 from multiguard.naming import unknown_name
 
@@ -63,7 +63,7 @@ def input_size(architecture: str) -> int:
     kind, _, name = architecture.partition(":")
     if kind != "timm":
         return _CNN_SIZE
-    config = _import_timm().get_pretrained_cfg(name)
+    config = require("timm", "timm").get_pretrained_cfg(name)
     return int(config.input_size[-1]) if config is not None else _TIMM_SIZE
 
 
@@ -78,7 +78,7 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
 
 
 def _timm_backbone(architecture: str, name: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    timm = _import_timm()
+    timm = require("timm", "timm")
     if not timm.is_model(name):
         raise ModelError(unknown_name("timm model", name, timm.list_models()))
     try:
@@ -93,15 +93,6 @@ def _timm_backbone(architecture: str, name: str, classes: int, weights: str | No
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
     size = int(config["input_size"][-1])
     return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), size, fresh)
-
-
-def _import_timm() -> ModuleType:
-    try:
-        import timm
-    except ImportError as error:
-        raise ModelError(f"timm cannot be imported ({error}); pip install 'multiguard[timm]'") from error
-    module: ModuleType = timm
-    return module
 
 
 def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,15 +1,10 @@
 """`timm:NAME`: an architecture of timm with the weights of a file."""
 
-from typing import Any
-
-from torch import nn
-
 from multiguard.errors import ModelError
 from multiguard.files import file_hash
+from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
-from multiguard.models.extras import require
 from multiguard.models.options import ModelOptions
-from multiguard.models.weights import read_weights
 
 
 def load_timm(name: str, options: ModelOptions) -> Classifier:
@@ -18,34 +13,19 @@ def load_timm(name: str, options: ModelOptions) -> Classifier:
     labels = options.need_labels(spec)
     if options.weights is None:
         raise ModelError(f"{spec}: give its weights as a .safetensors or .pth file, weights=FILE.")
-    network = _build(name, len(labels))
-    _fill(network, options, spec)
-    config: Any = network.pretrained_cfg
+    backbone = build_backbone(spec, len(labels), str(options.weights))
+    if backbone.fresh:
+        raise ModelError(
+            f"{options.weights} does not fit {spec} with these {len(labels)} labels: its {backbone.fresh[0]!r} has "
+            "another shape or is missing; give the labels that the weights were trained for."
+        )
     return Classifier(
-        network,
+        backbone.network,
         labels,
         output=options.output or "logits",
-        mean=options.mean or config["mean"],
-        std=options.std or config["std"],
+        mean=options.mean or backbone.mean,
+        std=options.std or backbone.std,
         image_size=options.image_size,
         name=options.name or spec,
         weights_hash=file_hash(options.weights),
     )
-
-
-def _build(name: str, labels: int) -> nn.Module:
-    timm = require("timm", "timm")
-    if not timm.is_model(name):
-        close = ", ".join(timm.list_models(f"*{name.split('.')[0]}*")[:5]) or "none that is close"
-        raise ModelError(f"timm:{name}: timm has no such model; it has {close}.")
-    network: nn.Module = timm.create_model(name, pretrained=False, num_classes=labels)
-    return network
-
-
-def _fill(network: nn.Module, options: ModelOptions, spec: str) -> None:
-    assert options.weights is not None
-    try:
-        network.load_state_dict(read_weights(options.weights))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{options.weights} does not fit {spec} with these labels: {reason}") from error

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier, Output
+from multiguard.models.folder import load_folder
 from multiguard.models.from_code import load_function, wrap
 from multiguard.models.from_hf import load_hf
 from multiguard.models.from_onnx import load_onnx
@@ -33,9 +34,9 @@ def load_classifier(
     """A base classifier whose weights were loaded without running code from any weights file.
 
     Args:
-        spec: `timm:NAME`, `hf:FOLDER`, `onnx:FILE`, `module:function` (called without arguments, it returns a
-            model; the only form that runs your code), a `Classifier`, an `nn.Module`, or any callable
-            (B, ...) in [0, 1] -> (B, c).
+        spec: The folder that training wrote, `timm:NAME`, `hf:FOLDER`, `onnx:FILE`, `module:function` (called
+            without arguments, it returns a model; the only form that runs your code), a `Classifier`, an
+            `nn.Module`, or any callable (B, ...) in [0, 1] -> (B, c).
         labels: The c label names; a Hugging Face folder and a `Classifier` bring their own.
         weights: For `timm:NAME`, a .safetensors or .pth file.
         output: "logits" or "probabilities". Needed for ONNX, modules and callables; timm and Hugging Face
@@ -50,8 +51,11 @@ def load_classifier(
     if not isinstance(spec, str):
         return wrap(spec, options, type(spec).__name__ if isinstance(spec, nn.Module) else "the callable")
     kind, colon, rest = spec.partition(":")
+    if Path(spec).is_dir():
+        return load_folder(spec)
     if not colon or not rest:
         raise ModelError(
-            f"{spec!r} is no model: expected {', '.join(f'{key}:...' for key in LOADERS)}, module:function."
+            f"{spec!r} is no model: expected the folder of a trained model, "
+            f"{', '.join(f'{key}:...' for key in LOADERS)}, module:function."
         )
     return LOADERS[kind](rest, options) if kind in LOADERS else load_function(spec, options)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import multiguard
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import InvalidInputError
 from multiguard.smooth.smoother import Smoother, check_draws
+from multiguard.version import __version__
 from multiguard.votes import Provenance, VoteRow, VotesWriter
 
 Progress = Callable[[int, int], None]
@@ -139,7 +139,7 @@ def _device_name(device: torch.device) -> str:
 
 def _versions() -> dict[str, str]:
     return {
-        "multiguard": multiguard.__version__,
+        "multiguard": __version__,
         "torch": str(torch.__version__),
         "numpy": np.__version__,
         "python": platform.python_version(),

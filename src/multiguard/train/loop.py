@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from multiguard import __version__
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError
 from multiguard.files import write_atomically
@@ -23,6 +22,7 @@ from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Recipe
 from multiguard.train.state import Progress, read_state, require_same, save_state
+from multiguard.version import __version__
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
