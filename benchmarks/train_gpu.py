@@ -78,7 +78,7 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
     """Train one cell; the arm without noise is chosen by clean mAP, as who knows of no noise would."""
     recipe = recipe_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
     torch.manual_seed(recipe.seed)
-    backbone = build_backbone(args.model, len(pixels.label_names), args.weights)
+    backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=recipe.dropout)
     label = "-".join([arm, *(f"{name}={value}" for name, value in cell.items())])
     with TemporaryDirectory() as scratch:
         out = args.out / label if args.out else Path(scratch)

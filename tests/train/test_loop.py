@@ -25,7 +25,7 @@ def val_pixels():
 
 def backbone():
     torch.manual_seed(0)
-    return build_backbone("cnn:4", 10)
+    return build_backbone("cnn:4", 10, dropout=0.2)
 
 
 class KilledError(Exception):

@@ -52,7 +52,7 @@ def _show(report: DataReport, console: Console) -> None:
         console.print(f"problem: {problem.message}", highlight=False, markup=False, soft_wrap=True)
     shapes = ", ".join(f"{h}x{w} ({n})" for (h, w), n in list(report.shapes.items())[:5])
     more = len(report.shapes) - 5
-    console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}", highlight=False)
+    console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}", highlight=False, soft_wrap=True)
     per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
     counts = f"labels a picture: {report.mean_labels:.2f} on average; {per_image}"
     console.print(counts, highlight=False, soft_wrap=True)

@@ -30,6 +30,7 @@ _Batch = Annotated[int | None, Option(help="Pictures a step, all processes toget
 _Lr = Annotated[float | None, Option(help="Peak learning rate of Adam [0.001].")]
 _Warmup = Annotated[float | None, Option(help="Share of the steps in which the rate climbs [0.1].")]
 _Decay = Annotated[float | None, Option(help="L2 on the weights [0.0001].")]
+_Dropout = Annotated[float | None, Option(help="Share of the head's inputs that a step leaves out [0].")]
 _Loss = Annotated[str | None, Option(help="asl or bce [asl].")]
 _Ramp = Annotated[int | None, Option(help="Epochs in which sigma climbs from near 0 [0].")]
 _Ema = Annotated[float | None, Option(help="Decay of the moving average of the weights [0.999].")]
@@ -65,6 +66,7 @@ def train_command(
     lr: _Lr = None,
     warmup: _Warmup = None,
     weight_decay: _Decay = None,
+    dropout: _Dropout = None,
     loss: _Loss = None,
     ramp_epochs: _Ramp = None,
     ema: _Ema = None,

@@ -40,7 +40,7 @@ class Backbone:
     fresh: tuple[str, ...] = ()
 
 
-def build_backbone(architecture: str, classes: int, weights: str | None = None) -> Backbone:
+def build_backbone(architecture: str, classes: int, weights: str | None = None, *, dropout: float = 0.0) -> Backbone:
     """A network of this architecture with one logit a label, its body filled from the weights in full.
 
     Args:
@@ -48,12 +48,13 @@ def build_backbone(architecture: str, classes: int, weights: str | None = None) 
         classes: The number of labels c.
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
+        dropout: The share of the head's inputs that a training step leaves out.
     """
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
-        return _small_cnn(architecture, detail, classes, weights)
+        return _small_cnn(architecture, detail, classes, weights, dropout)
     if kind == "timm" and detail:
-        return _timm_backbone(architecture, detail, classes, weights)
+        return _timm_backbone(architecture, detail, classes, weights, dropout)
     raise ModelError(f"unknown architecture '{architecture}': expected cnn, cnn:WIDTH or timm:NAME")
 
 
@@ -66,22 +67,24 @@ def input_size(architecture: str) -> int:
     return int(config.input_size[-1]) if config is not None else _TIMM_SIZE
 
 
-def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None) -> Backbone:
+def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
     if detail and not detail.isdecimal():
         raise ModelError(f"'{architecture}': the width must be a whole number, as in cnn:32")
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
-    network = SmallCnn(classes, int(detail)) if detail else SmallCnn(classes)
+    network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
     fresh = () if weights is None else _fill(network, Path(weights), ("head",))
     return Backbone(architecture, network, _HALVES, _HALVES, _CNN_SIZE, fresh)
 
 
-def _timm_backbone(architecture: str, name: str, classes: int, weights: str | None) -> Backbone:
+def _timm_backbone(architecture: str, name: str, classes: int, weights: str | None, dropout: float) -> Backbone:
     timm = require("timm", "timm")
     if not timm.is_model(name):
         raise ModelError(unknown_name("timm model", name, timm.list_models()))
     try:
-        network: nn.Module = timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=classes)
+        network: nn.Module = timm.create_model(
+            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout
+        )
     except (OSError, RuntimeError) as error:
         raise ModelError(f"timm could not make '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg

@@ -13,9 +13,10 @@ class SmallCnn(nn.Module):
     Args:
         classes: The number of labels c.
         width: Channels of the first stage; the last has four times as many.
+        dropout: The share of the joined features that a training step leaves out.
     """
 
-    def __init__(self, classes: int, width: int = 32) -> None:
+    def __init__(self, classes: int, width: int = 32, dropout: float = 0.0) -> None:
         super().__init__()
         self.stages = nn.Sequential(
             *_block(3, width, kernel=5),
@@ -24,12 +25,14 @@ class SmallCnn(nn.Module):
             *_block(2 * width, 4 * width, stride=2),
             *_block(4 * width, 4 * width),
         )
+        self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(8 * width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """One logit a label for each picture, (B, 3, height, width) to (B, c)."""
         features = self.stages(images).flatten(2)
-        scores: Tensor = self.head(torch.cat((features.amax(2), features.mean(2)), dim=1))
+        joined = torch.cat((features.amax(2), features.mean(2)), dim=1)
+        scores: Tensor = self.head(self.dropout(joined))
         return scores
 
 

@@ -68,7 +68,7 @@ def run_job(job: Job, on_epoch: Callable[[Record], None] | None = None) -> Train
     model = _model_name(job)
     pixels, val_pixels = load_splits(job, job.size or _native_size(model))
     torch.manual_seed(job.recipe.seed)
-    backbone = _backbone(model, job.weights, pixels)
+    backbone = _backbone(model, job, pixels)
     denoiser, recipe = _denoised(job)
     provenance = {
         "data": job.data,
@@ -128,11 +128,11 @@ def _native_size(model: str) -> int:
     return read_card(Path(model)).image_size[0] if _is_folder(model) else input_size(model)
 
 
-def _backbone(model: str, weights: str | None, pixels: Pixels) -> Backbone:
+def _backbone(model: str, job: Job, pixels: Pixels) -> Backbone:
     if not _is_folder(model):
-        return build_backbone(model, len(pixels.label_names), weights)
-    if weights is not None:
-        raise InvalidInputError(f"--weights {weights} beside the model folder {model}: give one or the other")
+        return build_backbone(model, len(pixels.label_names), job.weights, dropout=job.recipe.dropout)
+    if job.weights is not None:
+        raise InvalidInputError(f"--weights {job.weights} beside the model folder {model}: give one or the other")
     if read_card(Path(model)).label_names != pixels.label_names:
         raise InvalidInputError(f"{model} was trained for other labels than those of {pixels.name}")
     return load_backbone(Path(model))

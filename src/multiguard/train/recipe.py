@@ -22,6 +22,7 @@ class Recipe:
         lr: Adam's learning rate at the peak of the one-cycle schedule.
         warmup: The share of the steps in which the rate climbs.
         weight_decay: Adam's L2 on convolution and linear weights.
+        dropout: The share of the head's inputs that a step leaves out.
         loss: "asl" or "bce".
         ramp_epochs: Epochs in which sigma climbs in a straight line; 0 for none.
         ema: The slowest decay of the weights' moving average.
@@ -39,6 +40,7 @@ class Recipe:
     lr: float = 1e-3
     warmup: float = 0.1
     weight_decay: float = 1e-4
+    dropout: float = 0.0
     loss: str = "asl"
     ramp_epochs: int = 0
     ema: float = 0.999
@@ -72,6 +74,7 @@ class Recipe:
             ("batch", self.batch >= 1, "1 or more"),
             ("lr", self.lr > 0, "above 0"),
             ("warmup", 0 <= self.warmup < 1, "in [0, 1)"),
+            ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
             ("ema", 0 <= self.ema < 1, "in [0, 1)"),
             ("clip", self.clip > 0, "above 0"),
             ("crop", 0 < self.crop <= 1, "in (0, 1]"),
