@@ -1,4 +1,10 @@
-"""Provable robustness for any multi-label classifier."""
+"""Provable robustness for any multi-label classifier.
+
+The mathematics is here at once; what needs torch, pyarrow or Pillow is imported when its name is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from multiguard.certify import (
     METHODS,
@@ -15,24 +21,56 @@ from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGua
 from multiguard.evaluate import Averaging, Scores, image_scores, set_scores
 from multiguard.version import __version__
 
+if TYPE_CHECKING:
+    from multiguard.data import Dataset, Sample, check_dataset, open_dataset, subset
+    from multiguard.models import Classifier, load_classifier
+    from multiguard.smooth import Prediction, Smoother, vote_dataset
+    from multiguard.votes import Votes, read_votes
+
 __all__ = [
     "METHODS",
     "Averaging",
+    "Classifier",
     "DataError",
+    "Dataset",
     "InvalidInputError",
     "Method",
     "ModelError",
     "MultiGuardError",
+    "Prediction",
+    "Sample",
     "Scores",
+    "Smoother",
+    "Votes",
     "VotesError",
     "__version__",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
+    "check_dataset",
     "clopper_pearson_lower",
     "clopper_pearson_upper",
     "exact_radii",
     "hits_from_ranked",
     "image_scores",
+    "load_classifier",
+    "open_dataset",
+    "read_votes",
     "set_scores",
+    "subset",
+    "vote_dataset",
 ]
+
+_LATER = {
+    "multiguard.data": ("Dataset", "Sample", "check_dataset", "open_dataset", "subset"),
+    "multiguard.models": ("Classifier", "load_classifier"),
+    "multiguard.smooth": ("Prediction", "Smoother", "vote_dataset"),
+    "multiguard.votes": ("Votes", "read_votes"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for room, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(room), name)
+    raise AttributeError(f"module 'multiguard' has no attribute {name!r}")
