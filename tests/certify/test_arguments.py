@@ -41,6 +41,7 @@ GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha"
         ({"sigma": "0.5"}, "sigma"),
         ({"alpha": 0.0}, "alpha"),
         ({"alpha": 1.0}, "alpha"),
+        ({"alpha": 1e-300}, "alpha"),
         ({"alpha": float("nan")}, "alpha"),
         ({"method": "jiont"}, "did you mean 'joint'"),
         ({"method": "bogus"}, "joint, paper, independent, jia, cohen"),

@@ -22,7 +22,7 @@ def tail(hits: int, draws: int, p: mpf) -> mpf:
 
 
 @pytest.mark.parametrize("draws", [1, 30, 400])
-@pytest.mark.parametrize("alpha", [0.3, 1e-3, 1e-9, 1e-25])
+@pytest.mark.parametrize("alpha", [0.3, 1e-3, 1e-9, 1e-25, 1e-250])
 def test_bounds_lie_on_the_safe_side(draws: int, alpha: float) -> None:
     with mp.workdps(DIGITS):
         for hits in sorted({1, draws // 2 + 1, draws}):
@@ -73,7 +73,7 @@ def test_a_radius_is_truly_on_the_certified_side(counts: list[int], sigma: float
 def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
     for draws in (1, 10, 10**6):
         ranked = np.zeros((draws, 1), dtype=np.uint8)
-        for alpha in (1e-300, 1e-15, 0.999):
+        for alpha in (1e-200, 1e-15, 0.999):
             radius = certified_radii_batch([ranked], [[0]], num_labels=2, k=1, k_prime=1, sigma=1.0, alpha=alpha)[0][0]
             assert radius < 10 or np.isneginf(radius)
 

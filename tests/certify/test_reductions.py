@@ -80,6 +80,18 @@ def test_more_true_labels_than_predictions() -> None:
         assert radii[0] > 0
 
 
+@pytest.mark.parametrize("method", ["joint", "paper", "jia"])
+def test_thousands_of_labels(method: str) -> None:
+    """The number of subsets of V leaves what a double can hold; the certificate does without them."""
+    ranked = np.zeros((500, 2), dtype=np.uint16)
+    ranked[:, 1] = np.arange(500) % 3000 + 1
+    options = {"num_labels": 4000, "k_prime": 2, "sigma": 1.0, "method": method}
+    radii = certified_radii_batch([ranked], [[0, 3999]], k=2000, **options)[0]
+    assert radii[0] > 1
+    assert np.isneginf(radii[1])
+    assert radii[0] >= certified_radii_batch([ranked], [[0, 3999]], k=20, **options)[0][0]
+
+
 def test_many_true_labels_are_still_certified() -> None:
     """d > 12 works, and the joint terms beat single labels there."""
     rng = np.random.default_rng(4)

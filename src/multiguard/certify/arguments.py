@@ -14,6 +14,9 @@ from multiguard.errors import InvalidInputError
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
+# Alpha is divided among many bounds; below this the parts would leave what a double can hold.
+_LEAST_ALPHA = 1e-200
+
 
 def checked_hits(hits: ArrayLike) -> Bools:
     """The votes as a boolean matrix (draws, num_labels) with at least one draw and one label."""
@@ -55,8 +58,10 @@ def checked_setting(k: int, k_prime: int, alpha: float, num_labels: int) -> Sett
     _check_count("num_labels", num_labels, None)
     _check_count("k", k, num_labels)
     _check_count("k_prime", k_prime, num_labels)
-    if not (_is_real(alpha) and 0 < alpha < 1):
-        raise InvalidInputError(f"alpha is the error allowed and must lie strictly between 0 and 1, got {alpha!r}")
+    if not (_is_real(alpha) and _LEAST_ALPHA <= alpha < 1):
+        raise InvalidInputError(
+            f"alpha is the error allowed and must lie strictly between 0 and 1, and not below {_LEAST_ALPHA}; got {alpha!r}"
+        )
     return Setting(int(k), int(k_prime), float(alpha))
 
 

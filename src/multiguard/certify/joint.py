@@ -27,6 +27,9 @@ from multiguard.certify.types import Floats
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
 SHARE_U, SHARE_V, SHARE_CAP = 0.50, 0.40, 0.10
 
+# Alpha divided among more bounds than this would be lost in the smallest doubles, and prove nothing anyway.
+_MOST_EVENTS = 10**80
+
 
 def joint_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once."""
@@ -51,9 +54,8 @@ class _SubsetSide:
         lower = np.zeros((len(sizes), *mass.shape))
         for row, out in enumerate(self.outs):
             inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
-            events = np.array([0, *_events(out, setting.k_prime)])[self.members[inside]]
-            level = SHARE_U * setting.alpha / events[:, None]
-            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level)
+            level = _levels(SHARE_U * setting.alpha, out, setting.k_prime)[self.members[inside] - 1]
+            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
         self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1))
 
     def __call__(self, r: Floats) -> Floats:
@@ -103,20 +105,23 @@ def _right_side(group: Group, e: int, setting: Setting, bounds: Bounds) -> Layer
     elsewhere = draws - _at_least(group)[:, ::-1][:, :layers]
     outside = bounds.upper(elsewhere, draws, SHARE_CAP * setting.alpha / layers)
     sums, votes = np.cumsum(singles[:, ::-1], axis=1), np.cumsum(mass[:, ::-1], axis=1)
-    levels = SHARE_V * setting.alpha / np.array(_events(s, k_prime))
-    caps = bounds.upper(votes[:, :, None] / depth, draws[:, :, None], levels[:, None])
-    caps = np.minimum(caps, outside[:, None, :])
+    levels = _levels(SHARE_V * setting.alpha, s, k_prime)
+    used = levels > 0
+    caps = np.repeat(outside[:, None, :], s, axis=1)
+    counted = bounds.upper(votes[:, used, None] / depth, draws[:, :, None], levels[used, None])
+    caps[:, used] = np.minimum(caps[:, used], counted)
     sizes = np.arange(1, s + 1)
     caps[:, depth[None, :] > sizes[:, None]] = 0.0
     return Layers.of(fill(caps, sums), 1 / sizes)
 
 
-def _events(members: int, k_prime: int) -> list[int]:
-    """How many bounds a set of this many labels shares its alpha among, if it were all spent on subsets of one size.
+def _levels(alpha: float, members: int, k_prime: int) -> Floats:
+    """(members,) the level of each bound on a subset of 1, 2, ... of the members; 0 where it is too small to use.
 
-    Each of the sizes 1..members gets an equal part, divided over the C(members, size) subsets and their layers.
+    Each size gets an equal part of alpha, divided over its C(members, size) subsets and their layers.
     """
-    return [members * comb(members, size) * min(k_prime, size) for size in range(1, members + 1)]
+    events = [members * comb(members, size) * min(k_prime, size) for size in range(1, members + 1)]
+    return np.array([alpha / count if count < _MOST_EVENTS else 0.0 for count in events])
 
 
 def _at_least(group: Group) -> Floats:

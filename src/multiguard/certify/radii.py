@@ -184,7 +184,7 @@ def _radii(tallies: Sequence[Tally], setting: Setting, sigma: float, method: Met
 
 def _chunks(indices: list[int], num_true: int, setting: Setting) -> Iterator[list[int]]:
     """Runs of pictures small enough for one evaluation."""
-    numbers = (min(1 << num_true, 4096) + setting.k) * setting.k_prime
+    numbers = (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)
     step = max(1, _NUMBERS_AT_A_TIME // numbers)
     for start in range(0, len(indices), step):
         yield indices[start : start + step]
