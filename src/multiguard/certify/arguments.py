@@ -60,7 +60,7 @@ def checked_setting(k: int, k_prime: int, alpha: float, num_labels: int) -> Sett
     _check_count("k_prime", k_prime, num_labels)
     if not (_is_real(alpha) and _LEAST_ALPHA <= alpha < 1):
         raise InvalidInputError(
-            f"alpha is the error allowed and must lie strictly between 0 and 1, and not below {_LEAST_ALPHA}; got {alpha!r}"
+            f"alpha is the error allowed: above 0 (not below {_LEAST_ALPHA}) and below 1, but it is {alpha!r}"
         )
     return Setting(int(k), int(k_prime), float(alpha))
 
