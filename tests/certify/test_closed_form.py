@@ -137,3 +137,29 @@ def test_an_optimising_attacker_stays_outside() -> None:
                 assert margin(delta) > 0
                 attacks += 1
     assert attacks > 60
+
+
+@pytest.fixture(scope="module")
+def half_space():
+    """Votes on two labels split by a hyperplane at distance 0.4, where certificates are tight."""
+    rng = np.random.default_rng(12)
+    return [(rng.random((200, 1)) >= ndtr(0.4 / 0.5)).astype(np.uint8) for _ in range(4000)]
+
+
+def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
+    """How many of the votes certify label 0 at the very distance of the hyperplane."""
+    options = {"num_labels": 2, "k": 1, "k_prime": 1, "sigma": 0.5, "alpha": alpha, "method": method}
+    return sum(radii[0] >= 0.4 for radii in certified_radii_batch(votes, [[0]] * len(votes), **options))
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "cohen"])
+def test_where_certificates_are_tight_the_error_is_spent_but_not_exceeded(half_space, method: str) -> None:
+    wrong = false_at_the_edge(half_space, alpha=0.2, method=method)
+    assert binomtest(wrong, len(half_space), 0.2, alternative="greater").pvalue > 1e-4
+    assert wrong > 0.03 * len(half_space)
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "jia"])
+def test_four_times_the_error_is_caught(half_space, method: str) -> None:
+    wrong = false_at_the_edge(half_space, alpha=0.8, method=method)
+    assert binomtest(wrong, len(half_space), 0.2, alternative="greater").pvalue < 1e-6
