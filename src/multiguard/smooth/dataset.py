@@ -11,7 +11,8 @@ import torch
 
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.smoother import Smoother, check_draws
+from multiguard.smooth.arguments import checked_draws
+from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
 from multiguard.votes import Provenance, VoteRow, VotesWriter
 
@@ -44,7 +45,7 @@ def vote_dataset(
         readers: How many threads decode pictures ahead of the device.
         progress: Called with the number of images done and of all images.
     """
-    check_draws(draws)
+    checked_draws(draws)
     provenance = describe_run(smoother, dataset, draws=draws, seed=seed)
     writer = VotesWriter(folder, provenance, shard_images=shard_images)
     todo = [position for shard in writer.missing() for position in writer.manifest.positions(shard)]
