@@ -22,7 +22,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
     numpy = smoother(k_max=np.int64(2), batch_size=eight)
     votes = numpy.votes(IMAGE, np.int32(5), seed=np.int64(3), image_id="a", first_draw=np.int64(1))
     assert np.array_equal(votes, plain)
-    vote_dataset(smoother(), Pictures(2), tmp_path, draws=np.int64(5), seed=np.int64(3))
+    vote_dataset(smoother(), Pictures(2), tmp_path, draws=np.int64(5), seed=np.int64(3), shard_images=eight)
     assert read_votes(tmp_path).provenance.seed == 3
 
 
@@ -54,7 +54,9 @@ def test_an_image_that_is_no_array_of_numbers_is_named(image):
         smoother().votes(image, 5, seed=0, image_id="cat")
 
 
-@pytest.mark.parametrize(("name", "value"), [("readers", 0), ("readers", 1.5), ("draws", 5.0), ("seed", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("readers", 0), ("readers", 1.5), ("draws", 5.0), ("seed", 0.5), ("shard_images", 2.5)]
+)
 def test_an_argument_of_vote_dataset_that_will_not_do_is_named(tmp_path, name, value):
     with pytest.raises(InvalidInputError, match=f"^{name} must be .*{value!r}"):
         vote_dataset(smoother(), Pictures(2), tmp_path, **{"draws": 5, "seed": 0, name: value})

@@ -47,7 +47,7 @@ def vote_dataset(
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
     provenance = describe_run(smoother, dataset, draws=draws, seed=seed)
-    writer = VotesWriter(folder, provenance, shard_images=shard_images)
+    writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
     todo = [position for shard in writer.missing() for position in writer.manifest.positions(shard)]
     rows = _rows(smoother, dataset, todo, draws, seed, readers)
     _write_shards(writer, _counted(rows, progress, len(dataset) - len(todo), len(dataset)))

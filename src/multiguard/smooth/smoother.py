@@ -28,9 +28,8 @@ class Smoother:
     """Draws votes whose noise is a function of (seed, image id, draw), whatever the batches.
 
     The smoother takes the classifier over: it moves it to the device and puts it in evaluation mode, again at the
-    start of each run. Threads may share it: their batches take turns. What is
-    left at None follows the device: float32 and nothing else on a CPU; bfloat16 autocast, channels last and
-    torch.compile on CUDA.
+    start of each run. Threads may share it: their batches take turns. What is left at None follows the device:
+    float32 and nothing else on a CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
