@@ -238,6 +238,13 @@ def test_votes_that_are_not_as_the_manifest_says_are_refused(tmp_path, field, va
         read_votes(tmp_path).ranked(0)
 
 
+def test_as_many_votes_in_another_shape_are_refused(tmp_path):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["provenance"].update({"draws": 3, "k_max": 7}))
+    with pytest.raises(VotesError, match="7 draws in 21 bytes, where 3 draws of 7"):
+        read_votes(tmp_path).ranked(0)
+
+
 def test_a_folder_without_manifest_is_said(tmp_path):
     with pytest.raises(VotesError, match="not a votes folder"):
         read_votes(tmp_path)
