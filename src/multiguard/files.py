@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +32,11 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def files_hash(paths: Sequence[Path]) -> str:
+    """One sha256 for several files: it changes with the name, the content or the order of any of them."""
+    return hashlib.sha256("".join(f"{path.name} {file_hash(path)};" for path in paths).encode()).hexdigest()
 
 
 def file_hash(path: Path) -> str:

@@ -11,9 +11,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from toy_models import a_classifier
 
 from multiguard.errors import ModelError
 from multiguard.models import Classifier, load_classifier
+from multiguard.models.backbone import build_backbone
+from multiguard.models.folder import ModelCard, save_folder
 from multiguard.smooth import Smoother
 
 torch.set_num_threads(1)
@@ -110,10 +113,63 @@ def test_hugging_face_folder(tmp_path):
     model = save_hf(tmp_path)
     classifier = load_classifier(f"hf:{tmp_path}")
     assert classifier.output == "logits"
-    weights = (tmp_path / "model.safetensors").read_bytes()
-    assert classifier.weights_hash == hashlib.sha256(weights).hexdigest()
     mean, std = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1), torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
     assert np.array_equal(votes_of(classifier), expected_votes(lambda x: model((x - mean) / std).logits))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "preprocessor_config.json"])
+def test_the_hash_of_a_hugging_face_folder_covers_all_that_is_read(tmp_path, file):
+    model = save_hf(tmp_path)
+    before = load_classifier(f"hf:{tmp_path}").weights_hash
+    if file == "model.safetensors":
+        save_file({name: tensor + 1 for name, tensor in model.state_dict().items()}, tmp_path / file, {"format": "pt"})
+    else:
+        (tmp_path / file).write_text((tmp_path / file).read_text() + "\n")
+    assert load_classifier(f"hf:{tmp_path}").weights_hash != before
+
+
+@pytest.mark.parametrize("fault", ["missing", "mismatched"])
+def test_a_hugging_face_folder_without_its_head_is_refused(tmp_path, fault):
+    tensors = save_hf(tmp_path).state_dict()
+    head = {"classifier.weight", "classifier.bias"}
+    if fault == "missing":
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in head}
+    else:
+        tensors |= {name: tensors[name][:3].clone() for name in head}
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"classifier\.(bias|weight)" if fault == "missing" else "cannot be loaded"):
+        load_classifier(f"hf:{tmp_path}")
+
+
+def test_the_missing_and_the_mismatched_are_named():
+    from multiguard.models.from_hf import _check_filled
+
+    with pytest.raises(ModelError, match=r"hf:x.*\('head.bias', \(4,\), \(3,\)\), head.weight \(2 in all\)"):
+        _check_filled("hf:x", {"head.weight"}, {("head.bias", (4,), (3,))})
+    _check_filled("hf:x", set(), set())
+
+
+def test_a_hugging_face_folder_is_loaded_in_float32_whatever_it_was_saved_in(tmp_path):
+    save_hf(tmp_path).to(torch.bfloat16).save_pretrained(tmp_path)
+    assert {tensor.dtype for tensor in load_classifier(f"hf:{tmp_path}").parameters()} == {torch.float32}
+
+
+def test_a_hugging_face_folder_whose_libraries_do_not_import_is_said(tmp_path, monkeypatch):
+    save_hf(tmp_path)
+    transformers = pytest.importorskip("transformers")
+
+    def fails(*_, **__):
+        raise ImportError("requires a library that is not here")
+
+    monkeypatch.setattr(transformers.AutoModelForImageClassification, "from_pretrained", fails)
+    with pytest.raises(ModelError, match="a library that is not here"):
+        load_classifier(f"hf:{tmp_path}")
+
+
+def test_a_hugging_face_folder_gives_logits(tmp_path):
+    save_hf(tmp_path)
+    with pytest.raises(ModelError, match="gives logits"):
+        load_classifier(f"hf:{tmp_path}", output="probabilities")
 
 
 def test_hugging_face_folder_without_normalisation(tmp_path):
@@ -251,6 +307,41 @@ def test_what_a_module_cannot_say_must_be_declared():
         load_classifier(small_network(), labels=LABELS, output="logits", weights="x.pth")
 
 
+OPTIONS = {
+    "labels": LABELS,
+    "weights": "x.pth",
+    "output": "logits",
+    "mean": [0.5] * 3,
+    "std": [0.5] * 3,
+    "image_size": (8, 8),
+    "name": "mine",
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("kind", ["classifier", "function", "folder"])
+def test_no_option_is_silently_dropped(tmp_path, kind, option):
+    if kind == "folder":
+        card = ModelCard("cnn:4", tuple(LABELS), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.25)
+        save_folder(tmp_path, card, build_backbone("cnn:4", 4).network)
+    spec = {"classifier": a_classifier(), "function": "toy_models:a_classifier", "folder": str(tmp_path)}[kind]
+    load_classifier(spec)
+    with pytest.raises(ModelError, match=f"leave out {option}"):
+        load_classifier(spec, **{option: OPTIONS[option]})
+
+
+@pytest.mark.parametrize("method", ["forward", "__call__"])
+def test_a_method_of_a_module_is_refused(method):
+    with pytest.raises(ModelError, match="give the module itself"):
+        load_classifier(getattr(small_network(), method), labels=LABELS, output="logits")
+
+
+def test_timm_scores_are_declared_in_known_words(tmp_path):
+    save_file(timm_model().state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(ModelError, match="'scores'"):
+        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "w.safetensors", output="scores")
+
+
 class Trap:
     """Unpickled, it makes a folder."""
 
@@ -297,3 +388,12 @@ def test_a_missing_library_is_named_with_its_extra():
 
     with pytest.raises(ModelError, match=r"pip install 'multiguard\[onnx\]'"):
         require("no_such_library_here", "onnx")
+
+
+def test_a_library_that_fails_to_import_is_named_with_its_extra(tmp_path, monkeypatch):
+    from multiguard.models.extras import require
+
+    (tmp_path / "built_for_another_torch.py").write_text("raise RuntimeError('operator nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match=r"operator nms does not exist.*multiguard\[timm\]"):
+        require("built_for_another_torch", "timm")

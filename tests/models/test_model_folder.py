@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from multiguard.errors import ModelError
+from multiguard.models import folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
@@ -44,6 +45,15 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, network):
     assert not loaded.training
     assert read_card(tmp_path) == saved
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("load", [load_folder, load_backbone])
+def test_the_card_is_read_once_so_that_it_cannot_change_between(tmp_path, network, monkeypatch, load):
+    save_folder(tmp_path, card(), network)
+    reads: list[str] = []
+    monkeypatch.setattr(folder, "read_card", lambda path: reads.append(path) or read_card(path))
+    load(tmp_path)
+    assert reads == [tmp_path]
 
 
 def test_a_denoiser_is_saved_and_loaded_in_front(tmp_path, network):

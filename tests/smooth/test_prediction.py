@@ -1,4 +1,4 @@
-"""Pilot draws choose, fresh draws confirm: confirmed labels are right as often as promised."""
+"""Pilot draws choose, other draws confirm: no more labels are falsely confirmed than promised."""
 
 import numpy as np
 import pytest
@@ -42,6 +42,7 @@ def test_every_label_is_certified_alone_with_its_share_of_alpha():
 
 
 def test_false_confirmations_stay_below_alpha():
+    """Coverage only: it would not notice pilot draws used again, which the test of common noise below does."""
     image = np.array([0.505, 0.5, 0.5, 0.5, 0.5, 0.5])  # label 0 is right, by a hair
     one, alpha, runs = smoother(6, k_max=1), 0.2, 100
     predictions = [

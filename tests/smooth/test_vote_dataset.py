@@ -108,7 +108,7 @@ def test_the_manifest_holds_the_provenance(tmp_path):
         "image_ids": ["picture-0", "picture-1", "picture-2"],
     }
     assert {key: stored[key] for key in expected} == expected
-    assert set(stored["versions"]) == {"multiguard", "torch", "numpy", "python"}
+    assert set(stored["versions"]) >= {"multiguard", "torch", "numpy", "python"}
 
 
 def test_labels_must_be_the_classifiers(tmp_path):

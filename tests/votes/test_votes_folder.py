@@ -17,10 +17,12 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
     fields = {
         "model": "linear",
         "weights_hash": None,
+        "classifier_hash": "0" * 64,
         "output": "logits",
         "label_names": tuple(f"label {i}" for i in range(labels)),
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
+        "first_picture_hash": "1" * 64,
         "sigma": 0.1 + 0.2,
         "draws": 7,
         "seed": 1 << 70,
@@ -29,6 +31,9 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "precision": "float32",
         "channels_last": False,
         "compiled": False,
+        "noise_compiled": False,
+        "tf32_matmul": False,
+        "tf32_convolution": True,
         "clamp": False,
         "device": "cpu",
         "versions": {"numpy": np.__version__},
@@ -182,6 +187,62 @@ def test_a_damaged_manifest_is_said(tmp_path, damage, message):
     manifest.write_text(damage(manifest.read_text()))
     with pytest.raises(VotesError, match=message):
         read_votes(tmp_path)
+
+
+def alter(folder, change) -> None:
+    manifest = folder / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    change(stored)
+    manifest.write_text(json.dumps(stored))
+
+
+def test_a_manifest_that_names_a_shard_twice_is_refused(tmp_path):
+    run = provenance()
+    write(tmp_path, run)
+    alter(tmp_path, lambda stored: stored["shards"].update({"1": stored["shards"]["0"]}))
+    with pytest.raises(VotesError, match=r"votes-00000.parquet does not hold the 2 images of shard 1"):
+        read_votes(tmp_path)
+    assert VotesWriter(tmp_path, run, shard_images=2).missing() == [1]
+
+
+def test_a_shard_beyond_the_run_does_not_stand_for_one_that_is_missing(tmp_path):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["shards"].update({"7": {**stored["shards"].pop("2"), "rows": 0}}))
+    with pytest.raises(VotesError, match="has not ended"):
+        read_votes(tmp_path)
+    with pytest.raises(VotesError, match="the 0 images of shard 7"):
+        read_votes(tmp_path, partial=True)
+
+
+def test_image_ids_that_were_altered_are_refused(tmp_path):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["provenance"]["image_ids"].reverse())
+    with pytest.raises(VotesError, match="does not hold"):
+        read_votes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("draws", 6, "7 draws in 21 bytes, where 6 draws of 3"),
+        ("k_max", 2, "where 7 draws of 2 labels"),
+        ("k_max", 4, "where 7 draws of 4 labels"),
+        ("label_names", ["only", "two"], "beyond the 2"),
+        ("label_names", ["many"] * 300, "where 7 draws of 3 labels"),
+    ],
+)
+def test_votes_that_are_not_as_the_manifest_says_are_refused(tmp_path, field, value, message):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["provenance"].update({field: value}))
+    with pytest.raises(VotesError, match=message):
+        read_votes(tmp_path).ranked(0)
+
+
+def test_as_many_votes_in_another_shape_are_refused(tmp_path):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["provenance"].update({"draws": 3, "k_max": 7}))
+    with pytest.raises(VotesError, match="7 draws in 21 bytes, where 3 draws of 7"):
+        read_votes(tmp_path).ranked(0)
 
 
 def test_a_folder_without_manifest_is_said(tmp_path):

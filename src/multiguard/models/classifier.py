@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 Output = Literal["logits", "probabilities"]
+UNNAMED = "the callable"  # what a function is called whose caller gave it no name
 
 
 class Classifier(nn.Module):

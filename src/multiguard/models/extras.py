@@ -10,7 +10,7 @@ def require(module: str, extra: str) -> Any:
     """The imported module, or a `ModelError` that names the extra to install."""
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the latter where torchvision was built for another torch
         raise ModelError(
             f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
         ) from error

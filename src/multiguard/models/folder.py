@@ -99,7 +99,8 @@ def read_card(path: Path) -> ModelCard:
 def load_folder(path: Path | str) -> Classifier:
     """The classifier in the folder, in eval mode, its weights proved to be those that the card speaks of."""
     path = Path(path)
-    card, tensors = read_card(path), _proved_tensors(Path(path))
+    card = read_card(path)
+    tensors = _proved_tensors(path, card)
     backbone = _filled_backbone(path, card, tensors)
     classifier = Classifier(
         backbone.network,
@@ -121,7 +122,8 @@ def load_folder(path: Path | str) -> Classifier:
 
 def load_backbone(path: Path) -> Backbone:
     """The network of a model folder without what stood in front of it, to train on or to denoise for."""
-    return _filled_backbone(path, read_card(path), _proved_tensors(path))
+    card = read_card(path)
+    return _filled_backbone(path, card, _proved_tensors(path, card))
 
 
 def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> Backbone:
@@ -130,11 +132,11 @@ def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor])
     return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
 
 
-def _proved_tensors(path: Path) -> dict[str, Tensor]:
+def _proved_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete")
-    if file_hash(file) != read_card(path).weights_sha256:
+    if file_hash(file) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match")
     return read_weights(file)
 

@@ -14,11 +14,17 @@ def wrap(model: object, options: ModelOptions, spec: str) -> Classifier:
 
     A `Classifier` says all this itself and is returned as it is.
     """
-    options.refuse_weights(spec)
     if isinstance(model, Classifier):
+        options.refuse_all(spec)
         return model
+    options.refuse_weights(spec)
     if not callable(model):
         raise ModelError(f"{spec} must be a Classifier, a torch module or a callable, not {type(model).__name__}.")
+    if isinstance(getattr(model, "__self__", None), nn.Module):
+        raise ModelError(
+            f"{spec} is a method of a torch module, which would hide the module from evaluation mode, from the device "
+            "and from the record of its weights; give the module itself."
+        )
     return Classifier(
         model,
         options.need_labels(spec),

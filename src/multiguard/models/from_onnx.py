@@ -1,6 +1,5 @@
 """`onnx:FILE`: an exported model, run by onnxruntime."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.files import file_hash
+from multiguard.files import file_hash, files_hash
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import require
 from multiguard.models.options import ModelOptions
@@ -83,5 +82,4 @@ def _weights_hash(path: Path) -> str:
     }
     if not names:
         return file_hash(path)
-    files = [path, *(path.parent / name for name in sorted(names))]
-    return hashlib.sha256("".join(file_hash(file) for file in files).encode()).hexdigest()
+    return files_hash([path, *(path.parent / name for name in sorted(names))])

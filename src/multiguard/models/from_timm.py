@@ -22,7 +22,7 @@ def load_timm(name: str, options: ModelOptions) -> Classifier:
     return Classifier(
         backbone.network,
         labels,
-        output=options.output or "logits",
+        output="logits" if options.output is None else options.need_output(spec),
         mean=options.mean or backbone.mean,
         std=options.std or backbone.std,
         image_size=options.image_size,

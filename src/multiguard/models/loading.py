@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier, Output
+from multiguard.models.classifier import UNNAMED, Classifier, Output
 from multiguard.models.folder import load_folder
 from multiguard.models.from_code import load_function, wrap
 from multiguard.models.from_hf import load_hf
@@ -44,14 +44,18 @@ def load_classifier(
         mean: Per-channel mean of the normalisation; timm and Hugging Face models bring their own.
         std: Per-channel deviation of the normalisation.
         image_size: (height, width) that the model takes; None if any will do.
-        name: What to call the model in records; by default `spec`.
+        name: What to call the model in records; by default `spec`. Votes on a dataset ask for one where a plain
+            function is given: it must change when the function does.
+
+    A model folder and a `Classifier` say everything themselves: any option beside them raises `ModelError`.
     """
     place = None if weights is None else Path(weights)
     options = ModelOptions(labels, place, output, mean, std, image_size, name)
     if not isinstance(spec, str):
-        return wrap(spec, options, type(spec).__name__ if isinstance(spec, nn.Module) else "the callable")
+        return wrap(spec, options, type(spec).__name__ if isinstance(spec, nn.Module) else UNNAMED)
     kind, colon, rest = spec.partition(":")
     if Path(spec).is_dir():
+        options.refuse_all(spec)
         return load_folder(spec)
     if not colon or not rest:
         raise ModelError(

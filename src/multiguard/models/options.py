@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args
 
@@ -54,11 +54,20 @@ class ModelOptions:
         if self.weights is not None:
             raise ModelError(f"{spec} brings its own weights; leave out weights={str(self.weights)!r}.")
 
+    def refuse_all(self, spec: str) -> None:
+        """Refuse any option where the model says everything itself: it would be silently dropped."""
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if given:
+            raise ModelError(
+                f"{spec} says everything about itself; leave out {', '.join(given)}, or load its network instead."
+            )
+
 
 def state_hash(module: nn.Module) -> str:
-    """The sha256 of a module's parameters and buffers: names, dtypes, shapes and bytes."""
+    """The sha256 of all parameters and buffers of a module, saved ones or not: names, dtypes, shapes and bytes."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    for name, tensor in sorted(tensors, key=lambda named: named[0]):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -1,19 +1,18 @@
 """Voting on a dataset: pictures are read ahead, draws are packed, shards are written behind the device."""
 
-import platform
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import InvalidInputError
-from multiguard.smooth.smoother import Smoother, check_draws
-from multiguard.version import __version__
-from multiguard.votes import Provenance, VoteRow, VotesWriter
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.smooth.arguments import checked_draws, whole_number
+from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.smoother import Smoother
+from multiguard.votes import VoteRow, VotesWriter
 
 Progress = Callable[[int, int], None]
 
@@ -44,9 +43,11 @@ def vote_dataset(
         readers: How many threads decode pictures ahead of the device.
         progress: Called with the number of images done and of all images.
     """
-    check_draws(draws)
+    draws, seed = checked_draws(draws), whole_number("seed", seed)
+    if whole_number("readers", readers) < 1:
+        raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
     provenance = describe_run(smoother, dataset, draws=draws, seed=seed)
-    writer = VotesWriter(folder, provenance, shard_images=shard_images)
+    writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
     todo = [position for shard in writer.missing() for position in writer.manifest.positions(shard)]
     rows = _rows(smoother, dataset, todo, draws, seed, readers)
     _write_shards(writer, _counted(rows, progress, len(dataset) - len(todo), len(dataset)))
@@ -72,6 +73,7 @@ def _rows(
 
     def images() -> Iterator[tuple[str, np.ndarray]]:
         for sample in read_ahead(dataset, positions, readers):
+            _check_pixels(sample)
             labels.append(sample.labels)
             yield sample.id, sample.image
 
@@ -82,7 +84,7 @@ def _rows(
 def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
     """The samples in order, decoded by threads a few samples ahead; an unreadable one raises in its turn."""
     waiting = deque(positions)
-    pool = ThreadPoolExecutor(max(1, readers))
+    pool = ThreadPoolExecutor(readers)
     try:
         ahead = deque(
             pool.submit(dataset.__getitem__, waiting.popleft()) for _ in range(min(len(waiting), 4 * readers))
@@ -96,56 +98,19 @@ def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iter
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _check_pixels(sample: Sample) -> None:
+    """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
+    image = sample.image
+    if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
+        raise DataError(
+            f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
+            "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
+        )
+
+
 def _counted(rows: Iterator[VoteRow], progress: Progress | None, done: int, total: int) -> Iterator[VoteRow]:
     for row in rows:
         done += 1
         if progress is not None:
             progress(done, total)
         yield row
-
-
-def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int) -> Provenance:
-    """All that determines the votes of this run; refuses a dataset whose labels are not the classifier's."""
-    classifier, settings = smoother.classifier, smoother.settings
-    if tuple(dataset.label_names) != classifier.label_names:
-        raise InvalidInputError(
-            f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels "
-            f"in the same order; not {_brief(dataset.label_names)} and {_brief(classifier.label_names)}."
-        )
-    return Provenance(
-        model=classifier.name,
-        weights_hash=classifier.weights_hash,
-        output=classifier.output,
-        label_names=classifier.label_names,
-        dataset=dataset.name,
-        image_ids=tuple(dataset.ids),
-        sigma=settings.sigma,
-        draws=draws,
-        seed=seed,
-        k_max=settings.k_max,
-        noise=settings.noise,
-        precision=settings.precision,
-        channels_last=settings.channels_last,
-        compiled=settings.compiled,
-        clamp=settings.clamp,
-        device=_device_name(settings.device),
-        versions=_versions(),
-    )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {platform.machine()}"
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "multiguard": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def _brief(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return f"{len(names)} labels ({shown}{', ...' if len(names) > 4 else ''})"

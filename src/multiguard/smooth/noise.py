@@ -16,10 +16,12 @@ import json
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from multiguard.errors import InvalidInputError
 
 Stream = Literal["certify", "pilot"]
 NoiseSource = Literal["philox4x64-box-muller", "philox4x32-box-muller"]
@@ -34,6 +36,8 @@ def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
     The pilot draws that choose a set and the draws that certify it have separate streams, so that no draw can
     serve both.
     """
+    if stream not in get_args(Stream):
+        raise InvalidInputError(f"stream must be one of {get_args(Stream)}, not {stream!r}.")
     message = json.dumps([stream, seed, image_id]).encode()
     return hashlib.blake2b(message, digest_size=16, person=b"multiguard-noise").digest()
 

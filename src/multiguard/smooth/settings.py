@@ -8,7 +8,10 @@ from torch import nn
 
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
+from multiguard.models.from_onnx import OnnxNetwork
+from multiguard.smooth.arguments import real_number, whole_number
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+from multiguard.votes import vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -17,7 +20,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "float16": torch.float16,
 }
 _DEFAULT_RANKS = 10
-_MOST_LABELS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -61,15 +63,18 @@ def resolve_settings(
 ) -> Settings:
     """Every option settled: what the caller left open follows the device."""
     place = _device(device)
-    cuda = place.type == "cuda"
+    cuda, torch_runs_it = place.type == "cuda", not _runs_onnx(classifier)
+    if not torch_runs_it:
+        _refuse_torch_options(classifier, precision, channels_last, compile)
+    fast = cuda and torch_runs_it
     return Settings(
         sigma=_sigma(sigma),
         k_max=_ranks(k_max, len(classifier.label_names)),
         device=place,
         noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
-        precision=_precision(precision or ("bfloat16" if cuda else "float32")),
-        channels_last=cuda if channels_last is None else channels_last,
-        compiled=(cuda and isinstance(classifier.network, nn.Module)) if compile is None else compile,
+        precision=_precision(precision or ("bfloat16" if fast else "float32")),
+        channels_last=fast if channels_last is None else channels_last,
+        compiled=(fast and isinstance(classifier.network, nn.Module)) if compile is None else compile,
         noise_compiled=cuda if compile is None else compile,
         clamp=clamp,
     )
@@ -82,8 +87,28 @@ def _device(device: str | torch.device | None) -> torch.device:
     return place
 
 
+def _runs_onnx(classifier: Classifier) -> bool:
+    """Whether onnxruntime runs the classifier, or the one behind a denoiser."""
+    return any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
+
+
+def _refuse_torch_options(
+    classifier: Classifier,
+    precision: Precision | None,
+    channels_last: bool | None,
+    compile: bool | None,  # noqa: A002 - the word that torch uses for it
+) -> None:
+    """Refuse what onnxruntime would not do, so that no record says that it was done."""
+    given = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
+    dropped = [name for name, wanted in given.items() if wanted]
+    if dropped:
+        raise InvalidInputError(
+            f"{classifier.name} is run by onnxruntime, in float32, as its file says; leave out {', '.join(dropped)}."
+        )
+
+
 def _sigma(sigma: float) -> float:
-    if not 0 < sigma < float("inf"):
+    if not 0 < real_number("sigma", sigma) < float("inf"):
         raise InvalidInputError(
             f"sigma must be a finite number above 0, not {sigma!r}: without noise there is no certificate."
         )
@@ -91,9 +116,8 @@ def _sigma(sigma: float) -> float:
 
 
 def _ranks(k_max: int | None, labels: int) -> int:
-    if not 1 <= labels <= _MOST_LABELS:
-        raise InvalidInputError(f"votes hold between 1 and {_MOST_LABELS} labels; the classifier has {labels}.")
-    chosen = min(_DEFAULT_RANKS, labels) if k_max is None else k_max
+    vote_dtype(labels)  # refuses more labels than votes can hold
+    chosen = min(_DEFAULT_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
     if not 1 <= chosen <= labels:
         raise InvalidInputError(
             f"k_max must lie between 1 and the classifier's {labels} labels, not {chosen}: "

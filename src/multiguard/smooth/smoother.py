@@ -1,6 +1,7 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from multiguard.certify import hits_from_ranked
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
+from multiguard.smooth.arguments import checked_draws, real_number, whole_number
 from multiguard.smooth.batches import Job
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
 from multiguard.smooth.prediction import Prediction, confirm, most_frequent
@@ -19,16 +21,15 @@ from multiguard.smooth.streaming import BatchSize, Plan, Sizer, stream_votes
 from multiguard.votes import Ranked
 
 Image = NDArray[np.generic] | Tensor
-_MOST_DRAWS = 1 << 32
 _PICTURE = 3
 
 
 class Smoother:
     """Draws votes whose noise is a function of (seed, image id, draw), whatever the batches.
 
-    The smoother takes the classifier over: it moves it to the device and puts it in evaluation mode. What is
-    left at None follows the device: float32 and nothing else on a CPU; bfloat16 autocast, channels last and
-    torch.compile on CUDA.
+    The smoother takes the classifier over: it moves it to the device and puts it in evaluation mode, again at the
+    start of each run. Threads may share it: their batches take turns. What is left at None follows the device:
+    float32 and nothing else on a CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
@@ -96,13 +97,14 @@ class Smoother:
             stream: "certify", or "pilot" for draws that choose a set and never certify it.
         """
         job = self._job(image_id, image, draws, seed, first_draw, stream)
-        most_rows = 1 << max(0, draws - 1).bit_length()
+        most_rows = 1 << (job.draws - 1).bit_length()
         return next(ranked for _, ranked in stream_votes([job], self._plan(most_rows)))
 
     def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, Ranked]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
-        Takes the next image only when its rows are due, so that `images` may be endless.
+        Takes the next image only when its rows are due, so that `images` may be endless, and copies it, so that
+        one array may be filled anew for each image.
         """
         jobs = (self._job(image_id, image, draws, seed, 0, "certify") for image_id, image in images)
         for job, ranked in stream_votes(jobs, self._plan()):
@@ -135,42 +137,27 @@ class Smoother:
         return hits_from_ranked(ranked, k_prime=k_prime, num_labels=len(self.classifier.label_names))
 
     def _plan(self, most_rows: int | None = None) -> Plan:
-        labels = len(self.classifier.label_names)
-        if most_rows is None:
-            return Plan(self._step, self._sizer, self.settings.k_max, labels)
-        return Plan(self._step, self._sizer, self.settings.k_max, labels, most_rows)
+        self.classifier.eval()
+        labels, settings = len(self.classifier.label_names), self.settings
+        plan = Plan(self._step, self._sizer, settings.k_max, labels, settings.compiled)
+        return plan if most_rows is None else replace(plan, most_rows=most_rows)
 
     def _job(self, image_id: str, image: Image, draws: int, seed: int, first_draw: int, stream: Stream) -> Job:
-        check_draws(draws, first_draw)
+        count = checked_draws(draws, first_draw)
+        key = noise_key(whole_number("seed", seed), image_id, stream)
         tensor = _as_input(image_id, image, self.classifier.image_size)
-        return Job(
-            image_id,
-            noise_key(seed, image_id, stream),
-            _placed(tensor, self.settings.device),
-            first_draw,
-            draws,
-        )
+        return Job(image_id, key, _placed(tensor, self.settings.device), whole_number("first_draw", first_draw), count)
 
     def _check_k(self, k: int, k_prime: int, alpha: float) -> None:
         labels = len(self.classifier.label_names)
-        if not 1 <= k <= labels:
+        if not 1 <= whole_number("k", k) <= labels:
             raise InvalidInputError(f"k must lie between 1 and the classifier's {labels} labels, not {k}.")
-        if not 1 <= k_prime <= self.settings.k_max:
+        if not 1 <= whole_number("k_prime", k_prime) <= self.settings.k_max:
             raise InvalidInputError(
                 f"k_prime must be between 1 and k_max = {self.settings.k_max}, the ranks kept, not {k_prime}."
             )
-        if not 0 < alpha < 1:
+        if not 0 < real_number("alpha", alpha) < 1:
             raise InvalidInputError(f"alpha must lie strictly between 0 and 1, not {alpha!r}.")
-
-
-def check_draws(draws: int, first_draw: int = 0) -> None:
-    """Refuse a number of draws that is not at least 1, or draw indices that the noise cannot count."""
-    if draws < 1:
-        raise InvalidInputError(f"draws must be at least 1, not {draws}.")
-    if first_draw < 0 or first_draw + draws > _MOST_DRAWS:
-        raise InvalidInputError(
-            f"draw indices must lie in 0 .. 2^32 - 1; first_draw = {first_draw} and draws = {draws} leave it."
-        )
 
 
 def _taken_over(classifier: Classifier, settings: Settings) -> Classifier:
@@ -181,7 +168,7 @@ def _taken_over(classifier: Classifier, settings: Settings) -> Classifier:
 
 
 def _as_input(image_id: str, image: Image, image_size: tuple[int, int] | None) -> Tensor:
-    tensor = torch.from_numpy(np.ascontiguousarray(image)) if isinstance(image, np.ndarray) else image
+    tensor = _as_tensor(image_id, image)
     if tensor.dtype != torch.uint8:
         if not tensor.is_floating_point():
             raise InvalidInputError(f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}.")
@@ -198,7 +185,21 @@ def _as_input(image_id: str, image: Image, image_size: tuple[int, int] | None) -
     return tensor
 
 
+def _as_tensor(image_id: str, image: object) -> Tensor:
+    if isinstance(image, Tensor):
+        return image.detach()
+    if not isinstance(image, np.ndarray) or image.dtype.kind not in "uif":
+        given = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
+        raise InvalidInputError(
+            f"image {image_id!r} must be a NumPy array or a tensor of numbers, not {given}; use np.asarray(image)."
+        )
+    return torch.from_numpy(np.ascontiguousarray(image))
+
+
 def _placed(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on the device: the caller may change the image while its rows still wait."""
     if device.type != "cuda" or tensor.device.type == "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device, copy=True)
+    # What is pinned already would be read by the device later, when it may have changed.
+    own = tensor.clone() if tensor.is_pinned() else tensor
+    return own.pin_memory().to(device, non_blocking=True)

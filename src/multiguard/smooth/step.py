@@ -1,5 +1,6 @@
 """One batch: image + noise -> classifier -> the ranked labels of each row, without waiting for the device."""
 
+import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import ParamSpec, Protocol
@@ -18,15 +19,16 @@ from multiguard.smooth.settings import DTYPES, Settings
 
 P = ParamSpec("P")
 _PICTURE = 4  # (B, channels, height, width)
+_MOST_GRAPHS = 64
 
 
 class Step(Protocol):
-    """Turns a batch into its ranked labels."""
+    """Turns a batch into its ranked labels; threads may share it, their batches run one after the other."""
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        """(at least batch.rows, K' + 1) int32 on the device: the ranks, and 1 where all scores are finite.
+        """(size, K' + 1) int32 on the device: the ranks, and 1 where all scores are finite.
 
-        Rows beyond `batch.rows` are padding up to `size`, which keeps one shape for a compiled graph.
+        Rows beyond `batch.rows` are padding, which keeps one shape for a compiled graph.
         """
 
 
@@ -56,8 +58,8 @@ def to_pixels(images: Tensor) -> Tensor:
 class _Graph:
     """A function of tensors, compiled where that is wanted.
 
-    A compiled graph cannot check what the classifier returns, so two rows of each new kind of input run
-    uncompiled before it.
+    A compiled graph cannot check what the classifier returns, so copies of two rows of each new kind of input
+    run uncompiled before it.
     """
 
     def __init__(self, function: Callable[..., Tensor], compiled: bool) -> None:
@@ -67,7 +69,7 @@ class _Graph:
 
     def __call__(self, kind: object, few: tuple[Tensor, ...], rows: tuple[Tensor, ...]) -> Tensor:
         if self._compiled is not self._eager and kind not in self._seen:
-            self._eager(*few)
+            self._eager(*(tensor.clone() for tensor in few))
             self._seen.add(kind)
         return self._compiled(*rows)
 
@@ -77,6 +79,7 @@ class HostStep:
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
+        self._lock = threading.Lock()
         self._noise = HostNoise(torch.get_num_threads())
         self._graph = _Graph(_ranker(classifier, settings), settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
@@ -84,16 +87,18 @@ class HostStep:
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         """See `Step`; padding rows repeat what the buffer held before."""
-        rows = size if self._settings.compiled else batch.rows
-        shape = (rows, *batch.segments[0].job.image.shape)
-        if self._buffer.shape[1:] != shape[1:] or len(self._buffer) < rows:
-            self._buffer = np.zeros(shape, dtype=np.float32)
-        noisy = self._buffer[:rows]
-        self._perturb(batch, noisy)
-        tensor = torch.from_numpy(noisy).to(self._settings.device)
-        if self._settings.clamp:
-            tensor.clamp_(0, 1)
-        return self._graph(shape[1:], (tensor[:2],), (tensor,))
+        with self._lock:
+            noisy = self._rows(size, batch.segments[0].job.image.shape)
+            self._perturb(batch, noisy[: batch.rows])
+            tensor = torch.from_numpy(noisy).to(self._settings.device)
+            if self._settings.clamp:
+                tensor.clamp_(0, 1)
+            return self._graph(tensor.shape[1:], (tensor[:2],), (tensor,))
+
+    def _rows(self, rows: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        if self._buffer.shape[1:] != shape or len(self._buffer) < rows:
+            self._buffer = np.zeros((rows, *shape), dtype=np.float32)
+        return self._buffer[:rows]
 
     def _perturb(self, batch: Batch, out: NDArray[np.float32]) -> None:
         known = self._pixels
@@ -109,6 +114,7 @@ class DeviceStep:
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
+        self._lock = threading.Lock()
         rank = _ranker(classifier, settings)
         perturb = _maybe_compiled(_perturber(settings), settings.noise_compiled and not settings.compiled)
 
@@ -120,25 +126,26 @@ class DeviceStep:
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         """See `Step`; padding rows repeat the last row."""
-        images, words = self._place(batch)
         index = np.stack([batch.slots(), batch.draws()])
-        if self._settings.compiled:
-            index = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
-        rows = _send(index, self._settings.device)
-        kind = (images.shape[1:], images.dtype)
-        return self._graph(kind, (images, words, rows[:, :2]), (images, words, rows))
+        padded = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
+        with self._lock:
+            images, words = self._place(batch)
+            rows = _send(padded, self._settings.device)
+            kind = (images.shape[1:], images.dtype)
+            return self._graph(kind, (images, words, rows[:, :2]), (images, words, rows))
 
     def _place(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images of the batch and their key words on the device; kept while they stay the same."""
         jobs = tuple(segment.job for segment in batch.segments)
-        if self._table is None or self._table[0] != jobs:
+        table = self._table
+        if table is None or table[0] != jobs:
             # Two places at least, then powers of two: the borders between images bring few new shapes.
             places = max(2, 1 << (len(jobs) - 1).bit_length())
             chosen = [jobs[min(place, len(jobs) - 1)] for place in range(places)]
             words = np.array([key_words(job.key) for job in chosen], dtype=np.int32)
             images = torch.stack([job.image for job in chosen])
-            self._table = (jobs, images, _send(words, self._settings.device))
-        return self._table[1:]
+            table = self._table = (jobs, images, _send(words, self._settings.device))
+        return table[1:]
 
 
 def _perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -188,7 +195,22 @@ def _send(array: NDArray[np.generic], device: torch.device) -> Tensor:
 
 
 def _maybe_compiled(function: Callable[P, Tensor], wanted: bool) -> Callable[P, Tensor]:
-    return torch.compile(_with_own_code(function), dynamic=False) if wanted else function
+    """The function, compiled where wanted; compiled, it never runs uncompiled unsaid: past its limit it raises."""
+    if not wanted:
+        return function
+    compiled = torch.compile(_with_own_code(function), dynamic=False)
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        try:
+            with torch._dynamo.config.patch(recompile_limit=_MOST_GRAPHS, fail_on_recompile_limit_hit=True):
+                return compiled(*args, **kwargs)
+        except torch._dynamo.exc.FailOnRecompileLimitHit as error:
+            raise ModelError(
+                f"it was compiled for {_MOST_GRAPHS} shapes, the most there may be; bring pictures to one size first, "
+                "or use compile=False"
+            ) from error
+
+    return run
 
 
 def _with_own_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:

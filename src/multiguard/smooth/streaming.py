@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
+from multiguard.smooth.arguments import whole_number
 from multiguard.smooth.batches import Batch, Job, Segment, pack, whole
 from multiguard.smooth.step import Step
 from multiguard.votes import Ranked, vote_dtype
@@ -28,10 +29,10 @@ class Sizer:
     """How many rows a batch has; the limit falls when the device runs out of memory and never rises again."""
 
     def __init__(self, batch_size: BatchSize, device: torch.device) -> None:
-        if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
-            raise InvalidInputError(f"batch_size must be 'auto' or a whole number of at least 1, not {batch_size!r}.")
         self._numbers = _CPU_NUMBERS if device.type == "cpu" else _DEVICE_NUMBERS
-        self._fixed = None if batch_size == "auto" else int(batch_size)
+        self._fixed = None if batch_size == "auto" else whole_number("batch_size", batch_size)
+        if self._fixed is not None and self._fixed < 1:
+            raise InvalidInputError(f"batch_size must be 'auto' or a whole number of at least 1, not {batch_size!r}.")
         self._limit = _MOST_ROWS if self._fixed is None else self._fixed
 
     def rows(self, job: Job) -> int:
@@ -41,7 +42,7 @@ class Sizer:
 
     def halve(self, rows: int) -> None:
         """Allow half of `rows` from now on."""
-        self._limit = max(1, rows // 2)
+        self._limit = min(self._limit, max(1, rows // 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,7 @@ class Plan:
         sizer: Chooses the rows of a batch.
         k_max: K', the ranked labels kept of a draw.
         labels: c, the number of labels.
+        padded: Whether a smaller batch is padded to the size of a full one.
         most_rows: No batch is larger; a run of few draws is not padded beyond it.
     """
 
@@ -69,6 +71,7 @@ class Plan:
     sizer: Sizer
     k_max: int
     labels: int
+    padded: bool
     most_rows: int = _MOST_ROWS
 
     def rows(self, job: Job) -> int:
@@ -123,19 +126,20 @@ def _launch(batch: Batch, plan: Plan) -> Iterator[_Flight]:
         if part.rows > rows:
             waiting.extendleft(reversed(list(pack(part.segments, plan.rows))))
             continue
-        flight = _try(part, plan.step, rows)
+        size = rows if plan.padded else part.rows
+        flight = _try(part, plan.step, size)
         if flight is None:
-            _shrink(part, plan.sizer, rows)
+            _shrink(part, plan.sizer, size)
             waiting.appendleft(part)
         else:
             yield flight
 
 
-def _try(batch: Batch, step: Step, rows: int) -> _Flight | None:
+def _try(batch: Batch, step: Step, size: int) -> _Flight | None:
     """The launched batch, or None where the device is out of memory."""
     try:
         with torch.no_grad():
-            return _fly(batch, step(batch, rows))
+            return _fly(batch, step(batch, size))
     except Exception as error:
         if _out_of_memory(error):
             return None
@@ -144,10 +148,10 @@ def _try(batch: Batch, step: Step, rows: int) -> _Flight | None:
         raise _blame(batch, f"it failed with {type(error).__name__}: {error}") from error
 
 
-def _shrink(batch: Batch, sizer: Sizer, rows: int) -> None:
-    if rows == 1:
+def _shrink(batch: Batch, sizer: Sizer, size: int) -> None:
+    if size == 1:
         raise _blame(batch, "the device has no memory for even one noisy image; use a smaller image or model")
-    sizer.halve(rows)
+    sizer.halve(size)
     torch.cuda.empty_cache()
 
 

@@ -65,8 +65,7 @@ class Votes:
         self.ids: tuple[str, ...] = ()
         self.labels: tuple[tuple[int, ...], ...] = ()
         for index in sorted(manifest.shards):
-            path = folder / manifest.shards[index].file
-            rows = read_labels(path)
+            path, rows = folder / manifest.shards[index].file, _checked_labels(folder, manifest, index)
             self._places += [(path, row) for row in range(len(rows))]
             self.ids += tuple(image_id for image_id, _ in rows)
             self.labels += tuple(labels for _, labels in rows)
@@ -90,7 +89,7 @@ class Votes:
 
 
 def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
-    """The votes of a finished run, after the hash of every shard has been found right.
+    """The votes of a finished run, after the hash and the images of every shard have been found right.
 
     Args:
         folder: What `VotesWriter` wrote.
@@ -103,8 +102,6 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
             f"{place} holds {len(manifest.shards)} of {manifest.shard_count} shards: its run has not ended. "
             "Run it again to go on, or pass partial=True to read what is whole."
         )
-    for index in manifest.shards:
-        _check_shard(place, manifest, index)
     return Votes(place, manifest)
 
 
@@ -126,13 +123,27 @@ def _taken_up(folder: Path, fresh: Manifest) -> Manifest:
 
 def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
     try:
-        _check_shard(folder, manifest, index)
+        _checked_labels(folder, manifest, index)
     except VotesError:
         return False
     return True
 
 
-def _check_shard(folder: Path, manifest: Manifest, index: int) -> None:
+def _checked_labels(folder: Path, manifest: Manifest, index: int) -> list[tuple[str, tuple[int, ...]]]:
+    """The ids and labels of a shard, whose file is as it was written and holds the images that belong there."""
+    _check_file(folder, manifest, index)
+    path = folder / manifest.shards[index].file
+    rows = read_labels(path)
+    belong = [manifest.provenance.image_ids[position] for position in manifest.positions(index)]
+    if [image_id for image_id, _ in rows] != belong:
+        raise VotesError(
+            f"{path} does not hold the {len(belong)} images of shard {index} in their order: the manifest was altered. "
+            "Run the sampling again to make the shard anew."
+        )
+    return rows
+
+
+def _check_file(folder: Path, manifest: Manifest, index: int) -> None:
     shard = manifest.shards[index]
     path = folder / shard.file
     if Path(shard.file).name != shard.file:

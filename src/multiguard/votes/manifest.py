@@ -20,11 +20,13 @@ class Provenance:
 
     Attributes:
         model: What the base classifier is.
-        weights_hash: sha256 of its weights; None for a plain callable.
+        weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
+        classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
         dataset: Which dataset and split, and how its images were sampled.
         image_ids: The ids of the images, in the order of the shards.
+        first_picture_hash: sha256 of the first picture as decoded: shape, dtype and values.
         sigma: The noise.
         draws: n.
         seed: The seed of the noise.
@@ -33,17 +35,22 @@ class Provenance:
         precision: The dtype that the classifier ran in.
         channels_last: Whether pictures lay channels last.
         compiled: Whether the classifier was compiled.
+        noise_compiled: Whether the noise was compiled.
+        tf32_matmul: Whether products of float32 matrices might be rounded to TF32.
+        tf32_convolution: Whether float32 convolutions might be.
         clamp: Whether the noisy picture was clamped to [0, 1].
         device: The name of the device.
-        versions: multiguard, torch, numpy and python.
+        versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime where imported.
     """
 
     model: str
     weights_hash: str | None
+    classifier_hash: str
     output: str
     label_names: tuple[str, ...]
     dataset: str
     image_ids: tuple[str, ...]
+    first_picture_hash: str
     sigma: float
     draws: int
     seed: int
@@ -52,6 +59,9 @@ class Provenance:
     precision: str
     channels_last: bool
     compiled: bool
+    noise_compiled: bool
+    tf32_matmul: bool
+    tf32_convolution: bool
     clamp: bool
     device: str
     versions: Mapping[str, str]
@@ -92,7 +102,7 @@ class Manifest:
     @property
     def complete(self) -> bool:
         """Whether every shard is there."""
-        return len(self.shards) == self.shard_count
+        return set(self.shards) == set(range(self.shard_count))
 
     def positions(self, shard: int) -> range:
         """The positions in `image_ids` of the images of a shard."""

@@ -63,15 +63,21 @@ def _write_table(table: pa.Table, file: IO[bytes]) -> None:
 
 
 def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
-    """One image of a shard; only its own bytes are read."""
+    """One image of a shard, its votes as many and in the range that the provenance says; only its bytes are read."""
     table = file.read_row_group(row).to_pylist()[0]
     dtype = np.dtype(vote_dtype(len(provenance.label_names))).newbyteorder("<")
+    draws, ranks = provenance.draws, provenance.k_max
+    if table["draws"] != draws or len(table["ranked"]) != draws * ranks * dtype.itemsize:
+        raise VotesError(
+            f"image {table['image_id']!r} holds {table['draws']} draws in {len(table['ranked'])} bytes, "
+            f"where {draws} draws of {ranks} labels belong: the manifest is not that of these votes."
+        )
     ranked = np.frombuffer(table["ranked"], dtype=dtype)
-    wanted = table["draws"] * provenance.k_max
-    if ranked.size != wanted:
-        raise VotesError(f"image {table['image_id']!r} holds {ranked.size} votes where {wanted} belong.")
-    native = ranked.astype(dtype.newbyteorder("="), copy=False).reshape(-1, provenance.k_max)
-    return VoteRow(table["image_id"], tuple(table["labels"]), native)
+    native: Ranked = ranked.astype(dtype.newbyteorder("="), copy=False).reshape(draws, ranks)
+    found = VoteRow(table["image_id"], tuple(table["labels"]), native)
+    if not _labels_exist(found, len(provenance.label_names)):
+        raise VotesError(f"image {found.image_id!r} holds a label beyond the {len(provenance.label_names)} there are.")
+    return found
 
 
 def read_labels(path: Path) -> list[tuple[str, tuple[int, ...]]]:
@@ -92,5 +98,9 @@ def _check_row(row: VoteRow, provenance: Provenance) -> None:
             f"image {row.image_id!r}: votes must be {np.dtype(dtype)} of shape {shape}, "
             f"not {row.ranked.dtype} of shape {row.ranked.shape}."
         )
-    if int(row.ranked.max()) >= labels or any(not 0 <= label < labels for label in row.labels):
+    if not _labels_exist(row, labels):
         raise InvalidInputError(f"image {row.image_id!r}: a label index lies outside 0 .. {labels - 1}.")
+
+
+def _labels_exist(row: VoteRow, labels: int) -> bool:
+    return int(row.ranked.max()) < labels and all(0 <= label < labels for label in row.labels)

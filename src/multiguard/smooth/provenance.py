@@ -1,0 +1,105 @@
+"""Where votes come from: whatever can change one is described, so that no folder mixes two runs."""
+
+import hashlib
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from multiguard.data.sample import Dataset
+from multiguard.errors import InvalidInputError
+from multiguard.models.classifier import UNNAMED, Classifier
+from multiguard.models.options import state_hash
+from multiguard.smooth.smoother import Smoother
+from multiguard.version import __version__
+from multiguard.votes import Provenance
+
+_MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
+
+
+def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int) -> Provenance:
+    """All that determines the votes of this run, read off the classifier as it is now and the first picture.
+
+    Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
+    """
+    classifier, settings = smoother.classifier, smoother.settings
+    _check_classifier(classifier)
+    _check_dataset(dataset, classifier)
+    return Provenance(
+        model=classifier.name,
+        weights_hash=classifier.weights_hash,
+        classifier_hash=state_hash(classifier),
+        output=classifier.output,
+        label_names=classifier.label_names,
+        dataset=dataset.name,
+        image_ids=tuple(dataset.ids),
+        first_picture_hash=_picture_hash(dataset[0].image),
+        sigma=settings.sigma,
+        draws=draws,
+        seed=seed,
+        k_max=settings.k_max,
+        noise=settings.noise,
+        precision=settings.precision,
+        channels_last=settings.channels_last,
+        compiled=settings.compiled,
+        noise_compiled=settings.noise_compiled,
+        tf32_matmul=_allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
+        tf32_convolution=_allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
+        clamp=settings.clamp,
+        device=_device_name(settings.device),
+        versions=_versions(),
+    )
+
+
+def _check_classifier(classifier: Classifier) -> None:
+    if classifier.weights_hash is None and classifier.name == UNNAMED:
+        raise InvalidInputError(
+            "a function has no weights to tell it from another one, and a resumed run must not mix the votes of two; "
+            "give load_classifier(..., name=...) a name that changes when the function does."
+        )
+
+
+def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
+    if tuple(dataset.label_names) != classifier.label_names:
+        raise InvalidInputError(
+            f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels "
+            f"in the same order; not {_brief(dataset.label_names)} and {_brief(classifier.label_names)}."
+        )
+    if len(dataset) == 0:
+        raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
+
+
+def _picture_hash(image: NDArray[np.generic]) -> str:
+    """The sha256 of a decoded picture: another size, another decoder or another scale changes it."""
+    head = f"{image.dtype} {image.shape};".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
+
+
+def _allows_tf32(backend: Any, legacy: Any) -> bool:
+    """Whether float32 may be rounded to TF32; torch refuses to answer the old question once the new one is set."""
+    precision = getattr(backend, "fp32_precision", None)
+    return bool(legacy.allow_tf32) if precision is None else precision == "tf32"
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {platform.machine()}"
+
+
+def _versions() -> dict[str, str]:
+    imported = {name: sys.modules[name] for name in _MODEL_LIBRARIES if name in sys.modules}
+    return {
+        "multiguard": __version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        **{name: str(module.__version__) for name, module in imported.items()},
+    }
+
+
+def _brief(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return f"{len(names)} labels ({shown}{', ...' if len(names) > 4 else ''})"

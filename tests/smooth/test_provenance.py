@@ -1,0 +1,136 @@
+"""Whatever can change a vote is in the provenance, so that a resumed run never mixes two classifiers."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from toy import Pictures
+
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.models import Classifier, load_classifier
+from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.from_onnx import OnnxNetwork
+from multiguard.smooth import Smoother, vote_dataset
+from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.settings import resolve_settings
+from multiguard.votes import Provenance
+
+LABELS = list("abcde")
+DEFAULTS = dict.fromkeys(("k_max", "device", "precision", "channels_last", "compile", "noise"))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 5)).eval()
+
+
+def smoother(**options) -> Smoother:
+    return Smoother(load_classifier(network(), labels=LABELS, output="logits", **options), sigma=0.5, device="cpu")
+
+
+def described(one: Smoother, pictures: Pictures = Pictures(3)) -> Provenance:  # noqa: B008 - never altered
+    return describe_run(one, pictures, draws=5, seed=0)
+
+
+def test_the_same_run_is_described_in_the_same_words():
+    assert described(smoother()).differences(described(smoother())) == []
+    assert described(smoother(mean=[0.5] * 3)).differences(described(smoother(mean=[0.5] * 3))) == []
+
+
+@pytest.mark.parametrize("options", [{"mean": [0.5] * 3}, {"std": [0.5] * 3}])
+def test_another_normalisation_is_another_run(options):
+    assert described(smoother(**options)).differences(described(smoother())) == ["classifier_hash"]
+
+
+@pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])
+def test_weights_changed_in_place_are_another_run(tmp_path, tensor):
+    one = smoother()
+    vote_dataset(one, Pictures(3), tmp_path, draws=5, seed=0)
+    with torch.no_grad():
+        one.classifier.network.state_dict()[tensor].add_(1)
+    with pytest.raises(VotesError, match="another run: classifier_hash differ"):
+        vote_dataset(one, Pictures(3), tmp_path, draws=5, seed=0)
+
+
+def test_a_buffer_that_is_not_saved_counts_too():
+    one, other = smoother(), smoother()
+    for number, each in enumerate((one, other)):
+        each.classifier.network.register_buffer("scale", torch.tensor(number), persistent=False)
+    assert described(one).differences(described(other)) == ["classifier_hash"]
+
+
+def test_pictures_of_another_size_or_from_another_decoder_are_another_run():
+    other, scaled = Pictures(3), Pictures(3)
+    other._images[0] = other._images[0] ^ np.uint8(1)
+    scaled._images = [image.astype(np.float32) / 255 for image in scaled._images]
+    for pictures in (Pictures(3, size=8), other, scaled):
+        assert described(smoother(), pictures).differences(described(smoother())) == ["first_picture_hash"]
+
+
+def test_a_dataset_without_pictures_is_refused():
+    with pytest.raises(InvalidInputError, match="'generated' holds no picture"):
+        described(smoother(), Pictures(0))
+
+
+def test_a_function_needs_a_name_of_its_own(tmp_path):
+    def scores(images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)[:, :5]
+
+    unnamed = Smoother(load_classifier(scores, labels=LABELS, output="logits"), sigma=0.5, device="cpu")
+    with pytest.raises(InvalidInputError, match=r"name=\.\.\.\) a name that changes when the function does"):
+        vote_dataset(unnamed, Pictures(3), tmp_path, draws=5, seed=0)
+    named = load_classifier(scores, labels=LABELS, output="logits", name="first five pixels")
+    vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Pictures(3), tmp_path, draws=5, seed=0)
+
+
+def test_libraries_that_are_imported_are_recorded_with_their_versions(monkeypatch):
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    assert "timm" not in described(smoother()).versions
+    monkeypatch.setitem(sys.modules, "timm", types.SimpleNamespace(__version__="9.9"))
+    assert described(smoother()).versions["timm"] == "9.9"
+
+
+@pytest.mark.parametrize(
+    ("backend", "field"), [(torch.backends.cuda.matmul, "tf32_matmul"), (torch.backends.cudnn, "tf32_convolution")]
+)
+def test_whether_tf32_is_allowed_is_recorded(backend, field):
+    before = backend.allow_tf32
+    try:
+        for allowed in (True, False):
+            backend.allow_tf32 = allowed
+            assert getattr(described(smoother()), field) is allowed
+    finally:
+        backend.allow_tf32 = before
+
+
+def test_compiled_noise_is_recorded():
+    one = smoother()
+    compiled = Smoother(one.classifier, sigma=0.5, device="cpu", compile=True)
+    assert described(compiled).differences(described(one)) == ["compiled", "noise_compiled"]
+
+
+def run_by_onnx(behind_denoiser: bool) -> Classifier:
+    f = Classifier(OnnxNetwork.__new__(OnnxNetwork), LABELS, output="logits", name="onnx:x", weights_hash="0")
+    return denoise_first(f, FFDNet(), 0.5) if behind_denoiser else f
+
+
+@pytest.mark.parametrize("behind_denoiser", [False, True])
+def test_what_onnxruntime_does_not_do_is_not_recorded(monkeypatch, behind_denoiser):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = resolve_settings(run_by_onnx(behind_denoiser), sigma=0.5, clamp=False, **DEFAULTS)
+    assert (found.device.type, found.precision, found.channels_last, found.compiled) == (
+        "cuda",
+        "float32",
+        False,
+        False,
+    )
+
+
+@pytest.mark.parametrize("option", [{"precision": "bfloat16"}, {"channels_last": True}, {"compile": True}])
+def test_what_onnxruntime_does_not_do_is_refused(option):
+    with pytest.raises(InvalidInputError, match=f"onnxruntime.*leave out {next(iter(option))}"):
+        Smoother(run_by_onnx(False), sigma=0.5, device="cpu", **option)
+    Smoother(run_by_onnx(False), sigma=0.5, device="cpu", precision="float32", channels_last=False, compile=False)
