@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+from multiguard.errors import InvalidInputError
+
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that a reader finds the old one or the new one whole, even after a power cut."""
@@ -22,6 +24,16 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def require_folder(path: Path) -> None:
+    """Pass only if this is a folder that files can be written to, made if need be; else `InvalidInputError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise InvalidInputError(f"{path}: no folder that can be written to ({error.strerror}); name another") from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,9 +2,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from PIL import Image
+
+from multiguard.cli.main import run
+from multiguard.train import Recipe, recipe_for
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -56,6 +60,103 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "x").exists()
+
+
+def in_process(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["multiguard", *map(str, arguments)])
+    with pytest.raises(SystemExit) as left:
+        run()
+    said = capsys.readouterr()
+    return left.value.code, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--size", "0"], "the size is 0"),
+        (["--size", "-3"], "the size is -3"),
+        (["--workers", "-1"], "workers is -1"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--sigma", "nan"], "sigma is nan"),
+        (["--val-sigma", "inf"], "val_sigma is inf"),
+        (["--weight-decay", "-1"], "weight_decay is -1"),
+        (["--model", "cnn:0"], "whole number above 0"),
+        (["--weights", "empty"], "empty: not readable"),
+        (["--denoiser", "empty"], "empty: not readable"),
+        (["--cache", "empty"], "empty: no folder that can be written to"),
+        (["--out", "empty"], "empty: no folder that can be written to"),
+    ],
+)
+def test_no_mistake_in_an_option_is_a_traceback(tmp_path, monkeypatch, capsys, arguments, message):
+    (tmp_path / "empty").touch()
+    monkeypatch.chdir(tmp_path)
+    common = ["train", "--data", "digits", "--out", "x", "--images", 20, "--val-images", 20]
+    code, out, err = in_process(monkeypatch, capsys, *common, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_empty_separator_is_a_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,x\n")
+    code, _, err = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path, "--separator", "")
+    assert code == 2
+    assert "the separator is empty" in err
+
+
+def test_labels_that_look_like_markup_are_printed_as_they_are(tmp_path, monkeypatch, capsys):
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,[/x];[red]tag;:cat:\n")
+    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    assert code == 0
+    assert all(label in out for label in ("[/x]", "[red]tag", ":cat:"))
+
+
+def test_check_lists_the_faults_of_the_table_beside_those_of_the_pictures(tmp_path, monkeypatch, capsys):
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "labels.csv").write_text("file,x\na.png,1\n./a.png,0\nb.png,2\nc.png,1\n")
+    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    assert code == 1
+    for part in ("line 3: the picture 'a.png' stands already in line 2", "line 4: '2' under 'x'", "c.png: no such"):
+        assert part in out
+    (tmp_path / "labels.csv").write_text("file,x\na.png,3\nb.png,2\n")
+    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    assert code == 1
+    assert out.count("expected 0 or 1") == 2
+
+
+def test_check_reads_a_seeded_part_when_asked(monkeypatch, capsys):
+    asked = ["data", "check", "digits", "--images", 12, "--seed", 3]
+    code, out, _ = in_process(monkeypatch, capsys, *asked)
+    assert code == 0
+    assert "digits/train?seed=0[images=12,seed=3]: 12 pictures, 12 readable" in out
+
+
+def test_random_weights_are_said(tmp_path, monkeypatch, capsys):
+    options = ["--model", "timm:test_vit3", "--size", 32, "--images", 20, "--val-images", 20, "--epochs", 0]
+    code, out, err = in_process(monkeypatch, capsys, "train", "--data", "digits", *options, "--out", tmp_path)
+    assert code == 0, err
+    assert out.count("timm:test_vit3 starts from random weights") == 1
+
+
+def shown(value):
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
+
+
+def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):
+    _, text, _ = in_process(monkeypatch, capsys, "train", "--help")
+    said = {}
+    for words in re.split(r"\n  (?=--)", text.split("Options:")[1])[1:]:
+        default = re.search(r"\[([^]]+)\]\.?$", " ".join(words.split()))
+        said[words.split()[0].removeprefix("--")] = default and default[1]
+    usual, digits = recipe_for("coco"), recipe_for("digits")
+    for field in fields(Recipe):
+        if field.name in ("val_sigma", "loss"):
+            continue
+        one, two = (shown(getattr(recipe, field.name)) for recipe in (usual, digits))
+        assert said[field.name.replace("_", "-")] == (one if one == two else f"{one}; digits {two}"), field.name
+    assert (said["val-sigma"], said["loss"]) == ("sigma", usual.loss)
 
 
 def test_check_prints_every_problem_and_exits_with_1(tmp_path):

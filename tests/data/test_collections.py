@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,7 +13,7 @@ from multiguard.data import (
     open_dataset,
     subset,
 )
-from multiguard.errors import DataError
+from multiguard.errors import DataError, InvalidInputError
 
 
 def test_a_subset_is_seeded_keeps_ids_and_is_recorded():
@@ -111,12 +113,61 @@ def test_cached_pixels_are_mapped_the_second_time_and_keyed_by_content(tmp_path)
     np.testing.assert_array_equal(first.images, again.images)
     other = load_pixels(DigitsDataset("val", images=6, seed=1), cache=tmp_path)
     assert not np.array_equal(other.images, first.images)
-    assert len(list(tmp_path.iterdir())) == 4
+    bigger = load_pixels(DigitsDataset("val", images=6, size=48), cache=tmp_path)
+    assert bigger.images.shape[-1] == 48
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def coloured(root, colours, labels):
+    root.mkdir(parents=True, exist_ok=True)
+    for name, colour in zip("ab", colours, strict=True):
+        Image.new("RGB", (4, 4), (colour, 0, 0)).save(root / f"{name}.png")
+    (root / "labels.csv").write_text("file,labels\na.png,{}\nb.png,{}\n".format(*labels))
+    return open_dataset("folder", root=root, split="all")
+
+
+def test_a_cache_never_answers_with_other_pictures_or_labels(tmp_path):
+    cache = tmp_path / "cache"
+    load_pixels(coloured(tmp_path / "one" / "set", (10, 20), "xy"), cache=cache)
+    elsewhere = load_pixels(coloured(tmp_path / "two" / "set", (30, 40), "xy"), cache=cache)
+    assert list(elsewhere.images[:, 0, 0, 0]) == [30, 40]
+    edited = load_pixels(coloured(tmp_path / "one" / "set", (50, 60), "yx"), cache=cache)
+    assert list(edited.images[:, 0, 0, 0]) == [50, 60]
+    assert edited.targets.tolist() == [[0, 1], [1, 0]]
+    (tmp_path / "one" / "set" / "labels.csv").write_text("file,labels\na.png,x;y;z\nb.png,z\n")
+    relabelled = load_pixels(open_dataset("folder", root=tmp_path / "one" / "set", split="all"), cache=cache)
+    assert relabelled.targets.tolist() == [[1, 1, 1], [0, 0, 1]]
+    assert len(list(cache.iterdir())) == 3
+
+
+def test_pixels_whose_targets_do_not_fit_their_labels_are_refused():
+    pixels = load_pixels(DigitsDataset("val", images=4))
+    with pytest.raises(DataError, match=r"targets \(4, 10\) and 4 ids; expected \(4, 3\)"):
+        replace(pixels, label_names=("a", "b", "c"))
+
+
+def test_numbers_that_make_no_sense_are_refused():
+    dataset = DigitsDataset(images=10)
+    with pytest.raises(DataError, match="the seed is -1"):
+        subset(dataset, 5, seed=-1)
+    with pytest.raises(DataError, match="the seed is -1"):
+        DigitsDataset(seed=-1)
+    with pytest.raises(InvalidInputError, match="workers is 0"):
+        load_pixels(dataset, workers=0)
+    with pytest.raises(DataError, match="the size is -3"):
+        open_dataset("digits", split="test", size=-3)
+
+
+def test_a_part_knows_its_labels_and_origins():
+    dataset = DigitsDataset(images=10)
+    part = subset(dataset, 4)
+    assert list(part.labels) == [sample.labels for sample in part]
+    assert [dataset.origins.index(origin) for origin in part.origins] == list(part.positions)
 
 
 def test_a_float_picture_is_refused_rather_than_truncated():
     class Float:
-        name, label_names, ids = "float", ("x",), ("0",)
+        name, label_names, ids, labels = "float", ("x",), ("0",), ((),)
 
         def __len__(self):
             return 1

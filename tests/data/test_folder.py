@@ -1,6 +1,7 @@
 import pytest
 from PIL import Image
 
+from multiguard.data.catalog import training_split, validation_split
 from multiguard.data.folder import open_folder
 from multiguard.errors import DataError
 
@@ -62,8 +63,10 @@ def test_given_label_names_fix_the_order_and_refuse_others(pictures):
         ("name,labels\na.jpg,x\n", "no column 'file'; its header is name,labels"),
         ("file,labels\n", "no rows below the header"),
         ("file,x\na.jpg,yes\n", "line 2: 'yes' under 'x'; expected 0 or 1"),
-        ("file,x,x\na.jpg,1,0\n", "the label 'x' is listed twice"),
-        ("file,labels\na.jpg,x\na.jpg,y\n", "'a.jpg' is listed 2 times"),
+        ("file,x,x\na.jpg,1,0\n", "the column 'x' stands twice in the header"),
+        ("file,labels\na.jpg,x\na.jpg,y\n", "line 3: the picture 'a.jpg' stands already in line 2"),
+        ("file,labels\na.jpg,x\n./a.jpg,y\n", "line 3: the picture 'a.jpg' stands already in line 2"),
+        ("file,x,y\na.jpg,yes,2\n", "line 2: 'yes' under 'x', '2' under 'y'; expected 0 or 1"),
         ("file\na.jpg\n", "no column 'labels' and no 0/1 column"),
         ("file,labels\na.jpg,\n", "not one label is named"),
         ('file,labels\na.jpg,"x\n', "not readable as a UTF-8 CSV"),
@@ -87,3 +90,40 @@ def test_several_tables_must_be_named(pictures):
     with pytest.raises(DataError, match="2 CSV files"):
         open_folder(pictures)
     assert open_folder(pictures, table=pictures / "two.csv").label_names == ("y",)
+
+
+def test_every_fault_of_a_table_is_collected_where_a_list_is_given(pictures):
+    write(pictures, "file,x,y\na.jpg,1,0\n./a.jpg,0,1\nb.jpg,yes,0\nc.jpg,1\ngr.png,0,1\n")
+    faults = []
+    dataset = open_folder(pictures, faults=faults)
+    assert dataset.ids == ["a.jpg", "gr.png"]
+    said = " ".join(fault.message for fault in faults)
+    assert len(faults) == 3
+    for part in ("line 3: the picture 'a.jpg' stands already", "line 4: 'yes' under 'x'", "line 5: 2 fields"):
+        assert part in said
+
+
+def test_an_empty_separator_is_refused(pictures):
+    write(pictures, "file,labels\na.jpg,x\n")
+    with pytest.raises(DataError, match="the separator is empty"):
+        open_folder(pictures, separator="")
+
+
+def test_the_tables_splits_decide_what_training_and_validation_read(pictures):
+    write(pictures, "file,labels,split\na.jpg,x,train\nb.jpg,y,val\nc.jpg,y,\n")
+    assert training_split("folder", pictures) == "train"
+    assert validation_split("folder", "train", pictures) == "val"
+    assert validation_split("folder", "all", pictures) is None
+    write(pictures, "file,labels,split\na.jpg,x,train\nb.jpg,y,test\n")
+    assert validation_split("folder", "train", pictures) is None
+    write(pictures, "file,labels,split\na.jpg,x,fit\nb.jpg,y,check\n")
+    with pytest.raises(DataError, match="none is called train; the table's are check, fit"):
+        training_split("folder", pictures)
+    write(pictures, "file,labels\na.jpg,x\n")
+    assert training_split("folder", pictures) == "all"
+
+
+def test_other_datasets_hold_out_a_tenth_of_a_split_that_has_no_partner():
+    assert validation_split("voc2007", "train") == "val"
+    assert validation_split("voc2007", "trainval") is None
+    assert validation_split("coco", "train2014") == "val2014"

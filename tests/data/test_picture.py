@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -44,6 +47,19 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     values = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
     image = read_picture(saved(tmp_path, Image.fromarray(values), "deep.png"))
     np.testing.assert_array_equal(image[0], [[0, 1, 128, 255]])
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def test_sixteen_bits_of_colour_keep_their_upper_byte(tmp_path):
+    values = np.array([[[65535, 255, 256]]], dtype=">u2")
+    header = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
+    lines = zlib.compress(b"\0" + values.tobytes())
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", lines) + chunk(b"IEND", b"")
+    (tmp_path / "deep.png").write_bytes(png)
+    assert read_picture(tmp_path / "deep.png").ravel().tolist() == [255, 0, 1]
 
 
 def test_floating_point_pixels_are_refused(tmp_path):

@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from multiguard.errors import ModelError
 from multiguard.models import folder
-from multiguard.models.backbone import build_backbone
+from multiguard.models.backbone import build_backbone, require_size
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import ModelCard, load_backbone, load_folder, read_card, save_folder
@@ -153,6 +153,31 @@ def test_unknown_architectures_name_what_is_known():
         build_backbone("timm:resnet5O", 3)
     with pytest.raises(ModelError, match="whole number"):
         build_backbone("cnn:wide", 3)
+    with pytest.raises(ModelError, match="whole number above 0"):
+        build_backbone("cnn:0", 3)
+
+
+def test_a_network_made_for_one_size_is_built_for_the_size_asked(tmp_path):
+    built = build_backbone("timm:test_vit3", 3, size=64)
+    require_size(built, 64)
+    save_folder(tmp_path, card(architecture="timm:test_vit3", image_size=(64, 64)), built.network)
+    with pytest.raises(ModelError, match=r"test_vit3 takes no pictures of 96x96 \(Input height \(96\).*; try 64"):
+        require_size(load_backbone(tmp_path), 96)
+    assert load_folder(tmp_path)(torch.zeros(1, 3, 64, 64)).shape == (1, 3)
+    require_size(build_backbone("timm:resnet18", 3, size=64), 64)
+
+
+def test_dropout_is_given_to_a_network_from_a_folder(tmp_path, network):
+    save_folder(tmp_path, card(), network)
+    assert load_backbone(tmp_path, dropout=0.6).network.dropout.p == 0.6
+    assert load_backbone(tmp_path).network.dropout.p == 0
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
+def test_an_empty_weights_file_is_named(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(ModelError, match=f"{name}: not readable as safetensors"):
+        read_weights(tmp_path / name)
 
 
 def test_timm_takes_its_weights_from_a_file_and_its_normalisation_from_timm(lite0_weights):

@@ -1,16 +1,20 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
+from multiguard import files
 from multiguard.data import DigitsDataset, Pixels, load_pixels
-from multiguard.errors import InvalidInputError, ModelError
+from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
+from multiguard.models import folder
 from multiguard.models.backbone import build_backbone
-from multiguard.models.folder import load_folder, read_card
-from multiguard.train import Recipe, noisy_map, recipe_for, train
-from multiguard.train.job import Job, run_job
+from multiguard.models.denoiser import FFDNet
+from multiguard.models.folder import load_folder, read_card, save_folder
+from multiguard.train import Recipe, loop, noisy_map, recipe_for, state, train
+from multiguard.train.job import Job, load_splits, open_splits, run_job, start_backbone
 
 
 @pytest.fixture(scope="module")
@@ -163,5 +167,148 @@ def test_the_denoiser_is_part_of_the_saved_model(tmp_path, ffdnet_weights):
     assert result.card.training["recipe"]["sigma"] == 0.0
     loaded = load_folder(tmp_path)
     assert loaded.mean is None
-    val = load_pixels(DigitsDataset("val", images=500))
-    assert noisy_map(loaded, other(val, images=val.images[:20], targets=val.targets[:20]), 0.5) > 0
+    _, val = load_splits(job, 32)
+    assert noisy_map(loaded, val, 0.5) == pytest.approx(result.best["map_noisy"], abs=1e-6)
+    assert noisy_map(loaded.network.classifier, val, 0.5) != pytest.approx(result.best["map_noisy"], abs=1e-6)
+
+
+def test_a_picture_in_both_splits_is_refused(tmp_path, pixels):
+    part = other(pixels, name="part", ids=pixels.ids[:20], images=pixels.images[:20], targets=pixels.targets[:20])
+    with pytest.raises(InvalidInputError, match="20 pictures of part, the first 'train-0-00000', are also in digits"):
+        train(backbone(), pixels, part, RECIPE, tmp_path)
+
+
+def spotted(root, rows):
+    root.mkdir()
+    for name, _, _ in rows:
+        Image.new("L", (8, 8), 40 * len(name)).save(root / name)
+    (root / "labels.csv").write_text("file,labels,split\n" + "".join(f"{','.join(row)}\n" for row in rows))
+
+
+def folder_job(tmp_path, **changes):
+    recipe = Recipe(epochs=1, batch=2, sigma=0.25)
+    return Job("folder", tmp_path / "m", recipe, model="cnn:2", size=8, root=tmp_path / "set", **changes)
+
+
+ROWS = [(f"{i}.png", "xy"[i % 2], "train" if i < 20 else "val") for i in range(26)]
+
+
+def test_a_folders_splits_are_kept_apart_by_default(tmp_path):
+    spotted(tmp_path / "set", ROWS)
+    training, validation = open_splits(folder_job(tmp_path), 8)
+    assert (len(training), len(validation)) == (20, 6)
+    training, validation = open_splits(folder_job(tmp_path, split="all"), 8)
+    assert (len(training), len(validation)) == (23, 3)
+    with pytest.raises(InvalidInputError, match=r"6 pictures of folder:set/val, the first '20\.png'"):
+        open_splits(folder_job(tmp_path, split="all", val_split="val"), 8)
+
+
+def test_trainval_of_voc_holds_out_a_tenth_of_itself(voc_root):
+    training, validation = open_splits(Job("voc2007", voc_root, Recipe(), root=voc_root, split="trainval"), 8)
+    assert not set(training.ids) & set(validation.ids)
+    assert len(validation) == round(0.1 * (len(training) + len(validation)))
+
+
+def test_relabelled_data_does_not_continue_a_run(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=1)
+    train(backbone(), pixels, val_pixels, recipe, tmp_path)
+    with pytest.raises(InvalidInputError, match="targets_sha256"):
+        train(backbone(), other(pixels, targets=1 - pixels.targets), val_pixels, recipe, tmp_path)
+    names = tuple("abcdefghij")
+    both = (other(part, label_names=names) for part in (pixels, val_pixels))
+    with pytest.raises(InvalidInputError, match="label_names"):
+        train(backbone(), *both, recipe, tmp_path)
+
+
+def test_pictures_of_another_size_do_not_continue_a_run(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=1)
+    train(backbone(), pixels, val_pixels, recipe, tmp_path)
+    smaller = (other(part, images=part.images[..., :12, :12]) for part in (pixels, val_pixels))
+    with pytest.raises(InvalidInputError, match="image_size"):
+        train(backbone(), *smaller, recipe, tmp_path)
+
+
+def test_another_denoiser_start_or_data_option_does_not_continue_a_run(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=1, sigma=0.0, val_sigma=0.25)
+    one, two = FFDNet(), FFDNet()
+    train(backbone(), pixels, val_pixels, recipe, tmp_path / "d", denoiser=one)
+    with pytest.raises(InvalidInputError, match="denoiser_sha256"):
+        train(backbone(), pixels, val_pixels, recipe, tmp_path / "d", denoiser=two)
+    spotted(tmp_path / "set", ROWS)
+    job = folder_job(tmp_path)
+    card = run_job(job).card
+    assert card.training["data_options"] == {}
+    with pytest.raises(InvalidInputError, match="data_options"):
+        run_job(replace(job, options={"separator": "|"}))
+    starting = replace(job, out=tmp_path / "n", model=str(tmp_path / "m"))
+    assert run_job(starting).card.training["model_sha256"] == card.weights_sha256
+    save_folder(tmp_path / "m", card, build_backbone("cnn:2", 2).network)
+    with pytest.raises(InvalidInputError, match="model_sha256"):
+        run_job(starting)
+
+
+@pytest.mark.parametrize("lost", ["model.json", "log.jsonl"])
+def test_a_kill_between_two_files_is_mended_on_resume(tmp_path, pixels, val_pixels, monkeypatch, lost):
+    whole = train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "whole")
+    write, seen = files.write_atomically, []
+
+    def killed(path, data):
+        seen.append(path.name)
+        if path.name == lost and seen.count(lost) == 2:
+            raise KilledError
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        for room in (folder, loop, state):
+            patch.setattr(room, "write_atomically", killed)
+        with pytest.raises(KilledError):
+            train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "cut")
+    parts = train(backbone(), pixels, val_pixels, RECIPE, tmp_path / "cut")
+    load_folder(tmp_path / "cut")
+    assert parts.card.weights_sha256 == whole.card.weights_sha256
+    assert [record["epoch"] for record in parts.card.history] == [1, 2, 3, 4]
+
+
+def test_a_kill_after_the_last_state_leaves_a_folder_that_the_next_call_writes(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=2)
+    before = train(backbone(), pixels, val_pixels, recipe, tmp_path).card
+    save_folder(tmp_path, before, build_backbone("cnn:4", 10).network)
+    (tmp_path / "model.json").write_text(json.dumps({"format": 1, **asdict(before)}))  # not the weights' card
+    with pytest.raises(ModelError, match="do not match"):
+        load_folder(tmp_path)
+    assert train(backbone(), pixels, val_pixels, recipe, tmp_path).card == before
+    load_folder(tmp_path)
+
+
+def test_no_epochs_do_not_overwrite_a_foreign_model(tmp_path, pixels, val_pixels):
+    recipe = replace(RECIPE, epochs=0)
+    first = train(backbone(), pixels, val_pixels, recipe, tmp_path).card
+    assert train(backbone(), pixels, val_pixels, recipe, tmp_path).card.weights_sha256 == first.weights_sha256
+    with pytest.raises(InvalidInputError, match="holds a run with recipe"):
+        train(backbone(), pixels, val_pixels, replace(recipe, sigma=0.5), tmp_path)
+    assert read_card(tmp_path) == first
+
+
+def test_dropout_reaches_a_network_that_comes_from_a_folder(tmp_path):
+    job = Job("digits", tmp_path / "a", Recipe(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
+    run_job(job)
+    again = replace(job, model=str(tmp_path / "a"), recipe=Recipe(epochs=0, dropout=0.7))
+    training, _ = open_splits(again, 16)
+    assert start_backbone(again, training, 16).network.dropout.p == 0.7
+
+
+def test_mistakes_are_found_before_any_picture_is_decoded(tmp_path, monkeypatch):
+    job = Job("digits", tmp_path / "a", Recipe(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
+    run_job(job)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("multiguard.train.job.load_pixels", None)  # decoding would be a TypeError
+    mistakes = [
+        ({"denoiser": tmp_path / "none.pth"}, "no such weights file"),
+        ({"recipe": Recipe(epochs=0, sigma=0.1)}, "holds a run with recipe"),
+        ({"out": tmp_path / "file"}, "no folder that can be written to"),
+        ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
+        ({"workers": -1}, "workers is -1"),
+    ]
+    for change, message in mistakes:
+        with pytest.raises(MultiGuardError, match=message):
+            run_job(replace(job, **change))

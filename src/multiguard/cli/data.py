@@ -1,14 +1,16 @@
 """`multiguard data check`: read a dataset through and print what is in it."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
-from multiguard.data import DataReport, check_dataset, open_dataset
-from multiguard.data.catalog import find_known
+from multiguard.cli.options import Difficult, Images, Root, Seed, Separator, Table, Workers, given
+from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
+from multiguard.data.catalog import training_split
+from multiguard.errors import DataError
 
 data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -28,6 +30,8 @@ def check_command(
     root: Root = None,
     split: _Split = None,
     size: _Size = None,
+    images: Images = None,
+    seed: Seed = 0,
     table: Table = None,
     separator: Separator = None,
     difficult: Difficult = None,
@@ -39,26 +43,39 @@ def check_command(
 
     Example: multiguard data check digits --split test
     """
-    options = given(table=table, separator=separator, difficult=difficult)
-    dataset = open_dataset(name, root=root, split=split or find_known(name).train_split, size=size, **options)
-    report = check_dataset(dataset, workers or 4)
-    _show(report, Console())
+    options: dict[str, Any] = given(table=table, separator=separator, difficult=difficult)
+    console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    faults: list[Problem] = []
+    try:
+        chosen = split or training_split(name, root, table)
+        dataset: Dataset = open_dataset(name, root=root, split=chosen, size=size, faults=faults, **options)
+    except DataError as error:
+        if not faults:
+            raise
+        _show_problems((*faults, Problem(name, str(error))), console)
+        raise typer.Exit(1) from None
+    part = dataset if images is None else subset(dataset, images, seed)
+    report = check_dataset(part, workers, faults)
+    _show(report, console)
     raise typer.Exit(1 if report.problems else 0)
 
 
 def _show(report: DataReport, console: Console) -> None:
-    console.print(f"{report.name}: {report.images} pictures, {report.readable} readable", highlight=False)
-    for problem in report.problems:
-        console.print(f"problem: {problem.message}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{report.name}: {report.images} pictures, {report.readable} readable")
+    _show_problems(report.problems, console)
     shapes = ", ".join(f"{h}x{w} ({n})" for (h, w), n in list(report.shapes.items())[:5])
     more = len(report.shapes) - 5
-    console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}", highlight=False, soft_wrap=True)
+    console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}")
     per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
-    counts = f"labels a picture: {report.mean_labels:.2f} on average; {per_image}"
-    console.print(counts, highlight=False, soft_wrap=True)
+    console.print(f"labels a picture: {report.mean_labels:.2f} on average; {per_image}")
     frequencies = RichTable("label", "pictures", "share", box=None)
     for label, count in zip(report.label_names, report.frequencies, strict=True):
         frequencies.add_row(label, str(count), f"{count / max(report.readable, 1):.1%}")
-    console.print(frequencies)
+    console.print(frequencies, soft_wrap=False)
     if report.empty_labels:
-        console.print(f"never present: {', '.join(report.empty_labels)}", highlight=False, soft_wrap=True)
+        console.print(f"never present: {', '.join(report.empty_labels)}")
+
+
+def _show_problems(problems: Sequence[Problem], console: Console) -> None:
+    for problem in problems:
+        console.print(f"problem: {problem.message}")

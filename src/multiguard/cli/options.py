@@ -11,6 +11,8 @@ Separator = Annotated[str | None, typer.Option(help="What stands between two lab
 Difficult = Annotated[
     bool | None, typer.Option("--difficult", help="Count difficult-only labels as present (voc2007).")
 ]
+Images = Annotated[int | None, typer.Option(help="Read a random part of so many pictures [all].")]
+Seed = Annotated[int, typer.Option(help="Which part that is.")]
 Workers = Annotated[int | None, typer.Option(help="Decoding threads [one a core].")]
 
 

@@ -1,5 +1,6 @@
 """`multiguard train`: noise training from a dataset's name to a model folder."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,10 @@ _Out = Annotated[Path, Option(help="The model folder to write; with a run in it,
 _Model = Annotated[str | None, Option(help="cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")]
 _Weights = Annotated[str | None, Option(help="A .safetensors or .pth file, or 'pretrained' to download.")]
 _Size = Annotated[int | None, Option(help="Height and width of the pictures [the network's own].")]
-_Split = Annotated[str | None, Option(help="The split to train on [the dataset's].")]
-_ValSplit = Annotated[str | None, Option(help="The split to validate on [the dataset's, or a held-out tenth].")]
+_Split = Annotated[str | None, Option(help="The split to train on [train, or all of a folder without splits].")]
+_ValSplit = Annotated[
+    str | None, Option(help="The split to validate on [what belongs to --split, or a held-out tenth].")
+]
 _Images = Annotated[int | None, Option(help="Train on a random part of so many pictures.")]
 _ValImages = Annotated[int | None, Option(help="Validate on a random part of so many pictures.")]
 _Denoiser = Annotated[Path | None, Option(help="FFDNet weights: train without noise, denoise sigma first.")]
@@ -25,9 +28,9 @@ _Cache = Annotated[Path | None, Option(help="A folder to keep decoded pictures i
 _Compile = Annotated[bool, Option("--compile", help="Compile the forward and backward pass.")]
 _Sigma = Annotated[float | None, Option(help="Noise on training pictures in [0, 1]; 0 for none [0.5].")]
 _ValSigma = Annotated[float | None, Option(help="Noise on validation pictures [sigma].")]
-_Epochs = Annotated[int | None, Option(help="Passes over the pictures; 0 only validates [45; digits 6].")]
+_Epochs = Annotated[int | None, Option(help="Passes over the pictures; 0 only validates [45; digits 4].")]
 _Batch = Annotated[int | None, Option(help="Pictures a step, all processes together [32].")]
-_Lr = Annotated[float | None, Option(help="Peak learning rate of Adam [0.001].")]
+_Lr = Annotated[float | None, Option(help="Peak learning rate of Adam [0.001; digits 0.002].")]
 _Warmup = Annotated[float | None, Option(help="Share of the steps in which the rate climbs [0.1].")]
 _Decay = Annotated[float | None, Option(help="L2 on the weights [0.0001].")]
 _Dropout = Annotated[float | None, Option(help="Share of the head's inputs that a step leaves out [0].")]
@@ -92,9 +95,16 @@ def _train(*, data: str, out: Path, compile_: bool, **rest: Any) -> None:
     from multiguard.train.recipe import Recipe, recipe_for
 
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
+    _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
     result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), _show_epoch)
     _show_result(result)
+
+
+def _say_if_untrained(model: str | None, weights: str | None) -> None:
+    is_first = os.environ.get("RANK", "0") == "0"  # torchrun's number of this process
+    if is_first and weights is None and model is not None and model.startswith("timm:"):
+        typer.echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
 
 
 def _show_epoch(record: dict[str, Any]) -> None:

@@ -1,14 +1,15 @@
 """The data room: pictures with their label sets, from the layouts that people have, or embedded."""
 
 from multiguard.data.catalog import DATASETS, open_dataset
-from multiguard.data.check import DataReport, Problem, check_dataset
+from multiguard.data.check import DataReport, check_dataset
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.pixels import Pixels, load_pixels
-from multiguard.data.sample import Dataset, Sample
+from multiguard.data.sample import Catalogued, Dataset, Problem, Sample
 from multiguard.data.subset import Subset, hold_out, subset
 
 __all__ = [
     "DATASETS",
+    "Catalogued",
     "DataReport",
     "Dataset",
     "DigitsDataset",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from multiguard.data.coco import open_coco
 from multiguard.data.digits import DigitsDataset
-from multiguard.data.folder import open_folder
+from multiguard.data.folder import ALL, folder_splits, open_folder
 from multiguard.data.nuswide import open_nuswide
-from multiguard.data.sample import Dataset
+from multiguard.data.sample import Catalogued, Problem
 from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError
 from multiguard.naming import unknown_name
@@ -22,27 +22,36 @@ class Known:
         opener: Called with (root, split, size, options).
         needs_root: Whether its pictures lie in a folder of the user's.
         train_split: What training reads by default.
-        val_split: What validation reads by default; None where a part of the training split is held out.
+        val_splits: For a training split, what validation reads by default; where none is named here, a part of
+            the training split is held out.
         options: The further keyword options that it understands.
+        own_splits: Called with (root, table), the splits that the user's own table names; None where they are fixed.
+        listed: Whether its opener can collect the faulty lines of a table.
     """
 
-    opener: Callable[..., Dataset]
+    opener: Callable[..., Catalogued]
     needs_root: bool
     train_split: str
-    val_split: str | None
+    val_splits: Mapping[str, str]
     options: tuple[str, ...] = ()
+    own_splits: Callable[[Path, Path | None], tuple[str, ...]] | None = None
+    listed: bool = False
 
 
-def _open_digits(split: str, size: int | None, **options: int) -> Dataset:
+def _open_digits(split: str, size: int | None, **options: int) -> Catalogued:
     return DigitsDataset(split, size=32 if size is None else size, **options)
 
 
+_USUAL = {"train": "val"}
+_WITH_YEARS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
+_FOLDER_OPTIONS = ("table", "separator", "label_names")
+
 DATASETS: Mapping[str, Known] = {
-    "voc2007": Known(open_voc2007, True, "train", "val", ("difficult",)),
-    "coco": Known(open_coco, True, "train", "val"),
-    "nuswide": Known(open_nuswide, True, "train", "val", ("table",)),
-    "folder": Known(open_folder, True, "all", None, ("table", "separator", "label_names")),
-    "digits": Known(_open_digits, False, "train", "val", ("images", "seed")),
+    "voc2007": Known(open_voc2007, True, "train", _USUAL, ("difficult",)),
+    "coco": Known(open_coco, True, "train", _WITH_YEARS),
+    "nuswide": Known(open_nuswide, True, "train", _USUAL, ("table",), listed=True),
+    "folder": Known(open_folder, True, ALL, _USUAL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
+    "digits": Known(_open_digits, False, "train", _USUAL, ("images", "seed")),
 }
 
 
@@ -53,9 +62,36 @@ def find_known(name: str) -> Known:
     return DATASETS[name]
 
 
+def training_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
+    """What training reads where no split is asked for: "train", or all of a table that names no splits."""
+    known = find_known(name)
+    splits = _own_splits(known, root, table)
+    if splits and "train" not in splits:
+        raise DataError(f"{name}: no split given, and none is called train; the table's are {', '.join(splits)}")
+    return "train" if splits else known.train_split
+
+
+def validation_split(name: str, split: str, root: Path | str | None = None, table: Path | None = None) -> str | None:
+    """What validation reads beside this training split; None where a part of that split must be held out."""
+    known = find_known(name)
+    usual = known.val_splits.get(split)
+    missing = known.own_splits is not None and usual not in _own_splits(known, root, table)
+    return None if missing else usual
+
+
+def _own_splits(known: Known, root: Path | str | None, table: Path | None) -> tuple[str, ...]:
+    return () if known.own_splits is None or root is None else known.own_splits(Path(root), table)
+
+
 def open_dataset(
-    name: str, *, root: Path | str | None = None, split: str, size: int | None = None, **options: object
-) -> Dataset:
+    name: str,
+    *,
+    root: Path | str | None = None,
+    split: str,
+    size: int | None = None,
+    faults: list[Problem] | None = None,
+    **options: object,
+) -> Catalogued:
     """The dataset of this name and split, its listing read and checked, its pictures decoded only when read.
 
     Args:
@@ -63,14 +99,18 @@ def open_dataset(
         root: The folder that holds it; digits need none.
         split: Which part of it, in its own words.
         size: Height and width to squash each picture to; None keeps its own (digits: 32).
+        faults: A list that takes every line of a CSV that cannot be used; None raises `DataError` at the first.
         **options: What this dataset understands beyond these: see its own opener.
     """
     known = find_known(name)
     for option in options:
         if option not in known.options:
             raise DataError(f"{name}: {unknown_name('option', option, known.options)}")
+    if size is not None and size < 1:
+        raise DataError(f"{name}: the size is {size}; give a height and width of 1 pixel or more")
     if not known.needs_root:
         return known.opener(split, size, **options)
     if root is None:
         raise DataError(f"{name}: no root folder given; say where the pictures lie")
-    return known.opener(Path(root), split, size=size, **options)
+    collecting = {"faults": faults} if known.listed else {}
+    return known.opener(Path(root), split, size=size, **collecting, **options)

@@ -1,19 +1,13 @@
 """Reading a dataset through: what it holds, and every problem in it, as data."""
 
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from multiguard.data.sample import Dataset
+from multiguard.data.picture import decoding_threads
+from multiguard.data.sample import Dataset, Problem
 from multiguard.errors import DataError
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One sample that cannot be used as it is, and why."""
-
-    id: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,7 @@ class DataReport:
         frequencies: For each label, how many readable samples carry it.
         labels_per_image: For each number of labels, how many readable samples have that many.
         shapes: For each (height, width), how many readable samples have it.
-        problems: Every sample that failed, in order.
+        problems: Every line of the listing and every sample that failed, in order.
     """
 
     name: str
@@ -57,9 +51,15 @@ class _Seen:
     labels: tuple[int, ...]
 
 
-def check_dataset(dataset: Dataset, workers: int = 4) -> DataReport:
-    """Every sample read once and every problem found, not only the first; a bad picture raises nothing."""
-    with ThreadPoolExecutor(workers) as pool:
+def check_dataset(dataset: Dataset, workers: int | None = None, faults: Sequence[Problem] = ()) -> DataReport:
+    """Every sample read once and every problem found, not only the first; a bad picture raises nothing.
+
+    Args:
+        dataset: What to read.
+        workers: Decoding threads; None for one a core.
+        faults: What opening the dataset found, as `open_dataset` collects it; reported first.
+    """
+    with ThreadPoolExecutor(decoding_threads(workers)) as pool:
         results = list(pool.map(lambda index: _read(dataset, index), range(len(dataset))))
     seen = [result for result in results if isinstance(result, _Seen)]
     counts = Counter(label for one in seen for label in one.labels)
@@ -71,7 +71,7 @@ def check_dataset(dataset: Dataset, workers: int = 4) -> DataReport:
         frequencies=tuple(counts[index] for index in range(len(dataset.label_names))),
         labels_per_image=dict(sorted(Counter(len(one.labels) for one in seen).items())),
         shapes=dict(Counter(one.shape for one in seen).most_common()),
-        problems=tuple(result for result in results if isinstance(result, Problem)),
+        problems=(*faults, *(result for result in results if isinstance(result, Problem))),
     )
 
 

@@ -51,6 +51,8 @@ class DigitsDataset:
             raise DataError(f"digits: {unknown_name('split', split, DIGIT_IMAGES)}")
         if size < _SMALLEST_CANVAS:
             raise DataError(f"digits: a canvas of {size} pixels is too small; take at least {_SMALLEST_CANVAS}")
+        if seed < 0:
+            raise DataError(f"digits: the seed is {seed}; it must be 0 or more")
         self.split = split
         self.size = size
         self.seed = seed
@@ -71,6 +73,11 @@ class DigitsDataset:
     def labels(self) -> Sequence[tuple[int, ...]]:
         """The labels of each sample, in order, known without drawing any canvas."""
         return [_labels_of(self.layout(index)) for index in range(self.images)]
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """For each sample, in order, everything that its canvas is a function of."""
+        return [f"digits {self._id(index)} at {self.size}" for index in range(self.images)]
 
     def __len__(self) -> int:
         return self.images

@@ -8,12 +8,13 @@ Two forms of the CSV are understood, told apart by its header:
 An optional column `split` names the split of each picture.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from multiguard.data.labels import label_indices, label_positions
 from multiguard.data.listed import Entry, ListedDataset
-from multiguard.data.table import Row, Table, read_table
+from multiguard.data.sample import Problem
+from multiguard.data.table import EntryMaker, Row, Table, each, normal_name, read_table
 from multiguard.errors import DataError
 from multiguard.naming import unknown_name
 
@@ -29,6 +30,7 @@ def open_folder(
     table: Path | None = None,
     separator: str = ";",
     label_names: Sequence[str] | None = None,
+    faults: list[Problem] | None = None,
 ) -> ListedDataset:
     """The pictures that the CSV lists with their labels; an unlisted picture is no part of the dataset.
 
@@ -39,21 +41,36 @@ def open_folder(
         table: The CSV; None takes labels.csv in `root`, or the only CSV there.
         separator: What stands between two labels in the column `labels`.
         label_names: The labels in the order wanted; None takes the header's order, or the alphabet's.
+        faults: A list that takes the rows that cannot be used; None raises `DataError` at the first.
     """
-    listing = read_table(table or _find_table(root))
+    if not separator:
+        raise DataError("folder: the separator is empty; give what stands between two labels, such as ;")
+    listing = read_table(table or _find_table(root), faults)
     listing.require(["file"])
-    by_row = _label_lists(listing, separator)
-    names = list(label_names) if label_names is not None else _all_labels(listing, by_row)
+    labels_of = _label_reader(listing, separator)
+    names = list(label_names) if label_names is not None else _all_labels(listing, separator)
     positions = label_positions(names, str(listing.path))
-    entries = [
-        Entry(row.fields["file"], root / row.fields["file"], label_indices(labels, positions, row.source))
-        for row, labels in zip(listing.rows, by_row, strict=True)
-        if split == ALL or row.fields.get("split") == split
-    ]
-    if not entries:
+
+    def entry(row: Row) -> Entry:
+        name = normal_name(row.fields["file"])
+        return Entry(name, root / name, label_indices(labels_of(row), positions, row.source))
+
+    entries = each(_rows_of(listing, split), EntryMaker(entry), faults)
+    return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size)
+
+
+def folder_splits(root: Path, table: Path | None = None) -> tuple[str, ...]:
+    """The splits that the CSV's column `split` names, sorted; none where it has no such column."""
+    listing = read_table(table or _find_table(root), faults=[])
+    return tuple(sorted({row.fields.get("split", "") for row in listing.rows} - {""}))
+
+
+def _rows_of(listing: Table, split: str) -> list[Row]:
+    rows = [row for row in listing.rows if split == ALL or row.fields.get("split") == split]
+    if not rows and split != ALL:
         splits = sorted({row.fields.get("split", "") for row in listing.rows} - {""})
         raise DataError(f"{listing.path}: {unknown_name('split', split, [ALL, *splits])}")
-    return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size)
+    return rows
 
 
 def _find_table(root: Path) -> Path:
@@ -66,13 +83,14 @@ def _find_table(root: Path) -> Path:
     return tables[0]
 
 
-def _label_lists(listing: Table, separator: str) -> list[list[str]]:
+def _label_reader(listing: Table, separator: str) -> Callable[[Row], list[str]]:
+    """How to read the labels of one row, by the form of the table."""
     if "labels" in listing.columns:
-        return [_split_field(row.fields["labels"], separator) for row in listing.rows]
+        return lambda row: _split_field(row.fields["labels"], separator)
     columns = _label_columns(listing)
     if not columns:
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column a label beside 'file'")
-    return [_marked(row, columns) for row in listing.rows]
+    return lambda row: _marked(row, columns)
 
 
 def _label_columns(listing: Table) -> list[str]:
@@ -84,14 +102,14 @@ def _split_field(field: str, separator: str) -> list[str]:
 
 
 def _marked(row: Row, columns: Sequence[str]) -> list[str]:
-    for column in columns:
-        if row.fields[column] not in ("0", "1"):
-            raise DataError(f"{row.source}: '{row.fields[column]}' under '{column}'; expected 0 or 1")
+    bad = [f"'{row.fields[column]}' under '{column}'" for column in columns if row.fields[column] not in ("0", "1")]
+    if bad:
+        raise DataError(f"{row.source}: {', '.join(bad)}; expected 0 or 1")
     return [column for column in columns if row.fields[column] == "1"]
 
 
-def _all_labels(listing: Table, by_row: Sequence[Sequence[str]]) -> list[str]:
+def _all_labels(listing: Table, separator: str) -> list[str]:
     """Every label of the table, whatever the split, so that all splits share one order."""
     if "labels" in listing.columns:
-        return sorted({name for labels in by_row for name in labels})
+        return sorted({name for row in listing.rows for name in _split_field(row.fields["labels"], separator)})
     return _label_columns(listing)

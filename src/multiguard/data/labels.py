@@ -16,10 +16,9 @@ def label_positions(names: Sequence[str], source: str) -> dict[str, int]:
 
 
 def label_indices(names: Iterable[str], positions: Mapping[str, int], source: str) -> tuple[int, ...]:
-    """The sorted indices of these label names, without repetition; an unknown one raises `DataError`."""
-    found = set()
-    for name in names:
-        if name not in positions:
-            raise DataError(f"{source}: {unknown_name('label', name, positions)}")
-        found.add(positions[name])
-    return tuple(sorted(found))
+    """The sorted indices of these label names, without repetition; unknown ones raise `DataError`."""
+    given = set(names)
+    unknown = [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]
+    if unknown:
+        raise DataError(f"{source}: {'; '.join(unknown)}")
+    return tuple(sorted(positions[name] for name in given))

@@ -58,12 +58,25 @@ class ListedDataset:
         """The labels of each sample, in order, known without decoding any picture."""
         return [entry.labels for entry in self.entries]
 
+    @property
+    def origins(self) -> Sequence[str]:
+        """For each sample, in order, its file, that file's length and time of change, and the size asked for."""
+        return [f"{_file_state(entry.path)} at {self.size}" for entry in self.entries]
+
     def __len__(self) -> int:
         return len(self.entries)
 
     def __getitem__(self, index: int, /) -> Sample:
         entry = self.entries[index]
         return Sample(id=entry.id, image=read_picture(entry.path, self.size), labels=entry.labels)
+
+
+def _file_state(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        raise DataError(f"{path}: no such picture; check the root folder and the list of files") from None
+    return f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"
 
 
 def _refuse_repeated(name: str, entries: Sequence[Entry]) -> None:

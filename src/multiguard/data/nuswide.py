@@ -5,7 +5,8 @@ from pathlib import Path
 
 from multiguard.data.labels import label_indices, label_positions
 from multiguard.data.listed import Entry, ListedDataset, read_lines
-from multiguard.data.table import Row, read_table
+from multiguard.data.sample import Problem
+from multiguard.data.table import EntryMaker, Row, each, normal_name, read_table
 from multiguard.errors import DataError
 from multiguard.naming import unknown_name
 
@@ -14,7 +15,12 @@ _COLUMNS = ("filepath", "label", "split_name")
 
 
 def open_nuswide(
-    root: Path, split: str = "val", *, size: int | None = None, table: Path | None = None
+    root: Path,
+    split: str = "val",
+    *,
+    size: int | None = None,
+    table: Path | None = None,
+    faults: list[Problem] | None = None,
 ) -> ListedDataset:
     """NUS-WIDE's pictures of one split with their concepts, in the order of Concepts81.txt.
 
@@ -23,21 +29,24 @@ def open_nuswide(
         split: A name that stands in the column `split_name`; the released split has train and val.
         size: Height and width to squash each picture to; None keeps its own.
         table: The CSV; None takes nus_wid_data.csv, or the only CSV in `root`.
+        faults: A list that takes the rows that cannot be used; None raises `DataError` at the first.
     """
     concepts = read_lines(root / "Concepts81.txt")
     if len(concepts) != NUSWIDE_CONCEPTS:
         raise DataError(f"{root / 'Concepts81.txt'}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one a line")
     positions = label_positions(concepts, str(root / "Concepts81.txt"))
-    listing = read_table(table or _find_table(root))
+    listing = read_table(table or _find_table(root), faults)
     listing.require(_COLUMNS)
     splits = sorted({row.fields["split_name"] for row in listing.rows})
     if split not in splits:
         raise DataError(f"nuswide: {unknown_name('split', split, splits)}")
     chosen = [row for row in listing.rows if row.fields["split_name"] == split]
-    entries = [
-        Entry(row.fields["filepath"], _picture(root, row), label_indices(_concepts(row), positions, row.source))
-        for row in chosen
-    ]
+
+    def entry(row: Row) -> Entry:
+        name = normal_name(row.fields["filepath"].replace("\\", "/"))
+        return Entry(name, _picture(root, name), label_indices(_concepts(row), positions, row.source))
+
+    entries = each(chosen, EntryMaker(entry), faults)
     return ListedDataset(f"nuswide/{split}", concepts, entries, size=size)
 
 
@@ -49,8 +58,7 @@ def _find_table(root: Path) -> Path:
     return tables[0]
 
 
-def _picture(root: Path, row: Row) -> Path:
-    name = row.fields["filepath"].replace("\\", "/")
+def _picture(root: Path, name: str) -> Path:
     direct = root / name
     below = root / "images" / name
     return below if below.is_file() and not direct.is_file() else direct

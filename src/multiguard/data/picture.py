@@ -5,12 +5,14 @@ Every colour mode ends as RGB by one stated rule:
 - grey and bilevel: the value is repeated in the three channels;
 - CMYK and YCbCr: Pillow's conversion (Adobe's inverted CMYK JPEGs come out upright in colour);
 - palette, and anything with an alpha channel: laid over white;
-- 16 bits a channel: divided by 257 and rounded, so that 65535 becomes 255;
+- 16 bits of grey: divided by 257 and rounded, so that 65535 becomes 255;
+- 16 bits a channel in colour: the upper byte of each value, as Pillow reads it;
 - a camera's EXIF orientation is applied, so that the picture stands as its viewer saw it.
 
 Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing.
 """
 
+import os
 import struct
 from pathlib import Path
 
@@ -18,10 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from multiguard.errors import DataError
+from multiguard.errors import DataError, InvalidInputError
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
 _SIXTEEN_BITS = 65535
+
+
+def decoding_threads(workers: int | None) -> int:
+    """So many threads, or one a core for None; fewer than one raises `InvalidInputError`."""
+    if workers is not None and workers < 1:
+        raise InvalidInputError(f"workers is {workers}; give 1 or more decoding threads, or none for one a core")
+    return workers or os.cpu_count() or 1
 
 
 def read_picture(path: Path, size: int | None = None) -> NDArray[np.uint8]:

@@ -23,6 +23,14 @@ class Sample:
     labels: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Problem:
+    """One sample, or one line of a listing, that cannot be used as it is, and why."""
+
+    id: str
+    message: str
+
+
 class Dataset(Protocol):
     """A finite, ordered collection of samples; reading an item decodes its picture."""
 
@@ -43,3 +51,15 @@ class Dataset(Protocol):
 
     def __getitem__(self, index: int, /) -> Sample:
         """The sample at this position, decoded; an unreadable picture raises `DataError` with its path."""
+
+
+class Catalogued(Dataset, Protocol):
+    """A dataset that knows its labels, and where each picture comes from, without decoding any."""
+
+    @property
+    def labels(self) -> Sequence[tuple[int, ...]]:
+        """The labels of each sample, in order."""
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """For each sample, in order, a text that changes whenever its decoded picture may."""

@@ -1,14 +1,18 @@
 """A seeded random part of a dataset, with how it was drawn on record."""
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from multiguard.data.sample import Dataset, Sample
+from multiguard.data.sample import Catalogued, Dataset, Sample
 from multiguard.errors import DataError
 
+D = TypeVar("D", bound=Dataset)
+D_co = TypeVar("D_co", bound=Dataset, covariant=True)
 
-class Subset:
+
+class Subset(Generic[D_co]):
     """Some samples of a dataset, in the dataset's own order, with unchanged ids.
 
     Args:
@@ -17,7 +21,7 @@ class Subset:
         note: How they were chosen, for the record.
     """
 
-    def __init__(self, dataset: Dataset, positions: Sequence[int], note: str) -> None:
+    def __init__(self, dataset: D_co, positions: Sequence[int], note: str) -> None:
         self.dataset = dataset
         self.positions = tuple(sorted(positions))
         self.note = note
@@ -38,6 +42,18 @@ class Subset:
         ids = self.dataset.ids
         return [ids[position] for position in self.positions]
 
+    @property
+    def labels(self: "Subset[Catalogued]") -> Sequence[tuple[int, ...]]:
+        """The labels of each sample, in order."""
+        labels = self.dataset.labels
+        return [labels[position] for position in self.positions]
+
+    @property
+    def origins(self: "Subset[Catalogued]") -> Sequence[str]:
+        """For each sample, in order, a text that changes whenever its decoded picture may."""
+        origins = self.dataset.origins
+        return [origins[position] for position in self.positions]
+
     def __len__(self) -> int:
         return len(self.positions)
 
@@ -45,7 +61,7 @@ class Subset:
         return self.dataset[self.positions[index]]
 
 
-def subset(dataset: Dataset, images: int = 500, seed: int = 0) -> Subset:
+def subset(dataset: D, images: int = 500, seed: int = 0) -> Subset[D]:
     """A uniformly random part of the dataset, the same for the same seed and ids; its name records both.
 
     Args:
@@ -55,15 +71,21 @@ def subset(dataset: Dataset, images: int = 500, seed: int = 0) -> Subset:
     """
     if not 1 <= images <= len(dataset):
         raise DataError(f"{dataset.name}: a subset of {images} pictures was asked of {len(dataset)}")
-    chosen = np.random.default_rng(seed).permutation(len(dataset))[:images]
-    return Subset(dataset, [int(position) for position in chosen], f"images={images},seed={seed}")
+    chosen = _shuffled(dataset, seed)[:images]
+    return Subset(dataset, chosen, f"images={images},seed={seed}")
 
 
-def hold_out(dataset: Dataset, share: float, seed: int = 0) -> tuple[Subset, Subset]:
+def hold_out(dataset: D, share: float, seed: int = 0) -> tuple[Subset[D], Subset[D]]:
     """The dataset in two parts without overlap, the second a random `share`; the same for the same seed."""
     held = round(share * len(dataset))
     if not 0 < held < len(dataset):
         raise DataError(f"{dataset.name}: holding out {share} of {len(dataset)} pictures leaves a part empty")
-    order = [int(position) for position in np.random.default_rng(seed).permutation(len(dataset))]
+    order = _shuffled(dataset, seed)
     note = f"share={share},seed={seed}"
     return Subset(dataset, order[held:], f"kept,{note}"), Subset(dataset, order[:held], f"held out,{note}")
+
+
+def _shuffled(dataset: Dataset, seed: int) -> list[int]:
+    if seed < 0:
+        raise DataError(f"{dataset.name}: the seed is {seed}; it must be 0 or more")
+    return [int(position) for position in np.random.default_rng(seed).permutation(len(dataset))]

@@ -1,11 +1,18 @@
 """CSV tables as people have them: UTF-8, with or without a byte-order mark, quoted, in any column order."""
 
 import csv
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from multiguard.data.listed import Entry
+from multiguard.data.sample import Problem
 from multiguard.errors import DataError
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -31,24 +38,73 @@ class Table:
                 raise DataError(f"{self.path}: no column '{column}'; its header is {','.join(self.columns)}")
 
 
-def read_table(path: Path) -> Table:
-    """The table at `path`; a missing file, a ragged row or text that is not UTF-8 raises `DataError`."""
+def read_table(path: Path, faults: list[Problem] | None = None) -> Table:
+    """The table at `path`; a missing file, a repeated column or text that is not UTF-8 raises `DataError`.
+
+    A ragged row raises it too, or is left out and put on the list `faults` where one is given.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = tuple(name.strip() for name in next(reader, []))
-            rows = tuple(_row(path, reader.line_num, header, values) for values in reader if values)
+            _refuse_repeated(path, header)
+            lines = ((f"{path}, line {reader.line_num}", values) for values in reader if values)
+            rows = tuple(each(lines, lambda line: _row(*line, header), faults))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the CSV of labels") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not readable as a UTF-8 CSV ({error})") from error
-    if not rows:
+    if not rows and not faults:
         raise DataError(f"{path}: no rows below the header; expected one row a picture")
     return Table(path, header, rows)
 
 
-def _row(path: Path, line: int, header: Sequence[str], values: Sequence[str]) -> Row:
-    source = f"{path}, line {line}"
+def each(given: Iterable[Given], make: Callable[[Given], Made], faults: list[Problem] | None) -> list[Made]:
+    """What `make` makes of each; one that it refuses raises its `DataError`, or goes on the list `faults`."""
+    made = []
+    for one in given:
+        try:
+            made.append(make(one))
+        except DataError as error:
+            if faults is None:
+                raise
+            faults.append(Problem(str(error).partition(": ")[0], str(error)))
+    return made
+
+
+class EntryMaker:
+    """Rows to entries, each picture once: a second row for one picture raises `DataError` with both lines.
+
+    Args:
+        make: One row's entry.
+    """
+
+    def __init__(self, make: Callable[[Row], Entry]) -> None:
+        self.make = make
+        self.seen: dict[Path, str] = {}
+
+    def __call__(self, row: Row) -> Entry:
+        """The row's entry."""
+        entry = self.make(row)
+        if entry.path in self.seen:
+            first = self.seen[entry.path].rpartition(", ")[2]
+            raise DataError(f"{row.source}: the picture '{entry.id}' stands already in {first}; list each once")
+        self.seen[entry.path] = row.source
+        return entry
+
+
+def normal_name(name: str) -> str:
+    """A file's name in one spelling: `./a.png`, `x/../a.png` and `a.png` are one picture."""
+    return Path(os.path.normpath(name)).as_posix()
+
+
+def _refuse_repeated(path: Path, header: Sequence[str]) -> None:
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
+        raise DataError(f"{path}: the column '{repeated[0]}' stands twice in the header; column names must differ")
+
+
+def _row(source: str, values: Sequence[str], header: Sequence[str]) -> Row:
     if len(values) != len(header):
         raise DataError(f"{source}: {len(values)} fields under {len(header)} columns; quote fields that hold a comma")
     return Row(source, {name: value.strip() for name, value in zip(header, values, strict=True)})

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
@@ -40,7 +41,9 @@ class Backbone:
     fresh: tuple[str, ...] = ()
 
 
-def build_backbone(architecture: str, classes: int, weights: str | None = None, *, dropout: float = 0.0) -> Backbone:
+def build_backbone(
+    architecture: str, classes: int, weights: str | None = None, *, dropout: float = 0.0, size: int | None = None
+) -> Backbone:
     """A network of this architecture with one logit a label, its body filled from the weights in full.
 
     Args:
@@ -49,12 +52,13 @@ def build_backbone(architecture: str, classes: int, weights: str | None = None, 
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
         dropout: The share of the head's inputs that a training step leaves out.
+        size: Height and width of the pictures to come, for networks that are built for one size; None for their own.
     """
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
         return _small_cnn(architecture, detail, classes, weights, dropout)
     if kind == "timm" and detail:
-        return _timm_backbone(architecture, detail, classes, weights, dropout)
+        return _timm_backbone(architecture, detail, classes, weights, dropout, size)
     raise ModelError(f"unknown architecture '{architecture}': expected cnn, cnn:WIDTH or timm:NAME")
 
 
@@ -67,9 +71,23 @@ def input_size(architecture: str) -> int:
     return int(config.input_size[-1]) if config is not None else _TIMM_SIZE
 
 
+@torch.no_grad()
+def require_size(backbone: Backbone, size: int) -> None:
+    """Pass only if the network takes pictures of this height and width; else raise `ModelError`."""
+    was_training = backbone.network.training
+    try:
+        backbone.network.eval()(torch.zeros(1, 3, size, size))
+    except (AssertionError, RuntimeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(
+            f"{backbone.architecture} takes no pictures of {size}x{size} ({reason}); try {backbone.image_size}"
+        ) from error
+    backbone.network.train(was_training)
+
+
 def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    if detail and not detail.isdecimal():
-        raise ModelError(f"'{architecture}': the width must be a whole number, as in cnn:32")
+    if detail and not (detail.isdecimal() and int(detail) > 0):
+        raise ModelError(f"'{architecture}': the width must be a whole number above 0, as in cnn:32")
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
@@ -77,22 +95,31 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
     return Backbone(architecture, network, _HALVES, _HALVES, _CNN_SIZE, fresh)
 
 
-def _timm_backbone(architecture: str, name: str, classes: int, weights: str | None, dropout: float) -> Backbone:
+def _timm_backbone(
+    architecture: str, name: str, classes: int, weights: str | None, dropout: float, size: int | None
+) -> Backbone:
     timm = require("timm", "timm")
     if not timm.is_model(name):
         raise ModelError(unknown_name("timm model", name, timm.list_models()))
     try:
         network: nn.Module = timm.create_model(
-            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout
+            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout, **_built_for(name, size)
         )
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, AssertionError) as error:
         raise ModelError(f"timm could not make '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg
     heads = config.get("classifier", "head")
     heads = (heads,) if isinstance(heads, str) else tuple(heads)
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
-    size = int(config["input_size"][-1])
-    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), size, fresh)
+    own = int(config["input_size"][-1])
+    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), own, fresh)
+
+
+def _built_for(name: str, size: int | None) -> dict[str, int]:
+    """The size as timm takes it, for a network that must know it and is at home with another."""
+    config = require("timm", "timm").get_pretrained_cfg(name)
+    fixed = config is not None and config.fixed_input_size and size not in (None, config.input_size[-1])
+    return {"img_size": size} if fixed and size is not None else {}
 
 
 def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:

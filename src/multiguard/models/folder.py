@@ -120,14 +120,19 @@ def load_folder(path: Path | str) -> Classifier:
     return classifier.eval().requires_grad_(False)
 
 
-def load_backbone(path: Path) -> Backbone:
-    """The network of a model folder without what stood in front of it, to train on or to denoise for."""
+def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
+    """The network of a model folder without what stood in front of it, to train on or to denoise for.
+
+    Args:
+        path: The model folder.
+        dropout: The share of the head's inputs that a training step leaves out from now on.
+    """
     card = read_card(path)
-    return _filled_backbone(path, card, _proved_tensors(path, card))
+    return _filled_backbone(path, card, _proved_tensors(path, card), dropout)
 
 
-def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> Backbone:
-    backbone = build_backbone(card.architecture, len(card.label_names))
+def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float = 0.0) -> Backbone:
+    backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
     _load_part(backbone.network, tensors, "network", path)
     return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
 
@@ -137,7 +142,9 @@ def _proved_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete")
     if file_hash(file) != card.weights_sha256:
-        raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match")
+        raise ModelError(
+            f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match; train again to mend it"
+        )
     return read_weights(file)
 
 

@@ -24,7 +24,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return dict(load_file(path))
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0]
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(f"{path}: not readable as safetensors, or as a plain torch file ({reason})") from error
     return _tensors(found, path)
 

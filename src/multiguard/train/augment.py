@@ -15,7 +15,7 @@ class Augmentation:
     Attributes:
         least_area: A crop keeps a uniformly drawn share of the area between this and 1; 1 for no crop.
         stretch: A crop's width over its height is up to this factor off the square, either way.
-        shift: The picture is moved by up to this many pixels each way, black filling in.
+        shift: The picture is moved by up to this many pixels each way; black fills in, or, beside crops, the edge.
         flip: Whether half of the pictures are mirrored left to right.
     """
 
@@ -36,7 +36,8 @@ def augment(images: Tensor, how: Augmentation, generator: torch.Generator) -> Te
         return images
     transforms = _draw_transforms(images, how, generator)
     grid = functional.affine_grid(transforms, list(images.shape), align_corners=False)
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    beyond = "border" if how.least_area < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode=beyond, align_corners=False)
 
 
 def _draw_transforms(images: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:

@@ -30,6 +30,7 @@ class Average(Generic[M]):
 
 
 def _pairs(ours: nn.Module, theirs: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors themselves, not their `data`: a distributed wrapper gives a parameter other storage."""
     mine, other = ours.state_dict(keep_vars=True), theirs.state_dict(keep_vars=True)
     names = [name for name, tensor in mine.items() if tensor.is_floating_point()]
-    return [mine[name].data for name in names], [other[name].data for name in names]
+    return [mine[name] for name in names], [other[name] for name in names]

@@ -44,6 +44,8 @@ class Feed:
 
     def _streamed(self, positions: Sequence[Positions]) -> Iterator[Tensor]:
         """Each batch copied to the device while the one before it is worked on."""
+        if not positions:
+            return
         with ThreadPoolExecutor(1) as pool:
             coming = [pool.submit(self._gathered, positions[0])]
             for following in positions[1:]:

@@ -7,16 +7,19 @@ from typing import Any
 
 import torch
 
-from multiguard.data import Dataset, Pixels, hold_out, load_pixels, open_dataset, subset
-from multiguard.data.catalog import find_known
+from multiguard.data import Catalogued, Pixels, hold_out, load_pixels, open_dataset, subset
+from multiguard.data.catalog import find_known, training_split, validation_split
+from multiguard.data.picture import decoding_threads
+from multiguard.data.pixels import target_matrix
 from multiguard.errors import InvalidInputError
-from multiguard.files import file_hash
-from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size
+from multiguard.files import file_hash, require_folder
+from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
 from multiguard.models.denoiser import FFDNet, load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.engine import Record
 from multiguard.train.loop import TrainResult, train
 from multiguard.train.recipe import Recipe
+from multiguard.train.settings import described, new_card, require_apart, require_own_run, run_settings
 
 _HELD_OUT = 0.1
 
@@ -34,7 +37,7 @@ class Job:
         weights: A weights file, "pretrained", or None.
         size: Height and width of the pictures; None for the network's own.
         split: What to train on; None for the dataset's usual.
-        val_split: What to validate on; None for the usual, or a held-out tenth where there is none.
+        val_split: What to validate on; None for the usual beside `split`, or a held-out tenth where there is none.
         images: A random part of so many training pictures; None for all.
         val_images: A random part of so many validation pictures; None for all.
         options: The dataset's further options.
@@ -63,52 +66,61 @@ class Job:
 
 
 def run_job(job: Job, on_epoch: Callable[[Record], None] | None = None) -> TrainResult:
-    """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted."""
+    """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted.
+
+    Everything that can be wrong with the job is looked at before the first picture is decoded.
+    """
     find_known(job.data)
+    decoding_threads(job.workers)
     model = _model_name(job)
-    pixels, val_pixels = load_splits(job, job.size or _native_size(model))
+    size = _native_size(model) if job.size is None else job.size
+    training, validation = open_splits(job, size)
     torch.manual_seed(job.recipe.seed)
-    backbone = _backbone(model, job, pixels)
+    backbone = start_backbone(job, training, size)
     denoiser, recipe = _denoised(job)
-    provenance = {
-        "data": job.data,
-        "model": model,
-        "weights": _weights_record(job.weights),
-        "fresh_tensors": list(backbone.fresh),
-    }
-    return train(
-        backbone,
-        pixels,
-        val_pixels,
-        recipe,
-        job.out,
-        denoiser=denoiser,
-        provenance=provenance,
-        compiled=job.compiled,
-        on_epoch=on_epoch,
-    )
+    provenance = _provenance(job, model, backbone)
+    splits = {name: described(part, target_matrix(part)) for name, part in (("train", training), ("val", validation))}
+    card = new_card(backbone, training.label_names, (size, size), splits, recipe, denoiser, provenance)
+    require_own_run(job.out, run_settings(card))
+    for folder in (job.cache, job.out):
+        if folder is not None:
+            require_folder(folder)
+    pixels, val_pixels = _decoded(job, training), _decoded(job, validation)
+    more: dict[str, Any] = {"denoiser": denoiser, "provenance": provenance, "compiled": job.compiled}
+    return train(backbone, pixels, val_pixels, recipe, job.out, on_epoch=on_epoch, **more)
 
 
 def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:
     """The training and the validation pictures of a job, decoded at this size."""
-    known, seed = find_known(job.data), job.recipe.seed
-    validation: Dataset
-    training = _open(job, job.split or known.train_split, size)
-    val_split = job.val_split or known.val_split
+    training, validation = open_splits(job, size)
+    return _decoded(job, training), _decoded(job, validation)
+
+
+def open_splits(job: Job, size: int) -> tuple[Catalogued, Catalogued]:
+    """The training and the validation split of a job, without a common picture, none decoded yet."""
+    where, seed = {"root": job.root, "table": job.options.get("table")}, job.recipe.seed
+    split = job.split or training_split(job.data, **where)
+    val_split = job.val_split or validation_split(job.data, split, **where)
+    training: Catalogued = _open(job, split, size)
+    validation: Catalogued
     if val_split is None:
         training, validation = hold_out(training, _HELD_OUT, seed)
     else:
         validation = _open(job, val_split, size)
-    parts = (_part(training, job.images, seed), _part(validation, job.val_images, seed))
-    first, second = (load_pixels(part, workers=job.workers, cache=job.cache) for part in parts)
-    return first, second
+    training, validation = _part(training, job.images, seed), _part(validation, job.val_images, seed)
+    require_apart(training, validation)
+    return training, validation
 
 
-def _open(job: Job, split: str, size: int) -> Dataset:
+def _decoded(job: Job, part: Catalogued) -> Pixels:
+    return load_pixels(part, workers=job.workers, cache=job.cache)
+
+
+def _open(job: Job, split: str, size: int) -> Catalogued:
     return open_dataset(job.data, root=job.root, split=split, size=size, **job.options)
 
 
-def _part(dataset: Dataset, images: int | None, seed: int) -> Dataset:
+def _part(dataset: Catalogued, images: int | None, seed: int) -> Catalogued:
     return dataset if images is None else subset(dataset, images, seed)
 
 
@@ -128,14 +140,19 @@ def _native_size(model: str) -> int:
     return read_card(Path(model)).image_size[0] if _is_folder(model) else input_size(model)
 
 
-def _backbone(model: str, job: Job, pixels: Pixels) -> Backbone:
+def start_backbone(job: Job, data: Catalogued, size: int) -> Backbone:
+    """The network that a job starts from, seen to take pictures of this size."""
+    model, dropout = _model_name(job), job.recipe.dropout
     if not _is_folder(model):
-        return build_backbone(model, len(pixels.label_names), job.weights, dropout=job.recipe.dropout)
-    if job.weights is not None:
+        backbone = build_backbone(model, len(data.label_names), job.weights, dropout=dropout, size=size)
+    elif job.weights is not None:
         raise InvalidInputError(f"--weights {job.weights} beside the model folder {model}: give one or the other")
-    if read_card(Path(model)).label_names != pixels.label_names:
-        raise InvalidInputError(f"{model} was trained for other labels than those of {pixels.name}")
-    return load_backbone(Path(model))
+    elif read_card(Path(model)).label_names != tuple(data.label_names):
+        raise InvalidInputError(f"{model} was trained for other labels than those of {data.name}")
+    else:
+        backbone = load_backbone(Path(model), dropout=dropout)
+    require_size(backbone, size)
+    return backbone
 
 
 def _denoised(job: Job) -> tuple[FFDNet | None, Recipe]:
@@ -143,6 +160,22 @@ def _denoised(job: Job) -> tuple[FFDNet | None, Recipe]:
         return None, job.recipe
     clean = replace(job.recipe, sigma=0.0, val_sigma=job.recipe.validation_sigma)
     return load_ffdnet(job.denoiser), clean
+
+
+def _provenance(job: Job, model: str, backbone: Backbone) -> dict[str, Any]:
+    """What the job was told and found: on record, and to be equal when it goes on."""
+    return {
+        "data": job.data,
+        "data_options": {name: _plain(value) for name, value in job.options.items()},
+        "model": model,
+        "model_sha256": read_card(Path(model)).weights_sha256 if _is_folder(model) else None,
+        "weights": _weights_record(job.weights),
+        "fresh_tensors": list(backbone.fresh),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _weights_record(weights: str | None) -> Mapping[str, str] | None:

@@ -1,28 +1,27 @@
 """Training from beginning to end: epochs, the best one kept, and going on after an interruption."""
 
-import hashlib
+import copy
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 
 from multiguard.data import Pixels
-from multiguard.errors import InvalidInputError
-from multiguard.files import write_atomically
+from multiguard.files import file_hash, write_atomically
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.folder import ModelCard, read_card, save_card, save_folder
+from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Recipe
-from multiguard.train.state import Progress, read_state, require_same, save_state
-from multiguard.version import __version__
+from multiguard.train.settings import described, new_card, require_fit, require_own_run, run_settings
+from multiguard.train.state import Progress, read_progress, read_tensors, save_state
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
@@ -66,10 +65,12 @@ def train(
         on_epoch: Called with the record of each epoch, on the main process.
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    _require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
-    card = _card(backbone, pixels, val_pixels, recipe, dict(provenance or {}))
-    classifier = _classifier(backbone, card)
-    engine = Engine(classifier, pixels, val_pixels, recipe, accelerator, denoiser, compiled)
+    require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
+    splits = {name: described(part, part.targets) for name, part in (("train", pixels), ("val", val_pixels))}
+    _, _, height, width = pixels.images.shape
+    card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
+    require_own_run(out, run_settings(card))
+    engine = Engine(_classifier(backbone, card), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
     run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         run.to_the_end(on_epoch)
@@ -78,22 +79,23 @@ def train(
 
 
 class _Run:
-    """The epochs behind and the files that hold them."""
+    """The epochs behind, the best one's weights, and the files: the state first, the folder made from it."""
 
     def __init__(self, engine: Engine, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
         self.engine, self.card, self.denoiser, self.out, self.is_main = engine, card, denoiser, out, is_main
-        self.settings = {**card.training, "denoiser": denoiser is not None, "architecture": card.architecture}
-        del self.settings["versions"]  # an upgrade does not end a run
+        self.best: Mapping[str, Tensor] = {}
         self.history = self._resumed()
 
     def _resumed(self) -> list[Record]:
-        found = read_state(self.out)
-        if found is None:
+        """The epochs behind; what a kill left half done in the folder is done again from the state."""
+        progress = read_progress(self.out)
+        if progress is None:
             return []
-        progress, tensors = found
-        require_same(progress, self.settings, self.out)
+        tensors = read_tensors(self.out)
+        self.best = tensors.pop("best")
         self.engine.restore(tensors)
-        self.card = replace(self.card, weights_sha256=read_card(self.out).weights_sha256)
+        if self.is_main and not _is_made_from(self.out, progress):
+            self._write_folder(progress.history)
         return list(progress.history)
 
     def to_the_end(self, on_epoch: Callable[[Record], None] | None) -> None:
@@ -109,19 +111,31 @@ class _Run:
             draw_curve(self.history, self.out / CURVE_FILE)
 
     def _keep(self, record: Record) -> None:
-        """Put the epoch on record and on disk: the model if it is the best so far, then the state."""
+        """Put the epoch on record and on disk: the state with the best weights so far, then the folder."""
         self.history.append(record)
         if not self.is_main:
             return
-        self.card = replace(self.card, history=tuple(self.history))
         if _best(self.history) is record:
-            self.card = save_folder(self.out, self.card, self.engine.averaged, self.denoiser)
-        else:
-            save_card(self.out, self.card)
-        log = "".join(json.dumps(done) + "\n" for done in self.history)
-        write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
+            self.best = {name: tensor.cpu().clone() for name, tensor in self.engine.averaged.state_dict().items()}
         if self.engine.recipe.epochs:
-            save_state(self.out, Progress(self.settings, self.history), self.engine.tensors())
+            parts = {**self.engine.tensors(), "best": self.best}
+            save_state(self.out, Progress(run_settings(self.card), self.history), parts)
+        self._write_folder(self.history)
+
+    def _write_folder(self, history: Sequence[Record]) -> None:
+        network = copy.deepcopy(self.engine.averaged).cpu()
+        network.load_state_dict(self.best)
+        save_folder(self.out, replace(self.card, history=tuple(history)), network, self.denoiser)
+        log = "".join(json.dumps(done) + "\n" for done in history)
+        write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
+
+
+def _is_made_from(out: Path, progress: Progress) -> bool:
+    """Whether the model folder is whole and tells of all the epochs that the state does."""
+    if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
+        return False
+    card = read_card(out)
+    return list(card.history) == progress.history and card.weights_sha256 == file_hash(out / WEIGHTS_FILE)
 
 
 def _best(history: Sequence[Record]) -> Record:
@@ -139,47 +153,3 @@ def _classifier(backbone: Backbone, card: ModelCard) -> Classifier:
         image_size=card.image_size,
         name=card.architecture,
     )
-
-
-def _card(
-    backbone: Backbone, pixels: Pixels, val_pixels: Pixels, recipe: Recipe, provenance: dict[str, Any]
-) -> ModelCard:
-    _, _, height, width = pixels.images.shape
-    training = {
-        "recipe": asdict(recipe),
-        "train": _described(pixels),
-        "val": _described(val_pixels),
-        "versions": {
-            "multiguard": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        **provenance,
-    }
-    return ModelCard(
-        architecture=backbone.architecture,
-        label_names=pixels.label_names,
-        image_size=(height, width),
-        mean=backbone.mean,
-        std=backbone.std,
-        sigma=recipe.validation_sigma,
-        training=training,
-    )
-
-
-def _described(pixels: Pixels) -> dict[str, Any]:
-    digest = hashlib.sha256("\0".join(pixels.ids).encode()).hexdigest()
-    return {"name": pixels.name, "images": len(pixels), "ids_sha256": digest}
-
-
-def _require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Recipe, world: int) -> None:
-    if pixels.label_names != val_pixels.label_names:
-        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have the same labels in one order")
-    if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
-        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have pictures of one size")
-    if not val_pixels.targets.any():
-        raise InvalidInputError(f"{val_pixels.name}: not one picture has a label, so no epoch can be judged")
-    if recipe.batch % world:
-        raise InvalidInputError(f"batch {recipe.batch} does not divide among {world} processes; take a multiple")
-    if len(pixels) < world:
-        raise InvalidInputError(f"{pixels.name}: {len(pixels)} pictures for {world} processes")

@@ -1,5 +1,6 @@
 """The recipe of a training run: one documented set of defaults, and what the embedded digits change in it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -68,11 +69,12 @@ class Recipe:
 
     def _rules(self) -> list[tuple[str, bool, str]]:
         return [
-            ("sigma", self.sigma >= 0, "0 or more"),
-            ("val_sigma", self.validation_sigma >= 0, "0 or more"),
+            ("sigma", 0 <= self.sigma < math.inf, "0 or more, and finite"),
+            ("val_sigma", 0 <= self.validation_sigma < math.inf, "0 or more, and finite"),
             ("epochs", self.epochs >= 0, "0 or more"),
             ("batch", self.batch >= 1, "1 or more"),
-            ("lr", self.lr > 0, "above 0"),
+            ("lr", 0 < self.lr < math.inf, "above 0, and finite"),
+            ("weight_decay", 0 <= self.weight_decay < math.inf, "0 or more, and finite"),
             ("warmup", 0 <= self.warmup < 1, "in [0, 1)"),
             ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
             ("ema", 0 <= self.ema < 1, "in [0, 1)"),
@@ -80,6 +82,7 @@ class Recipe:
             ("crop", 0 < self.crop <= 1, "in (0, 1]"),
             ("ramp_epochs", self.ramp_epochs >= 0, "0 or more"),
             ("shift", self.shift >= 0, "0 or more"),
+            ("seed", 0 <= self.seed < 2**63, "0 or more, and below 2**63"),
         ]
 
 

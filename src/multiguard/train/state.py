@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from multiguard.errors import InvalidInputError, ModelError
+from multiguard.errors import ModelError
 from multiguard.files import write_atomically
 
 STATE_FILE = Path("state") / "last.safetensors"
@@ -48,32 +48,26 @@ def save_state(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, T
     write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
-def read_state(out: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]] | None:
-    """The last state in this folder, or None where no run has finished an epoch there."""
+def read_progress(out: Path) -> Progress | None:
+    """Where the run in this folder stands, or None where no run has finished an epoch there."""
     path = out / STATE_FILE
     if not path.is_file():
         return None
-    parts: dict[str, dict[str, Tensor]] = {}
     try:
         with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
-            for key in file.keys():  # noqa: SIM118 (the file is no mapping)
-                part, _, name = key.partition("/")
-                parts.setdefault(part, {})[name] = file.get_tensor(key)
+            return Progress(**json.loads(file.metadata()["progress"]))
     except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ModelError(f"{path}: not a training state ({error}); delete it to start again") from error
-    return progress, parts
 
 
-def require_same(progress: Progress, settings: Mapping[str, Any], out: Path) -> None:
-    """Pass only if the run in this folder has these settings; else name the first that differs."""
-    before, now = (json.loads(json.dumps(found)) for found in (progress.settings, settings))
-    for key in sorted({*before, *now}):
-        if before.get(key) != now.get(key):
-            raise InvalidInputError(
-                f"{out} holds a run with {key} = {before.get(key)!r}, and {now.get(key)!r} was asked for; "
-                "give another folder, or delete this one"
-            )
+def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
+    """The tensors of the state in this folder, by part and name, as `save_state` was given them."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    with safe_open(out / STATE_FILE, framework="pt") as file:
+        for key in file.keys():  # noqa: SIM118 (the file is no mapping)
+            part, _, name = key.partition("/")
+            parts.setdefault(part, {})[name] = file.get_tensor(key)
+    return parts
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -1,0 +1,141 @@
+"""What identifies a run: its recipe, data, labels, start and denoiser; only an equal run goes on in a folder."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from multiguard.data import Pixels
+from multiguard.errors import InvalidInputError
+from multiguard.models.backbone import Backbone
+from multiguard.models.denoiser import FFDNet
+from multiguard.models.folder import CARD_FILE, ModelCard, read_card
+from multiguard.models.options import state_hash
+from multiguard.train.recipe import Recipe
+from multiguard.train.state import read_progress
+from multiguard.version import __version__
+
+
+class Listed(Protocol):
+    """What a dataset and its decoded pixels both know."""
+
+    @property
+    def name(self) -> str:
+        """Which dataset and split this is."""
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The name of each label, in index order."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each sample, in order."""
+
+
+def described(data: Listed, targets: NDArray[np.uint8]) -> dict[str, Any]:
+    """A split on record: which pictures, in which order, with which labels."""
+    return {
+        "name": data.name,
+        "images": len(data.ids),
+        "ids_sha256": hashlib.sha256("\0".join(data.ids).encode()).hexdigest(),
+        "targets_sha256": hashlib.sha256(np.ascontiguousarray(targets).tobytes()).hexdigest(),
+    }
+
+
+def new_card(
+    backbone: Backbone,
+    labels: Sequence[str],
+    size: tuple[int, int],
+    splits: Mapping[str, Mapping[str, Any]],
+    recipe: Recipe,
+    denoiser: FFDNet | None,
+    provenance: Mapping[str, Any],
+) -> ModelCard:
+    """The card of a run that is about to begin, with everything that a run must share to go on from another.
+
+    Args:
+        backbone: The network to start from.
+        labels: The label names.
+        size: (height, width) of the pictures.
+        splits: "train" and "val", each as `described` gives it.
+        recipe: How to train.
+        denoiser: What stands in front; its weights' hash is put on record.
+        provenance: What else to put on record.
+    """
+    versions = {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    training = {
+        "recipe": asdict(recipe),
+        **splits,
+        "denoiser_sha256": None if denoiser is None else state_hash(denoiser),
+        "versions": versions,
+        **provenance,
+    }
+    return ModelCard(
+        architecture=backbone.architecture,
+        label_names=tuple(labels),
+        image_size=size,
+        mean=backbone.mean,
+        std=backbone.std,
+        sigma=recipe.validation_sigma,
+        denoiser=denoiser is not None,
+        training=training,
+    )
+
+
+def run_settings(card: ModelCard) -> dict[str, Any]:
+    """What a run must share to go on from this card's: all of it but the versions, for an upgrade ends no run."""
+    shared = {key: value for key, value in card.training.items() if key != "versions"}
+    more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
+    settings: dict[str, Any] = json.loads(json.dumps({**shared, **more}))
+    return settings
+
+
+def require_own_run(out: Path, settings: Mapping[str, Any]) -> None:
+    """Pass only if the folder is free or holds a run with these settings; else name the first that differs."""
+    progress = read_progress(out)
+    if progress is not None:
+        _require_same(progress.settings, settings, out)
+    elif (out / CARD_FILE).is_file():
+        _require_same(run_settings(read_card(out)), settings, out)
+
+
+def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> None:
+    for key in sorted({*before, *now}):
+        if before.get(key) != now.get(key):
+            raise InvalidInputError(
+                f"{out} holds a run with {key} = {before.get(key)!r}, and {now.get(key)!r} was asked for; "
+                "give another folder, or delete this one"
+            )
+
+
+def require_apart(training: Listed, validation: Listed) -> None:
+    """Pass only if the two share their labels and no picture: a seen picture would flatter every epoch."""
+    if tuple(training.label_names) != tuple(validation.label_names):
+        raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in one order")
+    seen = set(training.ids)
+    both = [id_ for id_ in validation.ids if id_ in seen]
+    if both:
+        raise InvalidInputError(
+            f"{len(both)} pictures of {validation.name}, the first '{both[0]}', are also in {training.name}; "
+            "validate on another split, or leave --val-split out to hold out a tenth"
+        )
+
+
+def require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Recipe, world: int) -> None:
+    """Pass only if so many processes can train on the one and judge every epoch on the other."""
+    require_apart(pixels, val_pixels)
+    if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
+        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have pictures of one size")
+    if not val_pixels.targets.any():
+        raise InvalidInputError(f"{val_pixels.name}: not one picture has a label, so no epoch can be judged")
+    if recipe.batch % world:
+        raise InvalidInputError(f"batch {recipe.batch} does not divide among {world} processes; take a multiple")
+    if len(pixels) < world:
+        raise InvalidInputError(f"{pixels.name}: {len(pixels)} pictures for {world} processes")
