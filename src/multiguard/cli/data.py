@@ -1,6 +1,7 @@
 """`multiguard data check`: read a dataset through and print what is in it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from multiguard.cli.options import Difficult, Images, Root, Seed, Separator, Table, Workers, given
+from multiguard.cli.progress import shown
 from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
 from multiguard.data.catalog import training_split
 from multiguard.errors import DataError
@@ -55,7 +57,8 @@ def check_command(
         _show_problems((*faults, Problem(name, str(error))), console)
         raise typer.Exit(1) from None
     part = dataset if images is None else subset(dataset, images, seed)
-    report = check_dataset(part, workers, faults)
+    with shown("pictures") as progress:
+        report = check_dataset(part, workers, faults, partial(progress, "reading"))
     _show(report, console)
     raise typer.Exit(1 if report.problems else 0)
 

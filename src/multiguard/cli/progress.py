@@ -4,10 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
-Report = Callable[[int, int], None]
+Report = Callable[[str, int, int], None]
 
 
 class _Rate(ProgressColumn):
@@ -24,15 +33,20 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def shown(doing: str, unit: str) -> Iterator[Report]:
-    """A function to call with (done, total); what it is told is drawn on stderr while the block lasts.
+def shown(unit: str) -> Iterator[Report]:
+    """A function to call with (what is going on, done, total); what it is told is drawn while the block lasts.
 
     Args:
-        doing: What is going on, in a word or two.
         unit: What is counted.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(doing, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        tasks: dict[str, TaskID] = {}
+
+        def report(doing: str, done: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = progress.add_task(doing)
+            progress.update(tasks[doing], completed=done, total=total)
+
+        yield report

@@ -8,6 +8,7 @@ import typer
 from typer import Option
 
 from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
+from multiguard.cli.progress import shown
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -97,7 +98,8 @@ def _train(*, data: str, out: Path, compile_: bool, **rest: Any) -> None:
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
-    result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), _show_epoch)
+    with shown("pictures") as progress:
+        result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), _show_epoch, progress)
     _show_result(result)
 
 

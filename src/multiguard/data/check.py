@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from multiguard.data.picture import decoding_threads
-from multiguard.data.sample import Dataset, Problem
+from multiguard.data.sample import Dataset, Problem, Progressed
 from multiguard.errors import DataError
 
 
@@ -51,16 +51,26 @@ class _Seen:
     labels: tuple[int, ...]
 
 
-def check_dataset(dataset: Dataset, workers: int | None = None, faults: Sequence[Problem] = ()) -> DataReport:
+def check_dataset(
+    dataset: Dataset,
+    workers: int | None = None,
+    faults: Sequence[Problem] = (),
+    progress: Progressed | None = None,
+) -> DataReport:
     """Every sample read once and every problem found, not only the first; a bad picture raises nothing.
 
     Args:
         dataset: What to read.
         workers: Decoding threads; None for one a core.
         faults: What opening the dataset found, as `open_dataset` collects it; reported first.
+        progress: Called with the samples read so far and all of them.
     """
     with ThreadPoolExecutor(decoding_threads(workers)) as pool:
-        results = list(pool.map(lambda index: _read(dataset, index), range(len(dataset))))
+        results = []
+        for result in pool.map(lambda index: _read(dataset, index), range(len(dataset))):
+            results.append(result)
+            if progress is not None:
+                progress(len(results), len(dataset))
     seen = [result for result in results if isinstance(result, _Seen)]
     counts = Counter(label for one in seen for label in one.labels)
     return DataReport(

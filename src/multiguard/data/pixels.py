@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.data.picture import decoding_threads
-from multiguard.data.sample import Catalogued
+from multiguard.data.sample import Catalogued, Progressed
 from multiguard.errors import DataError
 from multiguard.files import require_folder, write_atomically
 
@@ -45,7 +45,9 @@ class Pixels:
         return len(self.images)
 
 
-def load_pixels(dataset: Catalogued, *, workers: int | None = None, cache: Path | None = None) -> Pixels:
+def load_pixels(
+    dataset: Catalogued, *, workers: int | None = None, cache: Path | None = None, progress: Progressed | None = None
+) -> Pixels:
     """Every picture of the dataset in order, decoded once; one that cannot be read raises `DataError`.
 
     Args:
@@ -53,9 +55,10 @@ def load_pixels(dataset: Catalogued, *, workers: int | None = None, cache: Path 
         workers: Decoding threads (Pillow decodes outside the interpreter's lock); None for one a core.
         cache: A folder to keep the decoded pictures in, so that a second call only maps them. An entry is known
             by each picture's file, length and time of change; labels are never kept.
+        progress: Called with the pictures decoded so far and all of them.
     """
     threads = decoding_threads(workers)
-    images = _decode(dataset, threads) if cache is None else _cached(dataset, threads, cache)
+    images = _decode(dataset, threads, progress) if cache is None else _cached(dataset, threads, cache, progress)
     return Pixels(dataset.name, tuple(dataset.label_names), tuple(dataset.ids), images, target_matrix(dataset))
 
 
@@ -67,7 +70,7 @@ def target_matrix(dataset: Catalogued) -> NDArray[np.uint8]:
     return targets
 
 
-def _decode(dataset: Catalogued, threads: int) -> NDArray[np.uint8]:
+def _decode(dataset: Catalogued, threads: int, progress: Progressed | None) -> NDArray[np.uint8]:
     if len(dataset) == 0:
         raise DataError(f"{dataset.name}: no pictures to decode")
     images = np.empty((len(dataset), *dataset[0].image.shape), dtype=np.uint8)
@@ -80,17 +83,18 @@ def _decode(dataset: Catalogued, threads: int) -> NDArray[np.uint8]:
         images[index] = sample.image
 
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(fill, range(len(dataset))):
-            pass
+        for done, _ in enumerate(pool.map(fill, range(len(dataset))), start=1):
+            if progress is not None:
+                progress(done, len(dataset))
     return images
 
 
-def _cached(dataset: Catalogued, threads: int, cache: Path) -> NDArray[np.uint8]:
+def _cached(dataset: Catalogued, threads: int, cache: Path, progress: Progressed | None) -> NDArray[np.uint8]:
     require_folder(cache)
     key = hashlib.sha256("\0".join(dataset.origins).encode()).hexdigest()[:32]
     path = cache / f"{key}.npy"
     if not path.is_file():
-        array = _decode(dataset, threads)
+        array = _decode(dataset, threads, progress)
         write_atomically(path, partial(np.save, arr=array, allow_pickle=False))
     images: NDArray[np.uint8] = np.load(path, mmap_mode="r")
     return images

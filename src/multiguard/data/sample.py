@@ -1,11 +1,14 @@
 """One picture with its labels: what every dataset yields and what training and voting take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+# Called with how much is done and how much there is.
+Progressed = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

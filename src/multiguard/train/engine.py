@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -70,22 +70,28 @@ class Engine:
         self.module: nn.Module = cast(nn.Module, torch.compile(module)) if compiled else module
         self.generator = torch.Generator(self.device)
 
-    def run_epoch(self, epoch: int) -> Record:
-        """Every step of this epoch (from 0): its noise, mean loss and rate; an infinite loss raises."""
+    def run_epoch(self, epoch: int, on_step: Callable[[int, int], None] | None = None) -> Record:
+        """Every step of this epoch (from 0): its noise, mean loss and rate; an infinite loss raises.
+
+        Args:
+            epoch: Which epoch.
+            on_step: Called after each step with the steps done and those of the epoch.
+        """
         started = time.perf_counter()
         sigma = ramped_sigma(self.recipe.sigma, epoch, self.recipe.ramp_epochs)
         positions = self._positions(epoch)
         torch.manual_seed(derived_seed(self.recipe.seed, MODEL, epoch, self.rank))
         self.module.train()
-        losses = [
-            self.step(images, targets, sigma, epoch=epoch, step=step, steps=len(positions))
-            for step, (images, targets) in enumerate(self.feed.batches(positions))
-        ]
+        losses = []
+        for step, (images, targets) in enumerate(self.feed.batches(positions)):
+            losses.append(self.step(images, targets, sigma, epoch=epoch, step=step, steps=len(positions)))
+            if on_step is not None:
+                on_step(step + 1, len(positions))
         loss = float(self.accelerator.reduce(torch.stack(losses).mean(), "mean"))
         if not math.isfinite(loss):
             raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {self.recipe.lr}")
-        images = len(positions) * min(self.recipe.batch, len(self.feed))
-        rate = images / (time.perf_counter() - started)
+        seen = len(positions) * min(self.recipe.batch, len(self.feed))
+        rate = seen / (time.perf_counter() - started)
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:

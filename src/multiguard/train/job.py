@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, inp
 from multiguard.models.denoiser import FFDNet, load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.engine import Record
-from multiguard.train.loop import TrainResult, train
+from multiguard.train.loop import Progressed, TrainResult, train
 from multiguard.train.recipe import Recipe
 from multiguard.train.settings import described, new_card, require_apart, require_own_run, run_settings
 
@@ -65,7 +66,9 @@ class Job:
     compiled: bool = False
 
 
-def run_job(job: Job, on_epoch: Callable[[Record], None] | None = None) -> TrainResult:
+def run_job(
+    job: Job, on_epoch: Callable[[Record], None] | None = None, progress: Progressed | None = None
+) -> TrainResult:
     """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted.
 
     Everything that can be wrong with the job is looked at before the first picture is decoded.
@@ -85,8 +88,13 @@ def run_job(job: Job, on_epoch: Callable[[Record], None] | None = None) -> Train
     for folder in (job.cache, job.out):
         if folder is not None:
             require_folder(folder)
-    pixels, val_pixels = _decoded(job, training), _decoded(job, validation)
-    more: dict[str, Any] = {"denoiser": denoiser, "provenance": provenance, "compiled": job.compiled}
+    pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
+    more: dict[str, Any] = {
+        "denoiser": denoiser,
+        "provenance": provenance,
+        "compiled": job.compiled,
+        "progress": progress,
+    }
     return train(backbone, pixels, val_pixels, recipe, job.out, on_epoch=on_epoch, **more)
 
 
@@ -112,8 +120,9 @@ def open_splits(job: Job, size: int) -> tuple[Catalogued, Catalogued]:
     return training, validation
 
 
-def _decoded(job: Job, part: Catalogued) -> Pixels:
-    return load_pixels(part, workers=job.workers, cache=job.cache)
+def _decoded(job: Job, part: Catalogued, progress: Progressed | None = None) -> Pixels:
+    counted = None if progress is None else partial(progress, f"decoding {part.name}")
+    return load_pixels(part, workers=job.workers, cache=job.cache, progress=counted)
 
 
 def _open(job: Job, split: str, size: int) -> Catalogued:

@@ -27,6 +27,10 @@ LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
 
 
+# Called with what is going on, how much of it is done, and how much there is.
+Progressed = Callable[[str, int, int], None]
+
+
 @dataclass(frozen=True)
 class TrainResult:
     """What a run left behind: the model folder, its card, and the record of its best epoch."""
@@ -47,6 +51,7 @@ def train(
     provenance: Mapping[str, Any] | None = None,
     compiled: bool = False,
     on_epoch: Callable[[Record], None] | None = None,
+    progress: Progressed | None = None,
 ) -> TrainResult:
     """Train to the end, or go on from the last epoch in this folder, and leave the best epoch's model in it.
 
@@ -63,6 +68,7 @@ def train(
         provenance: What else to put on record, and to hold equal when a run goes on.
         compiled: Whether torch.compile makes the forward and backward pass.
         on_epoch: Called with the record of each epoch, on the main process.
+        progress: Called with ("training", pictures done, pictures in all epochs), on the main process.
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
@@ -73,7 +79,7 @@ def train(
     engine = Engine(_classifier(backbone, card), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
     run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        run.to_the_end(on_epoch)
+        run.to_the_end(on_epoch, progress)
     accelerator.wait_for_everyone()
     return TrainResult(out, read_card(out), _best(run.history))
 
@@ -98,17 +104,26 @@ class _Run:
             self._write_folder(progress.history)
         return list(progress.history)
 
-    def to_the_end(self, on_epoch: Callable[[Record], None] | None) -> None:
+    def to_the_end(self, on_epoch: Callable[[Record], None] | None, progress: Progressed | None) -> None:
         epochs = self.engine.recipe.epochs
         if epochs == 0:
             self._keep({"epoch": 0, **self.engine.validate()})
         for epoch in range(len(self.history), epochs):
-            record = {**self.engine.run_epoch(epoch), **self.engine.validate()}
+            record = {**self.engine.run_epoch(epoch, self._counter(epoch, progress)), **self.engine.validate()}
             self._keep(record)
             if self.is_main and on_epoch is not None:
                 on_epoch(record)
         if self.is_main and epochs:
             draw_curve(self.history, self.out / CURVE_FILE)
+
+    def _counter(self, epoch: int, progress: Progressed | None) -> Callable[[int, int], None] | None:
+        """What turns the steps of an epoch into pictures of the whole run, where anyone wants to know."""
+        if progress is None or not self.is_main:
+            return None
+        recipe = self.engine.recipe
+        return lambda step, steps: progress(
+            "training", (epoch * steps + step) * recipe.batch, recipe.epochs * steps * recipe.batch
+        )
 
     def _keep(self, record: Record) -> None:
         """Put the epoch on record and on disk: the state with the best weights so far, then the folder."""

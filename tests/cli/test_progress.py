@@ -1,0 +1,24 @@
+import sys
+
+import pytest
+
+from multiguard.cli.progress import shown
+
+
+def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown("pictures") as progress:
+        progress("reading", 3, 10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with shown("pictures") as progress:
+        progress("reading", 3, 10)
+        progress("training", 5, 20)
+    output = capsys.readouterr()
+    assert output.out == ""
+    for part in ("reading", "3/10", "training", "5/20", "pictures/s"):
+        assert part in output.err
