@@ -53,6 +53,19 @@ class ModelCard:
     history: Sequence[Mapping[str, Any]] = ()
     weights_sha256: str = ""
 
+    def classifier(self, network: nn.Module) -> Classifier:
+        """The base classifier that this card describes, around its network."""
+        return Classifier(
+            network,
+            self.label_names,
+            output=self.output,
+            mean=self.mean,
+            std=self.std,
+            image_size=self.image_size,
+            name=self.architecture,
+            weights_hash=self.weights_sha256 or None,
+        )
+
 
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
     """Write the folder so that each file is at any moment absent, the old one or the new one; never half.
@@ -102,16 +115,7 @@ def load_folder(path: Path | str) -> Classifier:
     card = read_card(path)
     tensors = _proved_tensors(path, card)
     backbone = _filled_backbone(path, card, tensors)
-    classifier = Classifier(
-        backbone.network,
-        card.label_names,
-        output=card.output,
-        mean=card.mean,
-        std=card.std,
-        image_size=card.image_size,
-        name=card.architecture,
-        weights_hash=card.weights_sha256,
-    )
+    classifier = card.classifier(backbone.network)
     if card.denoiser:
         denoiser = FFDNet()
         _load_part(denoiser, tensors, "denoiser", path)

@@ -82,7 +82,10 @@ def run_job(
     backbone = start_backbone(job, training, size)
     denoiser, recipe = _denoised(job)
     provenance = _provenance(job, model, backbone)
-    splits = {name: described(part, target_matrix(part)) for name, part in (("train", training), ("val", validation))}
+    splits = {
+        name: described(part.name, part.ids, target_matrix(part))
+        for name, part in (("train", training), ("val", validation))
+    }
     card = new_card(backbone, training.label_names, (size, size), splits, recipe, denoiser, provenance)
     require_own_run(job.out, run_settings(card))
     for folder in (job.cache, job.out):

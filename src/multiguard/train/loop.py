@@ -14,7 +14,6 @@ from torch import Tensor
 from multiguard.data import Pixels
 from multiguard.files import file_hash, write_atomically
 from multiguard.models.backbone import Backbone
-from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.train.curve import draw_curve
@@ -72,11 +71,13 @@ def train(
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
-    splits = {name: described(part, part.targets) for name, part in (("train", pixels), ("val", val_pixels))}
+    splits = {
+        name: described(part.name, part.ids, part.targets) for name, part in (("train", pixels), ("val", val_pixels))
+    }
     _, _, height, width = pixels.images.shape
     card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
     require_own_run(out, run_settings(card))
-    engine = Engine(_classifier(backbone, card), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
+    engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
     run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         run.to_the_end(on_epoch, progress)
@@ -156,15 +157,3 @@ def _is_made_from(out: Path, progress: Progress) -> bool:
 def _best(history: Sequence[Record]) -> Record:
     """The first epoch of the highest noisy mAP."""
     return max(history, key=lambda record: float(record["map_noisy"]))
-
-
-def _classifier(backbone: Backbone, card: ModelCard) -> Classifier:
-    return Classifier(
-        backbone.network,
-        card.label_names,
-        output=card.output,
-        mean=card.mean,
-        std=card.std,
-        image_size=card.image_size,
-        name=card.architecture,
-    )

@@ -6,13 +6,13 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from multiguard.data import Pixels
+from multiguard.data import Catalogued, Pixels
 from multiguard.errors import InvalidInputError
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
@@ -23,28 +23,12 @@ from multiguard.train.state import read_progress
 from multiguard.version import __version__
 
 
-class Listed(Protocol):
-    """What a dataset and its decoded pixels both know."""
-
-    @property
-    def name(self) -> str:
-        """Which dataset and split this is."""
-
-    @property
-    def label_names(self) -> Sequence[str]:
-        """The name of each label, in index order."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The id of each sample, in order."""
-
-
-def described(data: Listed, targets: NDArray[np.uint8]) -> dict[str, Any]:
+def described(name: str, ids: Sequence[str], targets: NDArray[np.uint8]) -> dict[str, Any]:
     """A split on record: which pictures, in which order, with which labels."""
     return {
-        "name": data.name,
-        "images": len(data.ids),
-        "ids_sha256": hashlib.sha256("\0".join(data.ids).encode()).hexdigest(),
+        "name": name,
+        "images": len(ids),
+        "ids_sha256": hashlib.sha256("\0".join(ids).encode()).hexdigest(),
         "targets_sha256": hashlib.sha256(np.ascontiguousarray(targets).tobytes()).hexdigest(),
     }
 
@@ -115,7 +99,7 @@ def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) 
             )
 
 
-def require_apart(training: Listed, validation: Listed) -> None:
+def require_apart(training: Catalogued | Pixels, validation: Catalogued | Pixels) -> None:
     """Pass only if the two share their labels and no picture: a seen picture would flatter every epoch."""
     if tuple(training.label_names) != tuple(validation.label_names):
         raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in one order")
