@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import say, shown
 
 
 def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,11 +14,12 @@ def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -
 def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with shown("pictures") as progress:
         progress("reading", 3, 10)
         progress("training", 5, 20)
+        say("epoch 1 [red] done")
     output = capsys.readouterr()
-    assert output.out == ""
-    for part in ("reading", "3/10", "training", "5/20", "pictures/s"):
-        assert part in output.err
+    assert output.err == ""
+    for part in ("reading", "3/10", "training", "5/20", "pictures/s", "\nepoch 1 [red] done\n"):
+        assert part in output.out.replace("\x1b[2K", "").replace("\x1b[1A", "").replace("\r", "\n")

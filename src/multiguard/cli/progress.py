@@ -1,5 +1,6 @@
 """Progress on the terminal: how much is done, how fast, how long still. Silent where there is no terminal."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,11 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f} {self._unit}/s" if speed else f"- {self._unit}/s", style="cyan")
 
 
+def say(line: str) -> None:
+    """Print a line on stdout, above the bar where one is shown."""
+    sys.stdout.write(f"{line}\n")  # rich stands in for sys.stdout while a bar is shown; click's echo goes past it
+
+
 @contextmanager
 def shown(unit: str) -> Iterator[Report]:
     """A function to call with (what is going on, done, total); what it is told is drawn while the block lasts.
@@ -39,7 +45,7 @@ def shown(unit: str) -> Iterator[Report]:
     Args:
         unit: What is counted.
     """
-    console = Console(stderr=True)
+    console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}

@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import say, shown
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -110,10 +110,9 @@ def _say_if_untrained(model: str | None, weights: str | None) -> None:
 
 
 def _show_epoch(record: dict[str, Any]) -> None:
-    typer.echo(
-        f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:8.4f}  "
-        f"mAP noisy {record['map_noisy']:.4f}  clean {record['map_clean']:.4f}  "
-        f"{record['images_per_second']:,.0f} images/s"
+    say(
+        f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:.3f}  "
+        f"mAP {record['map_noisy']:.4f} noisy {record['map_clean']:.4f} clean  {record['images_per_second']:,.0f} images/s"
     )
 
 
