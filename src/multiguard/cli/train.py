@@ -110,9 +110,10 @@ def _say_if_untrained(model: str | None, weights: str | None) -> None:
 
 
 def _show_epoch(record: dict[str, Any]) -> None:
+    rate = record["images_per_second"]
     say(
         f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:.3f}  "
-        f"mAP {record['map_noisy']:.4f} noisy {record['map_clean']:.4f} clean  {record['images_per_second']:,.0f} images/s"
+        f"mAP {record['map_noisy']:.4f} noisy {record['map_clean']:.4f} clean  {rate:,.0f} images/s"
     )
 
 
