@@ -71,6 +71,7 @@ def test_broadcasts() -> None:
     [
         (1, 0, 0.1, "draws"),
         (1, 2.5, 0.1, "draws"),
+        (1, 10**9, 0.1, "draws"),
         (3, 2, 0.1, "hits"),
         (-1, 2, 0.1, "hits"),
         (0.5, 2, 0.1, "hits"),

@@ -34,6 +34,42 @@ def test_bounds_lie_on_the_safe_side(draws: int, alpha: float) -> None:
             assert high == 1 or tail(hits, draws, 1 - high) <= alpha
 
 
+def long_tail(hits: int, draws: int, p: mpf) -> mpf:
+    """Pr(at least `hits` of `draws`), term after term until the rest cannot be seen."""
+    term = mp.exp(
+        mp.loggamma(draws + 1)
+        - mp.loggamma(hits + 1)
+        - mp.loggamma(draws - hits + 1)
+        + hits * mp.log(p)
+        + (draws - hits) * mp.log1p(-p)
+    )
+    total, odds = term, p / (1 - p)
+    for i in range(hits, draws):
+        term *= mpf(draws - i) / (i + 1) * odds
+        total += term
+        if term < total * mpf(10) ** -(DIGITS - 5):
+            break
+    return total
+
+
+# Where SciPy's inverse is off by up to 2 parts in 1e9, on the side that would claim too much.
+@pytest.mark.parametrize(
+    ("hits", "draws", "alpha"),
+    [
+        (1000, 10**6, 1e-3),
+        (10_000, 10**5, 1e-6),
+        (999_993, 10**6, 1e-3),
+        (10**8 - 7, 10**8, 0.3),
+        (10**8 - 1, 10**8, 0.3),
+    ],
+)
+def test_bounds_lie_on_the_safe_side_of_many_draws(hits: int, draws: int, alpha: float) -> None:
+    with mp.workdps(DIGITS):
+        assert long_tail(hits, draws, mpf(float(clopper_pearson_lower(hits, draws, alpha)))) <= alpha
+        high = mpf(float(clopper_pearson_upper(draws - hits, draws, alpha)))
+        assert long_tail(hits, draws, 1 - high) <= alpha
+
+
 def shifted(q: float, r: float) -> mpf:
     """Phi(Phi^-1(q) + r) with many digits."""
     q = mpf(q)

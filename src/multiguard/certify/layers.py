@@ -17,7 +17,7 @@ from multiguard.certify.types import Bools, Floats
 _BEYOND = 80.0
 # The bracket shrinks to _BEYOND / 2**_STEPS, about 1e-10.
 _STEPS = 40
-# The left side must exceed the right by this fraction: a hundred times what rounding can do to either.
+# The left side must exceed the right by this fraction: 25 times the largest error of Phi(Phi^-1(q) + r) that was found.
 _MARGIN = 1e-11
 
 
