@@ -15,15 +15,15 @@ def test_equals_statsmodels(draws: int, alpha: float) -> None:
     hits = np.unique(np.linspace(0, draws, 23).astype(int))
     # statsmodels is two-sided: it spends half of its alpha on each end.
     low, high = proportion_confint(hits, draws, alpha=2 * alpha, method="beta")
-    np.testing.assert_allclose(clopper_pearson_lower(hits, draws, alpha), np.nan_to_num(low, nan=0.0), rtol=1e-9)
-    np.testing.assert_allclose(clopper_pearson_upper(hits, draws, alpha), np.nan_to_num(high, nan=1.0), rtol=1e-9)
+    np.testing.assert_allclose(clopper_pearson_lower(hits, draws, alpha), np.nan_to_num(low, nan=0.0), rtol=1e-6)
+    np.testing.assert_allclose(clopper_pearson_upper(hits, draws, alpha), np.nan_to_num(high, nan=1.0), rtol=1e-6)
 
 
 def test_ends_are_exact() -> None:
     assert clopper_pearson_lower(0, 50, 0.01) == 0.0
     assert clopper_pearson_upper(50, 50, 0.01) == 1.0
-    assert clopper_pearson_lower(50, 50, 0.01) == pytest.approx(0.01 ** (1 / 50), rel=1e-11)
-    assert clopper_pearson_upper(0, 50, 0.01) == pytest.approx(1 - 0.01 ** (1 / 50), rel=1e-11)
+    assert clopper_pearson_lower(50, 50, 0.01) == pytest.approx(0.01 ** (1 / 50), rel=1e-7)
+    assert clopper_pearson_upper(0, 50, 0.01) == pytest.approx(1 - 0.01 ** (1 / 50), rel=1e-7)
 
 
 @pytest.mark.parametrize("draws", [1, 5, 60])

@@ -1,16 +1,19 @@
 """Exact one-sided confidence bounds for a probability, from how often its event was seen."""
 
+from collections.abc import Callable
+
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import betainccinv, betaincinv
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincc, betainccinv, betaincinv
 
 from multiguard.certify.types import Floats
 from multiguard.errors import InvalidInputError
 
-# SciPy's inverse of the incomplete beta function is mostly right to the last digit, but for small probabilities and
-# many draws it was found off by up to 3 parts in 1e17 a draw (3e-12 at a million draws, 2e-9 at a hundred million).
-# Bounds are therefore moved outwards, by thirty times that and more.
-_OUTWARD, _OUTWARD_A_DRAW = 1e-12, 1e-15
+# SciPy's inverse of the incomplete beta function is mostly right to the last digit, but now and then it stops short, on
+# the side that would claim too much. So a bound is sought for a little less than alpha, and what the distribution
+# function itself does not confirm at half that distance is moved on until it does.
+_SLACK = 1e-7
+_FIRST_MOVE = 1e-12
 _MOST_DRAWS = 10**8
 
 
@@ -27,8 +30,9 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     All three broadcast against each other; the result has their common shape.
     """
     hits, draws, alpha = _checked(hits, draws, alpha)
-    quantile: Floats = np.asarray(betaincinv(np.maximum(hits, 1), draws - hits + 1, alpha), dtype=np.float64)
-    return np.where(hits == 0, 0.0, quantile * (1 - _outward(quantile, draws)))
+    a, b = np.maximum(hits, 1), draws - hits + 1
+    found = betaincinv(a, b, alpha * (1 - _SLACK))
+    return np.where(hits == 0, 0.0, _confirmed(found, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
 
 
 def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
@@ -38,13 +42,29 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     arguments are those of `clopper_pearson_lower`.
     """
     hits, draws, alpha = _checked(hits, draws, alpha)
-    quantile: Floats = np.asarray(betainccinv(hits + 1, np.maximum(draws - hits, 1), alpha), dtype=np.float64)
-    return np.where(hits == draws, 1.0, np.minimum(quantile * (1 + _outward(quantile, draws)), 1.0))
+    a, b = hits + 1, np.maximum(draws - hits, 1)
+    found = betainccinv(a, b, alpha * (1 - _SLACK))
+    return np.where(hits == draws, 1.0, _confirmed(found, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
 
 
-def _outward(quantile: Floats, draws: Floats) -> Floats:
-    """By what share of its size a bound is moved to its safe side."""
-    return _OUTWARD + _OUTWARD_A_DRAW * draws * (1 - quantile)
+def _confirmed(
+    found: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float
+) -> Floats:
+    """The bounds, each moved outwards, in steps that double, until its chance to fail is clearly below alpha.
+
+    Args:
+        found: The bounds to start from, in [0, 1].
+        chance: The probability, were the truth at the bound, of hits at least as extreme as those seen.
+        alpha: What that probability may be.
+        move: The first factor, just below 1 for lower bounds and just above it for upper ones.
+    """
+    bound = np.asarray(found, dtype=np.float64)
+    wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2))
+    while np.any(wrong):
+        bound = np.where(wrong, np.minimum(bound * move, 1.0), bound)
+        move = 1 + 2 * (move - 1)
+        wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2)) & (bound < 1) & (bound > 0)
+    return bound
 
 
 def _checked(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> tuple[Floats, Floats, Floats]:
