@@ -56,10 +56,12 @@ class Votes:
         provenance: Where the votes come from.
         ids: The ids of the images.
         labels: The label indices of each image, the ground truth.
+        manifest_hash: The sha256 of the manifest, which names the hash of every shard.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.provenance = manifest.provenance
+        self.manifest_hash = file_hash(folder / MANIFEST_NAME)
         self._places: list[tuple[Path, int]] = []
         self._open: tuple[Path, pq.ParquetFile] | None = None
         self.ids: tuple[str, ...] = ()
