@@ -30,7 +30,8 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         """The rate of the last moments."""
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f} {self._unit}/s" if speed else f"- {self._unit}/s", style="cyan")
+        shown = f"{speed:,.{0 if speed >= 10 else 1}f}" if speed else "-"
+        return Text(f"{shown} {self._unit}/s", style="cyan")
 
 
 def say(line: str) -> None:

@@ -69,7 +69,7 @@ def training_split(name: str, root: Path | str | None = None, table: Path | None
     return _usual_split(name, "train", find_known(name).train_split, root, table)
 
 
-def testing_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
+def voting_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
     """What is voted on where no split is asked for: the dataset's test split, or all of a table without splits."""
     return _usual_split(name, "test", find_known(name).test_split, root, table)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multiguard.data.catalog import open_dataset, testing_split
+from multiguard.data.catalog import open_dataset, voting_split
 from multiguard.data.sample import Catalogued
 from multiguard.data.subset import subset
 from multiguard.errors import DataError
@@ -37,7 +37,7 @@ class Source:
 
     def open(self) -> Catalogued:
         """The pictures, their listing read and checked, none decoded."""
-        split = self.split or testing_split(self.data, self.root, self.options.get("table"))
+        split = self.split or voting_split(self.data, self.root, self.options.get("table"))
         dataset = open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
         return dataset if self.images is None else subset(dataset, self.images, self.seed)
 

@@ -15,7 +15,14 @@ from multiguard.naming import unknown_name
 from multiguard.pipeline.recipe import ModelPart, RunRecipe
 
 T = TypeVar("T")
-_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path", NoneType: "null"}
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Path: "a path",
+    NoneType: "null",
+}
 
 
 class Typed(str):
@@ -79,7 +86,7 @@ def recipe_text(recipe: RunRecipe) -> str:
 
 def _load(text: str, name: str) -> Any:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         raise InvalidInputError(f"{name}{line}: {error.problem or error.context}") from error
@@ -112,7 +119,9 @@ class _Parser:
         hints = get_type_hints(kind)
         for key in value:
             if key not in hints:
-                raise InvalidInputError(f"{self._name}: {unknown_name('key', _dotted(place, key), _places(kind, place))}")
+                raise InvalidInputError(
+                    f"{self._name}: {unknown_name('key', _dotted(place, key), _places(kind, place))}"
+                )
         for known in fields(kind):  # type: ignore[arg-type]
             if known.name not in value and _needed(known):
                 raise InvalidInputError(f"{self._name}: {_dotted(place, known.name)} is missing; every recipe needs it")

@@ -6,6 +6,7 @@ from typing import Literal
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Parameter
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class CertifyPart:
 
 @dataclass(frozen=True)
 class SweepPart:
-    """One parameter at a time around the setting: the first four from the same votes, the others from runs of their own.
+    """One parameter at a time around the setting: the first four from the same votes, the others from runs apart.
 
     Attributes:
         k: Values of k.
@@ -196,9 +197,14 @@ class SweepPart:
     training_noise: tuple[float, ...] = ()
 
     @property
-    def vary(self) -> dict[str, tuple[float, ...]]:
+    def vary(self) -> dict[Parameter, tuple[float, ...]]:
         """What varies over one set of votes."""
-        named = {"k": self.k, "k_prime": self.k_prime, "n": self.n, "alpha": self.alpha}
+        named: dict[Parameter, tuple[float, ...]] = {
+            "k": self.k,
+            "k_prime": self.k_prime,
+            "n": self.n,
+            "alpha": self.alpha,
+        }
         return {name: values for name, values in named.items() if values}
 
 
@@ -250,4 +256,3 @@ class RunRecipe:
         for name, value in (("sigma", self.sigma), *(("sweep.sigma", one) for one in self.sweep.sigma)):
             if not value > 0:
                 raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
-

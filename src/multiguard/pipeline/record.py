@@ -62,9 +62,17 @@ def read_record(run: Path) -> RunRecord:
         if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
             raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
         steps = {name: StepRecord(**step) for name, step in stored.pop("steps").items()}
+        _require_inside(name for step in steps.values() for name in step.outputs or {})
         return RunRecord(steps=steps, **stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(f"{path} is damaged ({error}); name another run folder, or delete this one") from error
+
+
+def _require_inside(names: Iterable[str]) -> None:
+    """Pass only if every output lies in the run folder: what is altered is removed before it is made anew."""
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"the output '{name}' lies outside the run folder")
 
 
 def write_record(run: Path, record: RunRecord) -> None:

@@ -60,15 +60,13 @@ def run_recipe(
 
 def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
     """The lines of a run by name: the main one under the empty name, then one for each further sigma and noise."""
-    sweep, home = recipe.sweep, out / "arms"
-    arms = [Arm("", out, recipe.sigma)]
-    for sigma in sweep.sigma:
-        if sigma != recipe.sigma:
-            arms.append(Arm(f"sigma-{sigma:g}", home / f"sigma-{sigma:g}", sigma))
-    for noise in sweep.training_noise:
-        name = f"training-noise-{noise:g}"
-        arms.append(Arm(name, home / name, recipe.sigma, noise))
-    return {arm.name: arm for arm in arms}
+    lines: dict[str, tuple[float, float | None]] = {
+        f"sigma-{_text(sigma)}": (sigma, None) for sigma in recipe.sweep.sigma if sigma != recipe.sigma
+    }
+    for noise in recipe.sweep.training_noise:
+        lines[f"training-noise-{_text(noise)}"] = (recipe.sigma, noise)
+    arms = {name: Arm(name, out / "arms" / name, *line) for name, line in lines.items()}
+    return {"": Arm("", out, recipe.sigma), **arms}
 
 
 def plan_steps(recipe: RunRecipe, out: Path, command: str = "") -> Iterator[Step]:
@@ -80,6 +78,11 @@ def plan_steps(recipe: RunRecipe, out: Path, command: str = "") -> Iterator[Step
         yield VoteStep(recipe, arm, command)
         yield CertifyStep(recipe, arm, command)
     yield ReportStep(recipe, out, arms, command)
+
+
+def _text(number: float) -> str:
+    """The number as a folder can be named after it; no two numbers share a text."""
+    return repr(float(number)).removesuffix(".0")
 
 
 class _Runner:

@@ -86,7 +86,7 @@ class Step(ABC):
     def do(self, watcher: Watcher) -> list[Path]:
         """Do the step, or what an interruption left of it, and return the files that it stands for."""
 
-    def discard(self) -> None:
+    def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
         """Throw the old output away."""
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from multiguard.data.catalog import testing_split
+from multiguard.data.catalog import voting_split
 from multiguard.files import file_hash
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.pipeline.pictures import picture_hashes
@@ -16,7 +16,7 @@ from multiguard.train.recipe import Recipe, recipe_for
 def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
     """The recipe with the dataset's usual values written where it leaves them open."""
     data = recipe.data
-    split = data.split or testing_split(data.name, data.root, data.table)
+    split = data.split or voting_split(data.name, data.root, data.table)
     recipe = replace(recipe, data=replace(data, split=split))
     if recipe.train is None:
         return recipe

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class VoteJob:
     source: Source
     out: Path
     sigma: float | None = None
-    how: VotePart = VotePart()
+    how: VotePart = field(default_factory=VotePart)
     command: str = ""
 
 
@@ -98,17 +98,14 @@ def prepare_vote(job: VoteJob) -> ReadyVote:
 
     Where the pictures are a folder with a CSV, its labels take the model's order.
     """
-    made_for = _made_for(job.model.spec)
-    sigma = job.sigma if job.sigma is not None else made_for
-    if sigma is None:
-        raise InvalidInputError(f"no sigma given, and {job.model.spec} does not say which; give --sigma, such as 0.5")
+    sigma = settled_sigma(job.model.spec, job.sigma)
     names = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     if names is None and not _says_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
     classifier = load_model(job.model, job.source.size, names)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_labelled(job.source, classifier.label_names), size=size)
-    return ReadyVote(replace(job, source=source), sigma, classifier, source.open(), made_for)
+    return ReadyVote(replace(job, source=source), sigma, classifier, source.open(), made_for(job.model.spec))
 
 
 def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...] | None = None) -> Classifier:
@@ -143,7 +140,9 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     if own is None:
         return size if size is not None or not spec.startswith("timm:") else input_size(spec)
     if own[0] != own[1]:
-        raise InvalidInputError(f"{spec} takes pictures of {own[0]}x{own[1]}; only squares can be made of pictures here")
+        raise InvalidInputError(
+            f"{spec} takes pictures of {own[0]}x{own[1]}; only squares can be made of pictures here"
+        )
     if size not in (None, own[0]):
         raise InvalidInputError(f"{spec} takes pictures of {own[0]}x{own[0]}; leave out the size {size}")
     return own[0]
@@ -157,8 +156,17 @@ def _says_labels(spec: str) -> bool:
     return _is_folder(spec) or spec.startswith("hf:")
 
 
-def _made_for(spec: str) -> float | None:
+def made_for(spec: str) -> float | None:
+    """The noise that a model folder was made for; None where the model does not say."""
     return read_card(Path(spec)).sigma if (Path(spec) / CARD_FILE).is_file() else None
+
+
+def settled_sigma(spec: str, sigma: float | None) -> float:
+    """The noise asked for, or else the one that the model was made for."""
+    found = made_for(spec) if sigma is None else sigma
+    if found is None:
+        raise InvalidInputError(f"no sigma given, and {spec} does not say which; give --sigma, such as 0.5")
+    return found
 
 
 def _labelled(source: Source, names: tuple[str, ...]) -> Source:

@@ -1,0 +1,96 @@
+"""`multiguard certify`: what the votes prove, for every method asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from multiguard.cli.command import typed
+from multiguard.cli.options import Force
+from multiguard.cli.progress import shown
+from multiguard.errors import InvalidInputError
+from multiguard.naming import unknown_name
+
+_Votes = Annotated[Path, Argument(help="The votes folder.")]
+_K = Annotated[int, Option(help="How many labels the smoothed classifier returns.")]
+_KPrime = Annotated[int, Option(help="How many labels the model returns for a noisy copy.")]
+_Alpha = Annotated[float, Option(help="The probability of a wrong certificate of a picture.")]
+_Draws = Annotated[int | None, Option(help="Use the first so many draws [all].")]
+_Method = Annotated[
+    list[str] | None,
+    Option(help="joint, paper, independent, jia or cohen; again for more; all for the first four [joint]."),
+]
+_Sweep = Annotated[
+    list[str] | None, Option(help="Vary k, k_prime, n or alpha, as in k=1,3,5; again for more.", metavar="NAME=VALUES")
+]
+_To = Annotated[float | None, Option(help="The largest radius of the curves [3 sigma].")]
+_Step = Annotated[float | None, Option(help="The step between two radii [sigma / 20].")]
+_Bands = Annotated[float | None, Option(help="Add bootstrap bands over pictures at this level, such as 0.95.")]
+_Out = Annotated[Path | None, Option(help="The certificates folder to write [certificates beside the votes].")]
+
+_ALL = ("joint", "paper", "independent", "jia")
+
+
+def certify_command(
+    votes: _Votes,
+    k: _K,
+    k_prime: _KPrime,
+    alpha: _Alpha = 0.001,
+    draws: _Draws = None,
+    method: _Method = None,
+    sweep: _Sweep = None,
+    radius_to: _To = None,
+    radius_step: _Step = None,
+    bands: _Bands = None,
+    out: _Out = None,
+    force: Force = False,
+) -> None:
+    """Certify the votes of every picture and average certified recall, precision and F1 over radii.
+
+    A sweep holds point by point: its best point, picked afterwards, is not covered by alpha.
+
+    Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
+    """
+    from multiguard.cli.scores import plain_console, show_scores
+    from multiguard.evaluate import Setting
+    from multiguard.pipeline.certifying import CertifyJob, certify
+
+    target = out or votes.parent / "certificates"
+    setting = Setting(k, k_prime, alpha, draws)
+    job = CertifyJob(votes, target, setting, _methods(method), _varied(sweep), radius_to, radius_step, bands)
+    with shown("steps") as progress:
+        found = certify(_recorded(job, force), progress)
+    show_scores(found, plain_console())
+    typer.echo(f"\ncertificates.parquet, curves.csv and labels.csv: {target}")
+
+
+def _recorded(job: Any, force: bool) -> Any:
+    from dataclasses import replace
+
+    return replace(job, command=typed(), force=force)
+
+
+def _methods(given: Sequence[str] | None) -> list[Any]:
+    named = [one for name in given or ["joint"] for one in (_ALL if name == "all" else (name,))]
+    return list(dict.fromkeys(named))
+
+
+def _varied(given: Sequence[str] | None) -> dict[Any, list[float]]:
+    """The values of each parameter; the same parameter named again adds to them."""
+    vary: dict[Any, list[float]] = {}
+    for text in given or ():
+        name, _, values = text.partition("=")
+        if name not in ("k", "k_prime", "n", "alpha"):
+            raise InvalidInputError(unknown_name("parameter of a sweep", name, ["k", "k_prime", "n", "alpha"]))
+        vary.setdefault(name, []).extend(_values(name, values))
+    return vary
+
+
+def _values(name: str, values: str) -> list[float]:
+    kind = float if name == "alpha" else int
+    try:
+        return [kind(word) for word in values.split(",")]
+    except ValueError:
+        raise InvalidInputError(f"--sweep {name}={values}: expected numbers, as in k=1,3,5 or alpha=0.01,0.1") from None

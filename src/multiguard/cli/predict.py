@@ -1,0 +1,119 @@
+"""`multiguard predict`: the smoothed classifier's labels for pictures of your own, each with what is proved of it."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer import Argument, Option
+
+from multiguard.cli.options import Clamp, Device, Labels, Mean, Model, Output, Precision, Size, Std, Weights
+from multiguard.cli.progress import shown
+from multiguard.cli.scores import plain_console, radius_text
+
+if TYPE_CHECKING:
+    from multiguard.pipeline.predicting import Predicted, Predictions, PredictJob
+
+_Pictures = Annotated[list[Path], Argument(help="Picture files.")]
+_K = Annotated[int | None, Option(help="How many labels to predict [5, or all].")]
+_KPrime = Annotated[int | None, Option(help="Labels that the model returns for a noisy copy [half of k, rounded up].")]
+_Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [the model folder's].")]
+_Draws = Annotated[int, Option(help="Noisy copies that certify.")]
+_Pilot = Annotated[int, Option(help="Further noisy copies that choose the labels.")]
+_Alpha = Annotated[float, Option(help="The probability that anything said of a picture is wrong.")]
+_Seed = Annotated[int, Option(help="The seed of the noise.")]
+_Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
+
+
+def predict_command(
+    images: _Pictures,
+    model: Model,
+    k: _K = None,
+    k_prime: _KPrime = None,
+    sigma: _Sigma = None,
+    draws: _Draws = 1000,
+    pilot_draws: _Pilot = 100,
+    alpha: _Alpha = 0.001,
+    seed: _Seed = 0,
+    labels: Labels = None,
+    weights: Weights = None,
+    output: Output = None,
+    mean: Mean = None,
+    std: Std = None,
+    size: Size = None,
+    device: Device = None,
+    precision: Precision = None,
+    clamp: Clamp = False,
+    json_: _Json = False,
+) -> None:
+    """Predict the labels of pictures, and certify how far each label, and the set of them, stays.
+
+    The noise follows from a picture's bytes and the seed, so that a renamed file has the same answer.
+
+    Example: multiguard predict digit.png --model runs/digits --k 4
+    """
+    _predict(**locals())
+
+
+def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> None:
+    from multiguard.cli.vote import model_part
+    from multiguard.pipeline.predicting import PredictJob, predict
+
+    part = model_part(model, rest)
+    chosen = {name: value for name, value in rest.items() if name in PredictJob.__dataclass_fields__}
+    job = PredictJob(tuple(images), part, **chosen)
+    with shown("pictures") as progress:
+        found = predict(job, lambda done, total: progress("predicting", done, total))
+    if json_:
+        typer.echo(json.dumps(_as_json(job, found), indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    console = plain_console()
+    for one in found.pictures:
+        _show(one, console)
+    console.print(
+        f"k' = {found.k_prime}, k = {found.k}, sigma = {found.sigma:g}; "
+        f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
+    )
+    console.print(f"all that is said of a picture holds with probability {1 - job.alpha:.6g} or more")
+
+
+def _show(one: "Predicted", console: Console) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
+        table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
+    sets = one.prediction.set_radii
+    for place, (name, radius) in enumerate(zip(one.names, one.prediction.radii, strict=True)):
+        least = f"at least {place + 1}"
+        table.add_row(name, radius_text(radius), least, radius_text(sets[place]))
+    console.print(str(one.file))
+    console.print(table, soft_wrap=False)
+    console.print()
+
+
+def _as_json(job: "PredictJob", found: "Predictions") -> dict[str, Any]:
+    settled = {name: getattr(found, name) for name in ("k", "k_prime", "sigma")}
+    asked = {name: getattr(job, name) for name in ("alpha", "draws", "pilot_draws", "seed")}
+    return {"model": job.model.spec, **settled, **asked, "images": [_picture_json(one) for one in found.pictures]}
+
+
+def _picture_json(one: "Predicted") -> dict[str, Any]:
+    said = one.prediction
+    labels = [
+        {"label": name, "radius": _number(radius), "confirmed": sure}
+        for name, radius, sure in zip(one.names, said.radii, said.confirmed, strict=True)
+    ]
+    return {
+        "file": str(one.file),
+        "sha256": one.sha256,
+        "labels": labels,
+        "set_radii": [_number(radius) for radius in said.set_radii],
+    }
+
+
+def _number(radius: float) -> float | str | None:
+    if math.isinf(radius):
+        return "inf" if radius > 0 else None
+    return radius
