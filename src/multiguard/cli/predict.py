@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
-from multiguard.cli.options import Clamp, Device, Labels, Mean, Model, Output, Precision, Size, Std, Weights
+from multiguard.cli.options import Clamp, Device, Mean, Model, Output, Precision, Size, Std, Weights
 from multiguard.cli.progress import shown
 from multiguard.cli.scores import plain_console, radius_text
 
@@ -25,6 +25,7 @@ _Draws = Annotated[int, Option(help="Noisy copies that certify.")]
 _Pilot = Annotated[int, Option(help="Further noisy copies that choose the labels.")]
 _Alpha = Annotated[float, Option(help="The probability that anything said of a picture is wrong.")]
 _Seed = Annotated[int, Option(help="The seed of the noise.")]
+_Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the model's].")]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 
@@ -38,7 +39,7 @@ def predict_command(
     pilot_draws: _Pilot = 100,
     alpha: _Alpha = 0.001,
     seed: _Seed = 0,
-    labels: Labels = None,
+    labels: _Labels = None,
     weights: Weights = None,
     output: Output = None,
     mean: Mean = None,

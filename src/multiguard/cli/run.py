@@ -12,7 +12,7 @@ from multiguard.cli.scores import plain_console, show_scores
 from multiguard.cli.train import show_epoch
 
 _Recipe = Annotated[str, Argument(help="A YAML file, or one of digits, digits-figures, voc2007, coco and nuswide.")]
-_Out = Annotated[Path | None, Option(help="The run folder [runs/ and the recipe's name].")]
+_Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
 _DemoOut = Annotated[Path, Option(help="The run folder.")]
 _Set = Annotated[
     list[str] | None,
@@ -38,7 +38,7 @@ def run_command(
 
     Example: multiguard run digits --out runs/digits-run
     """
-    _run(recipe, out or Path("runs") / Path(recipe).stem, set_ or [], until, force, device)
+    _run(recipe, out or Path("runs") / f"{Path(recipe).stem}-run", set_ or [], until, force, device)
 
 
 def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, device: _Device = None) -> None:
