@@ -21,10 +21,12 @@ _LATEX = {
     "′": r"\ensuremath{'}",
     "σ": r"\ensuremath{\sigma}",
     "α": r"\ensuremath{\alpha}",
+    "−": r"\ensuremath{-}",
     "ℓ₂": r"\ensuremath{\ell_2}",
 }
 _LATEX_SPECIAL = re.compile("|".join(re.escape(text) for text in sorted(_LATEX, key=len, reverse=True)))
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~$:])")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//))")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
@@ -40,8 +42,11 @@ def markdown(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """The text with an apostrophe before it where a spreadsheet would run it as a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    """The text with an apostrophe before it where a spreadsheet would run it as a formula.
+
+    A text that has apostrophes before such a sign itself gets one more, so that one can be taken away again.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _one_line(text: str) -> str:
