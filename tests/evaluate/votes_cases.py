@@ -11,7 +11,7 @@ from multiguard.evaluate import Certificates, Curve
 from multiguard.votes import VoteRow, Votes, VotesWriter, read_votes, vote_dtype
 
 
-def stored_votes(folder: Path, ranked: Sequence[np.ndarray], labels: Sequence[Sequence[int]], **changes) -> Votes:
+def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequence[int]], **changes) -> Votes:
     """These votes as a finished run in a folder."""
     draws, k_max = ranked[0].shape
     changes = {"sigma": 0.5, "labels": 20, **changes}
@@ -19,15 +19,17 @@ def stored_votes(folder: Path, ranked: Sequence[np.ndarray], labels: Sequence[Se
     writer = VotesWriter(folder, run, shard_images=4)
     dtype = vote_dtype(len(run.label_names))
     rows = [
-        VoteRow(name, tuple(true), votes.astype(dtype))
-        for name, true, votes in zip(run.image_ids, labels, ranked, strict=True)
+        VoteRow(name, tuple(labels), votes.astype(dtype))
+        for name, labels, votes in zip(run.image_ids, true, ranked, strict=True)
     ]
     for shard in writer.missing():
         writer.write(shard, [rows[position] for position in writer.manifest.positions(shard)])
     return read_votes(folder)
 
 
-def random_votes(folder: Path, *, images: int = 11, draws: int = 200, labels: int = 20, seed: int = 0, **changes) -> Votes:
+def random_votes(
+    folder: Path, *, images: int = 11, draws: int = 200, labels: int = 20, seed: int = 0, **changes
+) -> Votes:
     """Random votes of which some pictures have no label, and most have a few that are often hit."""
     rng = np.random.default_rng(seed)
     ranked = [random_ranked(rng, labels=labels, depth=5, draws=draws, spread=3.0) for _ in range(images)]
@@ -59,5 +61,3 @@ def as_lists(value: object) -> object:
     if hasattr(value, "__dataclass_fields__"):
         return {name: as_lists(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
-
-
