@@ -45,6 +45,13 @@ def test_another_normalisation_is_another_run(options):
     assert described(smoother(**options)).differences(described(smoother())) == ["classifier_hash"]
 
 
+@pytest.mark.parametrize("sigma", [None, 0.0, 0.5])
+def test_the_noise_of_training_is_recorded(sigma):
+    f = Classifier(network(), LABELS, output="logits", name="x", weights_hash="0", trained_sigma=sigma)
+    assert described(Smoother(f, sigma=0.5, device="cpu")).trained_sigma == sigma
+    assert described(smoother()).trained_sigma is None
+
+
 @pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])
 def test_weights_changed_in_place_are_another_run(tmp_path, tensor):
     one = smoother()

@@ -1,6 +1,7 @@
 """What the smoothed classifier says of one image, and how much of it the draws have confirmed."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +11,20 @@ from multiguard.certify import certified_radii
 
 @dataclass(frozen=True)
 class Prediction:
-    """With probability at least 1 - alpha over the noise every confirmed label is truly among g's k labels.
+    """With probability at least 1 - alpha over the noise every radius here is right, of labels and set alike.
 
     Attributes:
         labels: The k labels that the pilot draws chose, most frequent first.
-        radii: For each label an l2-radius within which it stays among the k predicted labels; the same
-            probability covers all of them at once. -inf where the fresh draws cannot tell.
+        radii: For each label an l2-radius within which it stays among the k predicted labels. -inf where the fresh
+            draws cannot tell.
+        set_radii: At least e of these k labels stay among the k predicted ones under any change of l2-norm up to
+            set_radii[e-1]; non-increasing, -inf where the fresh draws cannot tell.
         confirmed: For each label whether its radius is at least 0. An unconfirmed label is a guess.
     """
 
     labels: tuple[int, ...]
     radii: tuple[float, ...]
+    set_radii: tuple[float, ...]
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
@@ -37,7 +41,9 @@ def most_frequent(hits: NDArray[np.bool_], k: int) -> tuple[int, ...]:
 def confirm(
     labels: tuple[int, ...], hits: NDArray[np.bool_], *, k: int, k_prime: int, sigma: float, alpha: float
 ) -> Prediction:
-    """The prediction with its radii: each label on its own against all others, alpha split over the k labels.
+    """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
+
+    Each label is certified on its own against all others, the set jointly.
 
     Args:
         labels: The labels to confirm, chosen from draws other than these.
@@ -47,8 +53,7 @@ def confirm(
         sigma: The noise.
         alpha: The probability of any false claim in the prediction.
     """
-    radii = (
-        certified_radii(hits, [label], k=k, k_prime=k_prime, sigma=sigma, alpha=alpha / len(labels), method="joint")
-        for label in labels
-    )
-    return Prediction(labels, tuple(float(radius[0]) for radius in radii))
+    joint = partial(certified_radii, hits, k=k, k_prime=k_prime, sigma=sigma, method="joint")
+    single = [joint([label], alpha=alpha / 2 / len(labels)) for label in labels]
+    together = joint(labels, alpha=alpha / 2)
+    return Prediction(labels, tuple(float(radius[0]) for radius in single), tuple(together.tolist()))

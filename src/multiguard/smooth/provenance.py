@@ -33,6 +33,7 @@ def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int)
         model=classifier.name,
         weights_hash=classifier.weights_hash,
         classifier_hash=state_hash(classifier),
+        trained_sigma=classifier.trained_sigma,
         output=classifier.output,
         label_names=classifier.label_names,
         dataset=dataset.name,

@@ -122,7 +122,7 @@ class Smoother:
         seed: int,
         image_id: str,
     ) -> Prediction:
-        """The smoothed classifier's k labels; with probability 1 - alpha every confirmed one is right.
+        """The smoothed classifier's k labels; with probability 1 - alpha all radii, of each label and of the set, hold.
 
         Pilot draws choose the labels, fresh draws confirm them: labels chosen and confirmed by the same draws
         would be confirmed too often.

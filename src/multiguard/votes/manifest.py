@@ -22,6 +22,7 @@ class Provenance:
         model: What the base classifier is.
         weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
         classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
+        trained_sigma: Deviation of the noise that its training pictures carried, 0.0 for none; None if unknown.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
         dataset: Which dataset and split, and how its images were sampled.
@@ -46,6 +47,7 @@ class Provenance:
     model: str
     weights_hash: str | None
     classifier_hash: str
+    trained_sigma: float | None
     output: str
     label_names: tuple[str, ...]
     dataset: str
