@@ -8,7 +8,7 @@ from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.scores import Averaging, Scores, image_scores, set_scores
 from multiguard.evaluate.setting import Setting
 from multiguard.evaluate.sweeps import Parameter, sweep
-from multiguard.evaluate.tables import read_curves, read_labels, write_curves, write_labels
+from multiguard.evaluate.tables import read_curves, write_curves
 
 __all__ = [
     "Averaging",
@@ -27,10 +27,8 @@ __all__ = [
     "radius_grid",
     "read_certificates",
     "read_curves",
-    "read_labels",
     "set_scores",
     "sweep",
     "write_certificates",
     "write_curves",
-    "write_labels",
 ]

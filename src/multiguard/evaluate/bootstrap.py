@@ -51,6 +51,8 @@ class Resampling:
             raise InvalidInputError(f"the level of bands lies between 0 and 1, such as 0.95, but it is {self.level!r}")
         if self.resamples < 1:
             raise InvalidInputError(f"resamples must be at least 1, got {self.resamples!r}")
+        if self.seed < 0:
+            raise InvalidInputError(f"the seed of the bands must not be negative, got {self.seed!r}")
 
 
 def bootstrap_bands(

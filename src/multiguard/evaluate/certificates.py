@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 # The votes of about this many bytes are held at a time; each is read from the disk once.
 _BYTES_AT_A_TIME = 1 << 26
-# At least so many pictures, of which those with equally many labels are solved together; more would only hide progress.
+# Pictures with equally many labels are solved together: more than this many gain little, and would hide progress.
 _PICTURES_AT_A_TIME = 512
 
 
@@ -130,10 +130,15 @@ def portions(votes: Votes) -> Iterator[list[VoteRow]]:
     """All pictures in order, in runs whose votes fit in memory together."""
     if len(votes) == 0:
         raise InvalidInputError("these votes hold no picture, so there is nothing to certify")
-    row_bytes = votes.row(0).ranked.nbytes
-    step = max(1, min(_PICTURES_AT_A_TIME, _BYTES_AT_A_TIME // row_bytes))
-    for start in range(0, len(votes), step):
-        yield [votes.row(position) for position in range(start, min(start + step, len(votes)))]
+    rows: list[VoteRow] = []
+    for row in votes:
+        rows.append(row)
+        held = sum(each.ranked.nbytes for each in rows)
+        if held >= _BYTES_AT_A_TIME or len(rows) == _PICTURES_AT_A_TIME:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
 
 
 def portion_radii(rows: Sequence[VoteRow], votes: Votes, setting: Setting, method: Method) -> list[Floats]:

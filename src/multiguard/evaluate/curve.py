@@ -104,8 +104,8 @@ def radius_grid(sigma: float, *, to: float | None = None, step: float | None = N
         to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
         step: The distance of two radii; sigma / 20 by default.
     """
-    for name, value in (("sigma", sigma), ("to", to), ("step", step)):
-        if value is not None and not (math.isfinite(value) and (value > 0 or (name == "to" and value == 0))):
+    for name, value in (("sigma", sigma), ("step", step), ("to", to)):
+        if value is not None and not 0 < value < math.inf:
             raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
     noise = Decimal(repr(float(sigma)))
     stride = noise / 20 if step is None else Decimal(repr(float(step)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from multiguard.evaluate.curve import Curve
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.setting import Setting
-from multiguard.evaluate.tables import read_curves, read_labels, write_curves, write_labels
+from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
 from multiguard.files import file_hash, require_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _HASHED = (ROWS_NAME, CURVES_NAME, LABELS_NAME)
 _NAMES = (*_HASHED, CERTIFICATES_NAME)
 _FORMAT = "multiguard-certificates"
 _VERSION = 1
-# How often a reader starts anew when the set is replaced under its eyes.
-_TRIES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +102,15 @@ def write_certificates(
 
 def read_certificates(folder: str | Path) -> CertificatesFolder:
     """A certificates folder after the hash of every file has been found right; else `DataError` naming the file."""
-    target = Path(folder)
-    for _ in range(_TRIES):
-        stored = _load(target)
+    target, seen = Path(folder), ""
+    while True:
         try:
-            return _read(target, stored)
-        except DataError:
-            if _load(target) == stored:
+            return _read(target)
+        except DataError as error:
+            # What fails twice alike is the folder's fault; anything else may come of its being replaced just now.
+            if str(error) == seen:
                 raise
-    raise DataError(f"{target} is being replaced again and again; read it when that has ended")
+            seen = str(error)
 
 
 def _check_from(certificates: Certificates, votes: Votes) -> None:
@@ -121,9 +120,9 @@ def _check_from(certificates: Certificates, votes: Votes) -> None:
         raise InvalidInputError("the certificates are not of the pictures of these votes; certify these votes anew")
     if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
         raise InvalidInputError("the certificates are of another sigma or other labels than these votes")
-    repeated = [name for name in run.label_names if run.label_names.count(name) > 1]
-    if repeated:
-        raise InvalidInputError(f"two labels are named {repeated[0]!r}; results by name need different names")
+    name, times = Counter(run.label_names).most_common(1)[0]
+    if times > 1:
+        raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
 
 
 def _described(
@@ -182,13 +181,14 @@ def _load(folder: Path) -> dict[str, Any]:
     return dict(stored)
 
 
-def _read(folder: Path, stored: Mapping[str, Any]) -> CertificatesFolder:
-    from multiguard.evaluate.rows import read_rows
+def _read(folder: Path) -> CertificatesFolder:
+    from multiguard.evaluate.rows import parse_rows
 
-    for name in _HASHED:
-        _check_file(place(folder, name), stored["files"][name])
-    certificates = read_rows(
-        place(folder, ROWS_NAME),
+    stored = _load(folder)
+    content = {name: _verified(place(folder, name), stored["files"][name]) for name in _HASHED}
+    certificates = parse_rows(
+        content[ROWS_NAME],
+        folder / ROWS_NAME,
         setting=Setting(**stored["setting"]),
         sigma=stored["sigma"],
         label_names=tuple(stored["label_names"]),
@@ -196,8 +196,8 @@ def _read(folder: Path, stored: Mapping[str, Any]) -> CertificatesFolder:
     )
     return CertificatesFolder(
         certificates=certificates,
-        curves=read_curves(place(folder, CURVES_NAME)),
-        labels=read_labels(place(folder, LABELS_NAME)),
+        curves=parse_curves(content[CURVES_NAME], folder / CURVES_NAME),
+        labels=parse_labels(content[LABELS_NAME], folder / LABELS_NAME),
         provenance=stored["provenance"],
         votes_hash=stored["votes_sha256"],
         source=stored["source"],
@@ -205,8 +205,12 @@ def _read(folder: Path, stored: Mapping[str, Any]) -> CertificatesFolder:
     )
 
 
-def _check_file(path: Path, sha256: str) -> None:
-    if not path.is_file():
-        raise DataError(f"{path} is missing; certify the votes anew")
-    if file_hash(path) != sha256:
+def _verified(path: Path, sha256: str) -> bytes:
+    """The bytes of a file, which are those that were written."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); certify the votes anew") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path} was altered after it was written, or is damaged; certify the votes anew")
+    return content

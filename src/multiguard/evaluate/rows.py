@@ -23,12 +23,18 @@ def write_rows(path: Path, certificates: Certificates) -> None:
     write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
-def read_rows(
-    path: Path, *, setting: Setting, sigma: float, label_names: tuple[str, ...], methods: Sequence[Method]
+def parse_rows(
+    content: bytes,
+    path: Path,
+    *,
+    setting: Setting,
+    sigma: float,
+    label_names: tuple[str, ...],
+    methods: Sequence[Method],
 ) -> Certificates:
-    """The certificates whose rows are in this file, or a `DataError` that names it."""
+    """The certificates whose rows are in the content of this file, or a `DataError` that names it."""
     try:
-        rows = pq.read_table(path).cast(_schema(methods)).to_pylist()
+        rows = pq.read_table(pa.BufferReader(content)).cast(_schema(methods)).to_pylist()
         return _certificates(rows, setting, sigma, label_names, methods)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error

@@ -66,14 +66,21 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
 
 def read_curves(path: str | Path) -> list[Curve]:
     """The curves of a file that `write_curves` wrote, number for number."""
-    place = Path(path)
-    rows = _read(place, CURVE_COLUMNS, BAND_COLUMNS)
+    try:
+        return parse_curves(Path(path).read_bytes(), Path(path))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_curves(content: bytes, path: Path) -> list[Curve]:
+    """The curves in the content of this file, or a `DataError` that names it."""
+    rows = _rows(content, path, CURVE_COLUMNS, BAND_COLUMNS)
     runs = [list(run) for _, run in groupby(rows, key=lambda row: [row[name] for name in _CURVE])]
-    return [_parsed(place, _curve, run) for run in runs]
+    return [_parsed(path, _curve, run) for run in runs]
 
 
 def write_labels(path: str | Path, labels: Sequence[LabelScores]) -> None:
-    """Write per-label results so that `read_labels` gives back the very same names and numbers.
+    """Write per-label results so that `parse_labels` gives back the very same names and numbers.
 
     A name that a spreadsheet would take for a formula gets an apostrophe before it.
     """
@@ -85,11 +92,10 @@ def write_labels(path: str | Path, labels: Sequence[LabelScores]) -> None:
     _write(Path(path), LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC)
 
 
-def read_labels(path: str | Path) -> list[LabelScores]:
-    """The per-label results of a file that `write_labels` wrote."""
-    place = Path(path)
-    runs = [list(run) for _, run in groupby(_read(place, LABEL_COLUMNS), key=lambda row: row["label"])]
-    return [_parsed(place, _label, run) for run in runs]
+def parse_labels(content: bytes, path: Path) -> list[LabelScores]:
+    """The per-label results in the content of this file, or a `DataError` that names it."""
+    runs = [list(run) for _, run in groupby(_rows(content, path, LABEL_COLUMNS), key=lambda row: row["label"])]
+    return [_parsed(path, _label, run) for run in runs]
 
 
 def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
@@ -164,15 +170,12 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, objec
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 
-def _read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Sequence[Row]:
+def _rows(content: bytes, path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Sequence[Row]:
     """The rows of a CSV file that has these columns; each row has a cell in every one."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            rows = list(reader)
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+        rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV: {error}") from error
     header = tuple(reader.fieldnames or ())
     if header not in (tuple(columns), (*columns, *optional)):

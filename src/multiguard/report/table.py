@@ -1,0 +1,100 @@
+"""One table, three ways to write it: CSV without loss, Markdown and LaTeX rounded down."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from multiguard.report import escape
+from multiguard.report.rounding import percent
+
+ROUNDED_DOWN = "Percentages are rounded down to one decimal, so that none claims more than was proved."
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name in the CSV, its heading for people."""
+
+    name: str
+    heading: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts and whole numbers, as they are, and of shares (floats from 0 to 1), shown in percent.
+
+    Attributes:
+        name: The table's name in file names and LaTeX labels.
+        caption: What it shows.
+        notes: Sentences below it.
+        columns: Its columns.
+        rows: A cell for each column.
+    """
+
+    name: str
+    caption: str
+    notes: Sequence[str]
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+
+    def to_csv(self) -> str:
+        """Every share in full, as a fraction; a text that a spreadsheet would run has an apostrophe before it."""
+        written = io.StringIO()
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows([_csv_cell(cell) for cell in row] for row in self.rows)
+        return written.getvalue()
+
+    def to_markdown(self) -> str:
+        """A pipe table in percent, with its caption before it and its notes after it."""
+        lines = [_pipes([escape.markdown(column.heading) for column in self.columns])]
+        lines.append(_pipes([":--" if isinstance(cell, str) else "--:" for cell in self._first_row()]))
+        lines += [_pipes([_shown(cell, escape.markdown) for cell in row]) for row in self.rows]
+        notes = " ".join(escape.markdown(note) for note in self._all_notes())
+        return f"**{escape.markdown(self.caption)}**\n\n" + "\n".join(lines) + f"\n\n{notes}\n"
+
+    def to_latex(self) -> str:
+        """A booktabs table in percent; needs the package booktabs and nothing else."""
+        shape = "".join("l" if isinstance(cell, str) else "r" for cell in self._first_row())
+        heading = " & ".join(escape.latex(column.heading) for column in self.columns)
+        body = [" & ".join(_shown(cell, escape.latex) for cell in row) + r" \\" for row in self.rows]
+        notes = " ".join(escape.latex(note) for note in self._all_notes())
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{escape.latex(self.caption)}}}",
+                rf"\label{{tab:{self.name}}}",
+                rf"\begin{{tabular}}{{{shape}}}",
+                r"\toprule",
+                rf"{heading} \\",
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\par\smallskip",
+                rf"{{\footnotesize {notes}}}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def _first_row(self) -> Sequence[Cell]:
+        return self.rows[0] if self.rows else [""] * len(self.columns)
+
+    def _all_notes(self) -> list[str]:
+        return [ROUNDED_DOWN, *(note for note in self.notes if note)]
+
+
+def _csv_cell(cell: Cell) -> str:
+    return repr(cell) if isinstance(cell, float) else escape.csv_cell(str(cell))
+
+
+def _shown(cell: Cell, escaped: Callable[[str], str]) -> str:
+    return percent(cell) if isinstance(cell, float) else escaped(str(cell))
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
