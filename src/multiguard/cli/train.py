@@ -132,5 +132,6 @@ def _show_result(result: "TrainResult") -> None:
     best = result.best
     typer.echo(
         f"best epoch {best['epoch']}: mAP {best['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
-        f"{best['map_clean']:.4f} without noise; model in {result.folder}"
+        f"{best['map_clean']:.4f} without noise"
     )
+    typer.echo(f"model: {result.folder}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -15,6 +15,7 @@ from multiguard.naming import unknown_name
 from multiguard.pipeline.recipe import ModelPart, RunRecipe
 
 T = TypeVar("T")
+_UNIONS = (Union, UnionType)  # X | None is the second, unless X is a Literal
 _NAMES = {
     str: "text",
     int: "a whole number",
@@ -130,7 +131,7 @@ class _Parser:
     def _value(self, kind: Any, value: Any, place: str) -> Any:
         if isinstance(value, Typed):
             value = _as_typed(kind, value)
-        if get_origin(kind) is UnionType:
+        if get_origin(kind) in _UNIONS:
             if value is None and NoneType in get_args(kind):
                 return None
             kind = next(one for one in get_args(kind) if one is not NoneType)
@@ -174,7 +175,7 @@ _CHECKS: Mapping[Any, Callable[[Any], bool]] = {
 
 def _as_typed(kind: Any, value: Typed) -> Any:
     """What was typed, as the field takes it: text as it stands, anything else as YAML."""
-    kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    kinds = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     if value == "null" and NoneType in kinds:
         return None
     if {str, Path, ModelPart} & {one for one in kinds if isinstance(one, type)}:

@@ -98,11 +98,11 @@ def prepare_vote(job: VoteJob) -> ReadyVote:
 
     Where the pictures are a folder with a CSV, its labels take the model's order.
     """
-    sigma = settled_sigma(job.model.spec, job.sigma)
     names = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     if names is None and not _says_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
     classifier = load_model(job.model, job.source.size, names)
+    sigma = settled_sigma(job.model.spec, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_labelled(job.source, classifier.label_names), size=size)
     return ReadyVote(replace(job, source=source), sigma, classifier, source.open(), made_for(job.model.spec))
