@@ -39,7 +39,7 @@ def open_seconds(browser: Browser, path: Path, width: int) -> float:
 
 
 def slide_milliseconds(browser: Browser, path: Path, *, all_cards: bool) -> float:
-    """The longest of thirty steps of the slider, from the event to the next frame."""
+    """The median of thirty steps of the slider, from the event to the next frame."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(path.as_uri())
     if all_cards and page.locator("#show-all").is_visible():
