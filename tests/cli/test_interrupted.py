@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-import pytest
+import torch
 
 from multiguard.votes import read_votes
 from tests.pipeline.tiny import command, state
@@ -20,12 +20,10 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory):
-    out = tmp_path_factory.mktemp("model") / "m"
-    small = ["--model", "cnn:4", "--size", 16, "--epochs", 1, "--images", 64, "--val-images", 40]
-    assert command("train", "--data", "digits", *small, "--out", out)[0] == 0
-    return out
+def a_tagger():
+    """A random network: its votes are as hard to compress as votes can be."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
 
 
 def started(*arguments, limit=None):
@@ -50,13 +48,14 @@ def wait_for(path, process):
         time.sleep(0.02)
 
 
-def voting(model, out, draws, images):
+def voting(out, draws, images):
+    model = ["--model", "tests.cli.test_interrupted:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.5]
     asked = ["--data", "digits", "--images", images, "--draws", draws, "--shard-images", 1]
-    return ["vote", "--model", model, *asked, "--out", out]
+    return ["vote", *model, *asked, "--out", out]
 
 
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(model, tmp_path):
-    asked = voting(model, tmp_path / "votes", 300, 40)
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
+    asked = voting(tmp_path / "votes", 300, 40)
     process = started(*asked)
     wait_for(tmp_path / "votes" / "votes-00001.parquet", process)
     process.send_signal(signal.SIGINT)
@@ -72,8 +71,8 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(model, tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 40
 
 
-def test_a_full_disk_is_one_line_that_names_the_file(model, tmp_path):
-    asked = voting(model, tmp_path / "votes", 6000, 2)
+def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
+    asked = voting(tmp_path / "votes", 6000, 2)
     process = started(*asked, limit=16_000)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, ""), err
@@ -86,8 +85,8 @@ def test_a_full_disk_is_one_line_that_names_the_file(model, tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 2
 
 
-def test_a_full_disk_leaves_earlier_certificates_whole(model, tmp_path):
-    assert command(*voting(model, tmp_path / "votes", 50, 4))[0] == 0
+def test_a_full_disk_leaves_earlier_certificates_whole(tmp_path):
+    assert command(*voting(tmp_path / "votes", 50, 4))[0] == 0
     certifying = ["certify", tmp_path / "votes", "--k", 3, "--k-prime", 2]
     assert command(*certifying)[0] == 0
     before = state(tmp_path)
@@ -99,8 +98,8 @@ def test_a_full_disk_leaves_earlier_certificates_whole(model, tmp_path):
     assert state(tmp_path) == before
 
 
-def test_a_folder_that_may_not_be_written_to_is_one_line(model, tmp_path):
+def test_a_folder_that_may_not_be_written_to_is_one_line(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    code, _, err = command(*voting(model, tmp_path / "file" / "votes", 50, 2))
+    code, _, err = command(*voting(tmp_path / "file" / "votes", 50, 2))
     assert (code, err.count("\n")) == (2, 1)
     assert "no folder that can be written to" in err

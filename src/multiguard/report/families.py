@@ -169,7 +169,7 @@ def _runs(
     ordered: bool = False,
 ) -> Family:
     """The runs as lines on one grid of radii; two that read alike carry their names."""
-    grid = np.unique(np.concatenate([curve.scores.radius for run in runs.values() for curve in run.curves] or [[]]))
+    grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
     order = sorted(runs, key=lambda name: runs[name].certificates.sigma) if ordered else list(runs)
     values = {name: value(name, runs[name]) for name in order}
     lines = []

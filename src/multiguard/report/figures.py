@@ -57,7 +57,7 @@ def _fixed_style() -> Iterator[None]:
     """One look on every machine, whatever its matplotlib settings; put back afterwards."""
     import matplotlib
 
-    own = {
+    own: dict[Any, Any] = {
         "svg.hashsalt": "multiguard",
         "font.family": "DejaVu Sans",
         "font.size": 9,
@@ -77,6 +77,9 @@ def _fixed_style() -> Iterator[None]:
 
 
 def _save(figure: "Figure", folder: Path, name: str) -> list[Path]:
+    """Write the figure in every format, laid out once, so that all of them agree."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     return [_save_one(figure, folder / f"{name}.{kind}", kind) for kind in _METADATA]
 
 
@@ -103,7 +106,7 @@ def _new_figure(height: float, title: str, subtitle: str, *, header: float) -> t
 
 def _draw_family(study: Study, family: Family) -> "Figure":
     rows = -(-len(family.lines) // _LEGEND_COLUMNS)
-    header = 0.72 + 0.2 * rows
+    header = 0.78 + 0.2 * rows
     figure, left_below = _new_figure(2.75 + header, family.title, _subtitle(study, family), header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, 3)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from multiguard.evaluate import LabelScores, label_scores
 from multiguard.certify.types import Floats
+from multiguard.evaluate import LabelScores, label_scores
 from multiguard.report.study import Study
 
 _MOST_LABELS = 40

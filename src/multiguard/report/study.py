@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
@@ -25,13 +26,19 @@ class Study:
     commands: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        pictures = dict(zip(self.main.certificates.ids, self.main.certificates.labels, strict=True))
+        pictures = _pictures(self.main)
         for name, run in self.beside.items():
-            if dict(zip(run.certificates.ids, run.certificates.labels, strict=True)) != pictures:
+            if _pictures(run) != pictures:
                 raise InvalidInputError(
                     f"the run '{name}' is about other pictures or labels than the main run; "
                     "compare runs on the same pictures, or leave it out"
                 )
+        grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
+        if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
+            raise InvalidInputError(
+                "the curves of the main run must all be asked at the same radii, from small to large; "
+                "certify again with one list of radii"
+            )
 
     @property
     def setting(self) -> Setting:
@@ -52,3 +59,12 @@ class Study:
             f"the certificates hold no curve of the method {method} ({averaging}) in their own setting; "
             "certify again to write the curves anew"
         )
+
+
+def _pictures(run: CertificatesFolder) -> dict[str, set[str]]:
+    """The true labels of each picture by their names, whatever the order of either."""
+    found = run.certificates
+    return {
+        image_id: {found.label_names[label] for label in labels}
+        for image_id, labels in zip(found.ids, found.labels, strict=True)
+    }

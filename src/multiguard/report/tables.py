@@ -40,9 +40,13 @@ def _write(table: Table, folder: Path) -> list[Path]:
     paths = []
     for kind, text in texts.items():
         path = folder / f"{table.name}.{kind}"
-        write_atomically(path, lambda file, text=text: file.write(text.encode()))
+        _write_text(path, text)
         paths.append(path)
     return paths
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def _family_table(study: Study, family: Family) -> Table:
@@ -68,7 +72,9 @@ def _label_table(study: Study) -> Table:
     radii = round_radii(main_grid(study), study.main.certificates.sigma, _HALF_SIGMAS)
     columns = [Column("label", "label"), Column("images", "pictures"), *_radius_columns(radii)]
     ordered = sorted(study_labels(study), key=lambda label: (-label.images, label.label))
-    rows = [[label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered]
+    rows: list[list[Cell]] = [
+        [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
+    ]
     caption = f"How often each label is certified at R, in % of the pictures that have it. {_setting_words(study)}"
     return Table("labels", caption, ["Each label's claim is made alone."], columns, rows)
 

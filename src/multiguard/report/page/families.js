@@ -76,7 +76,7 @@ class FamilyView {
   }
 
   draw() {
-    if (!this.near) return;
+    if (!this.near || !window.Plotly) return;
     for (const place of this.root.querySelectorAll(".chart")) drawChart(place, this.family, place.dataset.chart);
   }
 

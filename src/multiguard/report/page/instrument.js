@@ -73,6 +73,9 @@ addEventListener("afterprint", () => {
   redraw();
 });
 
+// The charts' library comes last, so that the numbers do not wait for it.
+addEventListener("DOMContentLoaded", redraw);
+
 // A browser may bring back what was chosen before a reload.
 state.index = Number(slider.value);
 state.averaging = document.querySelector("[name=averaging]:checked").value;

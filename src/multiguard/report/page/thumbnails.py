@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
@@ -54,11 +55,15 @@ def _read(pictures: Dataset, place: int) -> Sample | None:
 
 def make_thumbnail(sample: Sample) -> Thumbnail:
     """The sample's picture, shrunk where it is larger than 128 pixels, as WebP or, failing that, JPEG."""
-    values = sample.image if sample.image.dtype == np.uint8 else np.round(np.clip(sample.image, 0, 1) * 255)
-    picture = Image.fromarray(np.ascontiguousarray(values.transpose(1, 2, 0), dtype=np.uint8))
+    picture = Image.fromarray(np.ascontiguousarray(_as_bytes(sample.image).transpose(1, 2, 0)))
     height, width = picture.height, picture.width
     picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
     kind = "webp" if features.check("webp") else "jpeg"
     written = io.BytesIO()
     picture.save(written, kind, quality=_QUALITY)
     return Thumbnail(f"data:image/{kind};base64,{base64.b64encode(written.getvalue()).decode()}", height, width)
+
+
+def _as_bytes(image: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uint8]:
+    scale = 1 if image.dtype == np.uint8 else 255
+    return np.round(np.asarray(image, dtype=np.float32) * scale).clip(0, 255).astype(np.uint8)

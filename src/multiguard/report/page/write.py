@@ -53,7 +53,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    scripts = [_line_ends(get_plotlyjs()), _own_script()]
+    scripts = [_own_script(), _line_ends(get_plotlyjs())]
     found = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return found.get_template("report.html").render(
         **_facts(study),
