@@ -8,9 +8,9 @@ import sys
 import time
 
 import torch
+from tests.pipeline.tiny import command, state
 
 from multiguard.votes import read_votes
-from tests.pipeline.tiny import command, state
 
 ENVIRONMENT = {
     **os.environ,
@@ -76,9 +76,8 @@ def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
     process = started(*asked, limit=16_000)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, ""), err
-    assert err == (
-        f"multiguard: {tmp_path / 'votes' / 'votes-00000.parquet'}: File too large; what was there before is as it was\n"
-    )
+    shard = tmp_path / "votes" / "votes-00000.parquet"
+    assert err == f"multiguard: {shard}: File too large; what was there before is as it was\n"
     assert [path.name for path in (tmp_path / "votes").iterdir()] == ["manifest.json"]
     code, _, err = command(*asked)
     assert code == 0, err

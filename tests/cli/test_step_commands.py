@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 from PIL import Image
+from tests.pipeline.tiny import RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.evaluate import read_certificates
 from multiguard.votes import read_votes
-from tests.pipeline.tiny import RECIPE, command, state
 
 TAGGER = "tests.cli.test_step_commands:a_tagger"
 SMALL = {

@@ -1,7 +1,6 @@
 import shutil
 
 import pytest
-
 from tests.pipeline.tiny import RECIPE, command
 
 

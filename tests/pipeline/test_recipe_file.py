@@ -3,11 +3,11 @@
 from dataclasses import fields
 
 import pytest
+from tests.pipeline.tiny import RECIPE
 
 from multiguard.errors import InvalidInputError
 from multiguard.pipeline import TrainPart, find_recipe, parse_recipe, recipe_names, recipe_text
 from multiguard.train import Recipe
-from tests.pipeline.tiny import RECIPE
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 import yaml
+from tests.pipeline.tiny import RECIPE, command, state
 
 from multiguard.evaluate import read_certificates, read_curves
 from multiguard.pipeline import parse_recipe, read_record
 from multiguard.votes import read_votes
-from tests.pipeline.tiny import RECIPE, command, state
 
 STEPS = ["train", "vote", "certify", "report"]
 

@@ -1,5 +1,6 @@
 """The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake to mend."""
 
+import os
 from typing import Any
 
 import typer
@@ -72,4 +73,6 @@ def _root() -> None:
 
 def run() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
+    # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app()
