@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.pipeline.tiny import RECIPE, command
 from typer.main import get_command
 
 from multiguard.cli.main import app
 from multiguard.data import DigitsDataset
-from tests.pipeline.tiny import RECIPE, command
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.pipeline.tiny import command
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import read_certificates
-from tests.pipeline.tiny import command
 
 SMALLER = {
     "train.model": "cnn:16",

@@ -1,6 +1,7 @@
 """One command from pictures to the page; run again, nothing is done twice and nothing is lost."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -19,17 +20,19 @@ def rerun(home, *more):
 
 
 def skipped(out):
-    return [line.split(":")[0] for line in out.splitlines() if ": skipped: nothing that it reads has changed" in line]
+    return [line.split(":")[0] for line in out.splitlines() if "skipped, for nothing that it reads has changed" in line]
 
 
 def runs(out):
-    return {line.split(": ")[0]: line.split(": runs: ")[1] for line in out.splitlines() if ": runs: " in line}
+    return {
+        line.split(": ")[0]: line.split(": ")[1] for line in out.splitlines() if re.search(": (running|going on)", line)
+    }
 
 
 def test_everything_is_in_the_run_folder(finished):
     home, out = finished
     run = home / "run"
-    assert runs(out) == dict.fromkeys(STEPS, "not done yet")
+    assert runs(out) == dict.fromkeys(STEPS, "running for the first time")
     assert f"report: {run / 'report.html'}" in out
     assert len(read_votes(run / "votes")) == 6
     assert {curve.setting.k for curve in read_curves(run / "certificates" / "curves.csv")} == {2, 3}
@@ -79,7 +82,7 @@ def test_another_k_takes_the_votes_that_are_there(home):
     before = state(home / "run" / "votes")
     code, out, _ = rerun(home, "--set", "certify.k=4", "--until", "certify")
     assert (code, skipped(out)) == (0, ["train", "vote"])
-    assert runs(out)["certify"] == "certify.k was 3 and is 4"
+    assert runs(out)["certify"] == "running, for certify.k was 3 and is 4"
     assert state(home / "run" / "votes") == before
     assert read_certificates(home / "run" / "certificates").certificates.setting.k == 4
 
@@ -131,7 +134,7 @@ def test_what_is_gone_or_altered_is_made_anew(home, harmed, step):
         (home / "run" / harmed).unlink()
     code, out, err = rerun(home, "--until", step)
     assert code == 0, err
-    assert runs(out)[step] == f"{harmed} is gone or altered"
+    assert runs(out)[step] == f"running, for {harmed} is gone or altered"
     assert set(skipped(out)) >= set(STEPS[: STEPS.index(step)])
     after = state(home / "run")
     assert after.keys() == before.keys()
@@ -153,7 +156,7 @@ def test_a_run_that_was_interrupted_goes_on(home):
     first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
     code, out, err = rerun(home, "--until", "vote")
     assert code == 0, err
-    assert runs(out)["vote"] == "goes on where it was interrupted"
+    assert runs(out)["vote"] == "going on where it was interrupted"
     assert (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns == first
     assert (run / "votes" / "votes-00001.parquet").read_bytes() == whole
 

@@ -71,6 +71,14 @@ def _show_end(out: Path, until: str, record: Any) -> None:
         say("")
         show_scores(read_certificates(out / "certificates"), plain_console())
         say("")
-    seconds = ", ".join(f"{name} {step.seconds:.0f} s" for name, step in record.steps.items() if step.seconds)
-    say(f"took: {seconds}")
+    say(f"took: {_taken(record)}")
     say(f"{until}: {out / _EARLIER[until]}")
+
+
+def _taken(record: Any) -> str:
+    """How long each kind of step took when it was last done, all lines of the run together."""
+    seconds: dict[str, float] = {}
+    for name, step in record.steps.items():
+        kind = name.split()[-1]
+        seconds[kind] = seconds.get(kind, 0.0) + (step.seconds or 0.0)
+    return ", ".join(f"{kind} {taken:.0f} s" for kind, taken in seconds.items())

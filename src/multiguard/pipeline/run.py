@@ -100,13 +100,13 @@ class _Runner:
         lost = [] if before is None else altered(self._out, before)
         changes = [] if before is None else changed(before.inputs, inputs)
         if before is not None and before.ended and not lost and not changes:
-            self._watcher.on_step(step.name, "skipped: nothing that it reads has changed")
+            self._watcher.on_step(step.name, "skipped, for nothing that it reads has changed")
             return
         if step.costly and changes and _holds_files(step.home):
             self._throw_away(step, changes)
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
-        self._watcher.on_step(step.name, f"runs: {_reason(before, changes, lost)}")
+        self._watcher.on_step(step.name, _reason(before, changes, lost))
         self._do(step, StepRecord(inputs))
 
     def _throw_away(self, step: Step, changes: list[str]) -> None:
@@ -140,13 +140,14 @@ class _Runner:
 
 
 def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> str:
+    """That a step is done now, and why, in words."""
     if before is None:
-        return "not done yet"
+        return "running for the first time"
     if changes:
-        return "; ".join(changes)
+        return f"running, for {'; '.join(changes)}"
     if not before.ended:
-        return "goes on where it was interrupted"
-    return f"{', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
+        return "going on where it was interrupted"
+    return f"running, for {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
 
 
 def _holds_files(folder: Path) -> bool:
