@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,15 +17,13 @@ from multiguard.certify.arguments import (
     checked_sigma,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.group import Group, Setting
+from multiguard.certify.group import Group, Setting, batches
 from multiguard.certify.joint import joint_radii
+from multiguard.certify.layers import scaled
 from multiguard.certify.tally import Tally, checked_ranked, tally_hits, tally_ranked
 from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.certify.types import Floats, Method
 from multiguard.errors import InvalidInputError
-
-# Pictures certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
-_NUMBERS_AT_A_TIME = 1 << 21
 
 _SOLVERS: dict[Method, Callable[[Group, Setting, Bounds], Floats]] = {
     "joint": joint_radii,
@@ -167,30 +165,21 @@ def _ranked_tally(index: int, votes: ArrayLike, true: ArrayLike, k_prime: int, n
 
 def _radii(tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds) -> list[Floats]:
     """The radii of each picture; pictures with equally many labels are solved together."""
+
+    def numbers(num_true: int) -> int:
+        return (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)
+
     radii: list[Floats] = [np.empty(0)] * len(tallies)
-    order = sorted((i for i, tally in enumerate(tallies) if len(tally.labels)), key=lambda i: len(tallies[i].labels))
-    for num_true, indices in groupby(order, key=lambda i: len(tallies[i].labels)):
+    for indices in batches(tallies, numbers):
+        num_true = len(tallies[indices[0]].labels)
+        if num_true == 0:
+            continue
         if method == "cohen" and not setting.k == setting.k_prime == num_true == 1:
             raise InvalidInputError(
                 f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {setting.k}, "
                 f"k_prime = {setting.k_prime} and {num_true} labels; use 'joint' or 'paper'"
             )
-        for chunk in _chunks(list(indices), num_true, setting):
-            solved = _SOLVERS[method](Group([tallies[i] for i in chunk]), setting, bounds)
-            for i, r in zip(chunk, solved, strict=True):
-                radii[i] = _scaled(r, sigma)
+        solved = _SOLVERS[method](Group([tallies[i] for i in indices]), setting, bounds)
+        for i, r in zip(indices, solved, strict=True):
+            radii[i] = scaled(r, sigma)
     return radii
-
-
-def _chunks(indices: list[int], num_true: int, setting: Setting) -> Iterator[list[int]]:
-    """Runs of pictures small enough for one evaluation."""
-    numbers = (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)
-    step = max(1, _NUMBERS_AT_A_TIME // numbers)
-    for start in range(0, len(indices), step):
-        yield indices[start : start + step]
-
-
-def _scaled(r: Floats, sigma: float) -> Floats:
-    """Sigma r, rounded down where it is not exact for certain."""
-    product = r * sigma
-    return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)
