@@ -14,14 +14,13 @@ from multiguard.certify.size import certified_size
 from multiguard.certify.stopping import StoppingRule, ThresholdStoppingRule
 from multiguard.certify.tally import hits_from_ranked
 from multiguard.certify.threshold import (
-    ThresholdMethod,
     ThresholdRadii,
     exact_threshold_radii,
     threshold_label_radii,
     threshold_radii,
     threshold_radii_batch,
 )
-from multiguard.certify.types import Method
+from multiguard.certify.types import Method, ThresholdMethod
 
 __all__ = [
     "METHODS",

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from multiguard.certify.threshold import ThresholdMethod, ThresholdRadii
-from multiguard.certify.types import Floats, Method
+from multiguard.certify.threshold import ThresholdRadii
+from multiguard.certify.types import Floats, Method, ThresholdMethod
 
 
 @dataclass(frozen=True)

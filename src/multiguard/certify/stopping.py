@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from numpy.typing import ArrayLike
 
 from multiguard.certify.looks import Looks
-from multiguard.certify.threshold import ThresholdMethod
-from multiguard.certify.types import Method
+from multiguard.certify.types import Method, ThresholdMethod
 
 
 class StoppingRule:
