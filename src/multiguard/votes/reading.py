@@ -73,11 +73,11 @@ class Votes:
         return self._row(position)
 
     def ranked(self, position: int, *, looks: tuple[int, ...] | None = None) -> Ranked:
-        """(draws, K'): the labels of each draw, best first; sets raise `VotesError`. The arguments are those of `row`."""
+        """(draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
         return self.row(position, looks=looks).ranked
 
     def hits(self, position: int, *, looks: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
-        """(draws, c): the set of each draw; ranked votes raise `VotesError`. The arguments are those of `row`."""
+        """(draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
         return self.row(position, looks=looks).hits
 
     def pilot_ranked(self, position: int) -> Ranked:
