@@ -2,8 +2,9 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import TypeVar, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 _THRESHOLD_METHODS: tuple[ThresholdMethod, ...] = get_args(ThresholdMethod)
 
 _Name = TypeVar("_Name", bound=str)
+_Read = TypeVar("_Read")
 
 # Alpha is divided among many bounds; below this the parts would leave what a double can hold.
 _LEAST_ALPHA = 1e-200
@@ -106,6 +108,13 @@ def checked_radii(radii: Sequence[float]) -> Floats:
     return asked
 
 
+def checked_kindness(kindness: float) -> float:
+    """How kind a forecast is, not negative; infinity is allowed."""
+    if not (_is_real(kindness) and kindness >= 0):
+        raise InvalidInputError(f"kindness is a number of standard deviations, not negative, got {kindness!r}")
+    return float(kindness)
+
+
 def checked_sigma(sigma: float) -> float:
     """The noise's standard deviation, positive and finite."""
     if not (_is_real(sigma) and math.isfinite(sigma) and sigma > 0):
@@ -133,6 +142,27 @@ def checked_distribution(probabilities: ArrayLike, sets: int) -> Floats:
     if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-9):
         raise InvalidInputError(f"probabilities must not be negative and must sum to 1, got a sum of {weights.sum()}")
     return weights
+
+
+def each_picture(
+    votes: Iterable[ArrayLike], labels: Iterable[ArrayLike], name: str, read: Callable[[ArrayLike, ArrayLike], _Read]
+) -> Iterator[_Read]:
+    """What `read` makes of each picture's votes and labels, one by one; an error says which picture it was.
+
+    Args:
+        votes: One entry per picture.
+        labels: One entry per picture.
+        name: What the caller calls the votes.
+        read: From the votes and the labels of one picture.
+    """
+    for index, (given, true) in enumerate(zip_longest(votes, labels)):
+        if given is None or true is None:
+            short = name if given is None else "labels"
+            raise InvalidInputError(f"{name} and labels must have one entry per picture, but {short} ends at {index}")
+        try:
+            yield read(given, true)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"picture {index}: {error}") from error
 
 
 def _one_of(known: tuple[_Name, ...], given: str, what: str) -> _Name:

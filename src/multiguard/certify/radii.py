@@ -1,8 +1,7 @@
 """From votes to certified radii: the front door of this room."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +14,7 @@ from multiguard.certify.arguments import (
     checked_method,
     checked_setting,
     checked_sigma,
+    each_picture,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.group import Group, Setting, batches
@@ -71,7 +71,7 @@ def certified_radii(
     sigma, method = checked_sigma(sigma), checked_method(method)
     check_rows(votes, k_prime)
     tally = tally_hits(votes, checked_labels(labels, votes.shape[1]), k_prime)
-    return _radii([tally], setting, sigma, method, ClopperPearson())[0]
+    return solved_ranked([tally], setting, sigma, method, ClopperPearson())[0]
 
 
 def certified_radii_batch(
@@ -105,8 +105,10 @@ def certified_radii_batch(
     """
     setting = checked_setting(k, k_prime, alpha, num_labels)
     sigma, method = checked_sigma(sigma), checked_method(method)
-    tallies = list(_tallies(ranked, labels, setting, num_labels))
-    return _radii(tallies, setting, sigma, method, ClopperPearson())
+    tallies = each_picture(
+        ranked, labels, "ranked", lambda votes, true: ranked_tally(votes, true, setting.k_prime, num_labels)
+    )
+    return solved_ranked(list(tallies), setting, sigma, method, ClopperPearson())
 
 
 def exact_radii(
@@ -141,29 +143,18 @@ def exact_radii(
     check_rows(sets, k_prime)
     weights = checked_distribution(probabilities, len(sets))
     tally = tally_hits(sets, checked_labels(labels, sets.shape[1]), k_prime, weights)
-    return _radii([tally], setting, sigma, method, Exact())[0]
+    return solved_ranked([tally], setting, sigma, method, Exact())[0]
 
 
-def _tallies(
-    ranked: Iterable[ArrayLike], labels: Iterable[ArrayLike], setting: Setting, num_labels: int
-) -> Iterator[Tally]:
-    for index, (votes, true) in enumerate(zip_longest(ranked, labels)):
-        if votes is None or true is None:
-            short = "ranked" if votes is None else "labels"
-            raise InvalidInputError(f"ranked and labels must have one entry per picture, but {short} ends at {index}")
-        yield _ranked_tally(index, votes, true, setting.k_prime, num_labels)
+def ranked_tally(votes: ArrayLike, labels: ArrayLike, k_prime: int, num_labels: int) -> Tally:
+    """The tally of one picture's ranked votes; a picture without labels is allowed."""
+    chosen = checked_ranked(votes, k_prime=k_prime, num_labels=num_labels)
+    return tally_ranked(chosen, checked_labels(labels, num_labels, allow_none=True), k_prime, num_labels)
 
 
-def _ranked_tally(index: int, votes: ArrayLike, true: ArrayLike, k_prime: int, num_labels: int) -> Tally:
-    try:
-        chosen = checked_ranked(votes, k_prime=k_prime, num_labels=num_labels)
-        indices = checked_labels(true, num_labels, allow_none=True)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"picture {index}: {error}") from error
-    return tally_ranked(chosen, indices, k_prime, num_labels)
-
-
-def _radii(tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds) -> list[Floats]:
+def solved_ranked(
+    tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds
+) -> list[Floats]:
     """The radii of each picture; pictures with equally many labels are solved together."""
 
     def numbers(num_true: int) -> int:

@@ -1,8 +1,7 @@
 """Certificates of threshold classifiers: the smoothed one returns every label with p_i >= t."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +15,7 @@ from multiguard.certify.arguments import (
     checked_sigma,
     checked_threshold,
     checked_threshold_method,
+    each_picture,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.floor_ceiling import (
@@ -30,7 +30,6 @@ from multiguard.certify.group import Group, batches
 from multiguard.certify.layers import scaled
 from multiguard.certify.tally import Tally, tally_sets
 from multiguard.certify.types import Floats, ThresholdMethod
-from multiguard.errors import InvalidInputError
 
 # Ceilings of `joint` look at every subset of this many labels outside L, the most hit ones.
 MOST_SUSPECTS = 6
@@ -79,7 +78,7 @@ def threshold_radii(
     votes = checked_sets(hits)
     setting = checked_threshold_setting(threshold, alpha, method)
     sigma = checked_sigma(sigma)
-    return solved_sets([_set_tally(votes, labels, votes.shape[1])], setting, sigma, ClopperPearson())[0]
+    return solved_sets([set_tally(votes, labels, votes.shape[1])], setting, sigma, ClopperPearson())[0]
 
 
 def threshold_radii_batch(
@@ -99,7 +98,8 @@ def threshold_radii_batch(
     """
     check_count("num_labels", num_labels, None)
     setting, sigma = checked_threshold_setting(threshold, alpha, method), checked_sigma(sigma)
-    return solved_sets(list(set_tallies(hits, labels, num_labels)), setting, sigma, ClopperPearson())
+    tallies = each_picture(hits, labels, "hits", lambda votes, true: set_tally(votes, true, num_labels))
+    return solved_sets(list(tallies), setting, sigma, ClopperPearson())
 
 
 def exact_threshold_radii(
@@ -124,7 +124,7 @@ def exact_threshold_radii(
     sets = checked_sets(vote_sets)
     setting, sigma = checked_threshold_setting(threshold, 0.5, method), checked_sigma(sigma)
     weights = checked_distribution(probabilities, len(sets))
-    return solved_sets([_set_tally(sets, labels, sets.shape[1], weights)], setting, sigma, Exact())[0]
+    return solved_sets([set_tally(sets, labels, sets.shape[1], weights)], setting, sigma, Exact())[0]
 
 
 def threshold_label_radii(
@@ -170,19 +170,8 @@ def checked_threshold_setting(threshold: float, alpha: float, method: str) -> Th
     return ThresholdSetting(checked_threshold(threshold), checked_alpha(alpha), checked_threshold_method(method))
 
 
-def set_tallies(hits: Iterable[ArrayLike], labels: Iterable[ArrayLike], num_labels: int) -> Iterator[SetTally]:
-    """The tally of each picture; an error names the picture."""
-    for index, (votes, true) in enumerate(zip_longest(hits, labels)):
-        if votes is None or true is None:
-            short = "hits" if votes is None else "labels"
-            raise InvalidInputError(f"hits and labels must have one entry per picture, but {short} ends at {index}")
-        try:
-            yield _set_tally(votes, true, num_labels)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"picture {index}: {error}") from error
-
-
-def _set_tally(hits: ArrayLike, labels: ArrayLike, num_labels: int, weights: Floats | None = None) -> SetTally:
+def set_tally(hits: ArrayLike, labels: ArrayLike, num_labels: int, weights: Floats | None = None) -> SetTally:
+    """The tally of one picture's sets; a picture without labels is allowed."""
     votes = checked_sets(hits, num_labels)
     true = tally_sets(votes, checked_labels(labels, num_labels, allow_none=True), weights)
     outside = np.setdiff1d(np.arange(num_labels), true.labels)
