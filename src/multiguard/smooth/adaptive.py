@@ -1,5 +1,6 @@
 """Adaptive draws: an image stops at the first look after which more draws would not help."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,6 +25,8 @@ class AdaptivePlan:
         k: For the top-k rule, how many labels g returns.
         k_prime: For the top-k rule, how many labels f returns.
         threshold: For the threshold rule t, the probability at which g returns a label.
+        kindness: How many standard deviations better than so far the draws to come are taken to be, when it is asked
+            whether they could prove more; with `math.inf` an image stops only where they provably cannot.
     """
 
     looks: Looks
@@ -32,6 +35,7 @@ class AdaptivePlan:
     k: int | None = None
     k_prime: int | None = None
     threshold: float | None = None
+    kindness: float = 2.0
 
 
 class Stopping:
@@ -74,6 +78,7 @@ def _rule(plan: AdaptivePlan, asked: Asked, sigma: float, num_labels: int) -> St
             threshold=asked.threshold,
             sigma=sigma,
             alpha=plan.alpha,
+            kindness=plan.kindness,
         )
     return StoppingRule(
         plan.looks,
@@ -83,10 +88,12 @@ def _rule(plan: AdaptivePlan, asked: Asked, sigma: float, num_labels: int) -> St
         k_prime=asked.k_prime,
         sigma=sigma,
         alpha=plan.alpha,
+        kindness=plan.kindness,
     )
 
 
 def _record(plan: AdaptivePlan, asked: Asked) -> dict[str, Any]:
-    """What a run must share to go on from another, beside its looks."""
+    """What a run must share to go on from another, beside its looks; endless kindness is None, for JSON has no inf."""
+    kindness = float(plan.kindness) if math.isfinite(plan.kindness) else None
     radii = tuple(float(radius) for radius in plan.radii)
-    return {"radii": radii, "alpha": float(plan.alpha), **asdict(asked)}
+    return {"radii": radii, "alpha": float(plan.alpha), "kindness": kindness, **asdict(asked)}

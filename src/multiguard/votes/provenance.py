@@ -118,5 +118,5 @@ def _check_looks(run: Provenance) -> None:
         return
     if not looks or looks[0] < 1 or looks[-1] != run.draws or any(a >= b for a, b in pairwise(looks)):
         raise InvalidInputError(f"looks must grow from at least 1 to draws = {run.draws}, not {looks}.")
-    if len(shares) != len(looks) or not all(share > 0 for share in shares) or math.fsum(shares) > 1 + 1e-9:
+    if len(shares) != len(looks) or not all(share > 0 for share in shares) or math.fsum(shares) > 1:
         raise InvalidInputError(f"look_shares must be one above 0 for each look, 1 together at most, not {shares}.")
