@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.certify.cases import random_ranked
-from tests.votes.test_votes_folder import provenance
+from tests.votes.vote_runs import provenance
 
 from multiguard.evaluate import Certificates, Curve
 from multiguard.votes import VoteRow, Votes, VotesWriter, read_votes, vote_dtype
