@@ -82,7 +82,7 @@ def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
 def test_every_picture_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
     certify_votes(votes, Setting(k=3, k_prime=2), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 
