@@ -22,7 +22,7 @@ BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_hig
 
 share = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
-quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 
 
 @st.composite
@@ -111,6 +111,7 @@ def test_a_curve_without_its_number_of_draws_is_refused(tmp_path) -> None:
         ("top-k,,100.0", "top-k,,many"),
         ("averaging", "average"),
         ("joint", '"joint'),
+        ("joint", '"jo"int'),
         (COLUMNS, ""),
     ],
 )
