@@ -15,7 +15,7 @@ from multiguard.certify import Looks, StoppingRule, ThresholdStoppingRule
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load_classifier
-from multiguard.smooth import AdaptivePlan, Smoother, streaming, vote_dataset
+from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, streaming, vote_dataset
 from multiguard.smooth.rounds import Scheme, ShardVoting
 from multiguard.votes import most_frequent, passing, read_votes
 
@@ -167,6 +167,20 @@ def test_the_device_stays_full_and_draws_nothing_twice(pilot_draws):
     assert sum(sizes) == len(seen) == total
     assert len(stopped) == 64
     assert len(sizes) <= math.ceil(total / 64) + len(LOOKS.draws) - 1, "only the last shard's looks may leave gaps"
+
+
+def test_batches_of_more_or_fewer_images_have_one_shape_for_the_compiler(monkeypatch):
+    one = smoother(noise=DEVICE_PHILOX)
+    shapes: list[int] = []
+    graph = one._step._graph
+    monkeypatch.setattr(
+        one._step, "_graph", lambda kind, few, rows: shapes.append(len(rows[0])) or graph(kind, few, rows)
+    )
+    pictures, scheme = Pictures(64), Scheme(0, LOOKS.draws, ByNumber(), 7, labelled=True)
+    shards = [(shard, pictures.ids[8 * shard : 8 * shard + 8]) for shard in range(8)]
+    list(ShardVoting(one, shards, iter(pictures), scheme, lambda: None))
+    assert len(shapes) > 20
+    assert set(shapes) == {8}, "the first batches hold the most images: 64 rows of 7 and 20 draws each"
 
 
 def test_a_rule_is_asked_once_a_look_and_never_at_the_last():

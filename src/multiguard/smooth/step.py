@@ -147,6 +147,7 @@ class DeviceStep:
 
         self._graph = _Graph(vote, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
+        self._places = 2
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         """See `Step`; padding rows repeat the last row."""
@@ -163,9 +164,9 @@ class DeviceStep:
         jobs = tuple(segment.job for segment in batch.segments)
         table = self._table
         if table is None or table[0] != jobs:
-            # Two places at least, then powers of two: the borders between images bring few new shapes.
-            places = max(2, 1 << (len(jobs) - 1).bit_length())
-            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(places)]
+            # Powers of two that never fall: batches of more or fewer images bring few new shapes, each a new graph.
+            self._places = max(self._places, 1 << (len(jobs) - 1).bit_length())
+            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(self._places)]
             words = np.array([key_words(job.key) for job in chosen], dtype=np.int32)
             images = torch.stack([job.image for job in chosen])
             table = self._table = (jobs, images, _send(words, self._settings.device))
