@@ -12,7 +12,7 @@ from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.question import Labels, LabelSource, Proved, checked_methods, question
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting
+from multiguard.evaluate.setting import AnySetting, resolved
 
 if TYPE_CHECKING:
     from multiguard.votes import Rule, VoteRow, Votes
@@ -104,7 +104,7 @@ def certify_votes(
             provably stay.
         progress: Called with the number of pictures done and of all pictures.
     """
-    asked = question(votes, setting, labels)
+    asked = question(votes, resolved(setting, votes.provenance), labels)
     methods = checked_methods(methods, asked.setting)
     found: dict[Method, list[Proved]] = {method: [] for method in methods}
     chosen: list[Labels] = []

@@ -21,7 +21,7 @@ from multiguard.certify import (
 from multiguard.certify.arguments import checked_method, checked_threshold_method
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting, resolved
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.naming import unknown_name
 
 if TYPE_CHECKING:
@@ -219,18 +219,17 @@ class ThresholdQuestion(Question):
 
 
 def question(votes: Votes, setting: AnySetting, source: LabelSource) -> TopKQuestion | ThresholdQuestion:
-    """The setting asked of these votes, after everything it asks for has been found in them."""
+    """The setting, as `resolved` for these votes, asked about labels that they have."""
     if source not in get_args(LabelSource):
         raise InvalidInputError(unknown_name("source of labels", source, get_args(LabelSource)))
-    asked = resolved(setting, votes.provenance)
     if source == "truth" and not votes.provenance.labelled:
         raise VotesError(
             "these votes carry no ground truth; labels='pilot' (--no-labels) certifies the labels that their pilot "
             "draws choose"
         )
-    if isinstance(asked, ThresholdSetting):
-        return ThresholdQuestion(asked, source, votes.provenance)
-    return TopKQuestion(asked, source, votes.provenance)
+    if isinstance(setting, ThresholdSetting):
+        return ThresholdQuestion(setting, source, votes.provenance)
+    return TopKQuestion(setting, source, votes.provenance)
 
 
 def checked_methods(methods: Sequence[Method], setting: AnySetting) -> tuple[Method, ...]:
