@@ -337,13 +337,33 @@ def test_the_dark_scheme_changes_page_and_charts(path: Path, opened) -> None:
     assert all(light != dark for light, dark in zip(*looks, strict=True))
 
 
-def test_printing_is_light_and_shows_every_chart(path: Path, opened) -> None:
+def test_printing_is_dark_on_light_and_fits_the_paper(path: Path, opened) -> None:
     page = opened(path, scheme="dark").page
+    ink = page.evaluate("getComputedStyle(document.body).color")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(251, 250, 247)"
-    page.locator("#runs .plot .js-line").first.wait_for(state="attached")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 660, "height": 930})
+    settle(page)
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(26, 28, 31)" != ink
+    assert page.locator("#runs .plot .js-line").count() > 0, "charts that were never on the screen are printed too"
+    rights = page.locator(".plot .main-svg").evaluate_all(
+        "all => all.map((each) => each.getBoundingClientRect().right)"
+    )
+    assert max(rights) <= 660
+    page.emulate_media(media="screen", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(251, 250, 247)"
+    assert page.evaluate("getComputedStyle(document.body).color") == ink
+
+
+def test_charts_follow_the_width_of_the_window(path: Path, opened) -> None:
+    page = opened(path).page
+    page.set_viewport_size({"width": 700, "height": 900})
+    settle(page)
+    widths = page.locator(".chart, .chart .main-svg").evaluate_all(
+        "all => all.slice(0, 2).map((one) => one.clientWidth)"
+    )
+    assert widths[0] == widths[1] > 500
 
 
 def test_it_can_be_used_from_the_keyboard(path: Path, opened) -> None:
