@@ -26,6 +26,7 @@ from multiguard.evaluate import (
     Setting,
     certify_votes,
     curves,
+    folder,
     label_scores,
     radius_grid,
     read_certificates,
@@ -62,9 +63,9 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
     certified = certify_votes(votes, OLD, methods=("paper", "joint"))
     drawn = curves(certified, GRID, bands=0.9) + sweep(votes, OLD, {"k": [1, 2]}, GRID)
     source = {"data": {"name": "digits", "sizes": [1, 2.5, None]}, "model": {}}
-    folder = tmp_path / "a" / "certificates"
-    write_certificates(folder, certified, drawn, radius=GRID, votes=votes, source=source, command="multiguard certify")
-    found = read_certificates(str(folder))
+    place = tmp_path / "a" / "certificates"
+    write_certificates(place, certified, drawn, radius=GRID, votes=votes, source=source, command="multiguard certify")
+    found = read_certificates(str(place))
     assert_same_certificates(found.certificates, certified)
     assert_same_curves(found.curves, drawn)
     assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
@@ -73,7 +74,7 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
     expected = json.loads(json.dumps(asdict(votes.provenance)))
     del expected["image_ids"]
     assert found.provenance == expected
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in place.iterdir()} == FILES
 
 
 def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
@@ -298,6 +299,24 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_set(tmp_path, votes_folder
     assert found == sorted(found)
     assert len(found) > 12
     assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_set_replaced_while_it_is_read_is_read_anew(tmp_path, votes, monkeypatch, moment) -> None:
+    put(tmp_path, votes, OLD)
+    verified, calls = folder._verified, []
+
+    def interrupted(path, sha256) -> bytes:
+        calls.append(path)
+        if len(calls) == moment:
+            put(tmp_path, votes, NEW, force=True)
+        return verified(path, sha256)
+
+    monkeypatch.setattr(folder, "_verified", interrupted)
+    found = read_certificates(tmp_path)
+    assert found.certificates.setting.k == 4
+    assert {curve.setting.k for curve in found.curves} == {4}
+    assert len(calls) == moment + 3
 
 
 def test_a_reader_beside_a_writer_finds_one_set_or_the_other(tmp_path, votes, votes_folder) -> None:

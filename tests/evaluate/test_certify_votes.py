@@ -50,10 +50,11 @@ def test_every_claim_is_that_of_the_picture_alone(votes, draws) -> None:
 
 
 def test_of_equal_hits_the_smaller_label_comes_first(tmp_path) -> None:
-    ranked = np.array([[7, 2], [2, 7], [5, 9], [9, 5]])
-    found = certify_votes(stored_votes(tmp_path, [ranked], [[2]]), Setting(k=3, k_prime=2))
-    assert found.predicted == ((2, 5, 7),)
-    assert found.predicted_hits == ((2, 2, 2),)
+    ranked = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]])
+    found = certify_votes(stored_votes(tmp_path, [ranked], [[2]], labels=300), Setting(k=250, k_prime=2))
+    unseen = [label for label in range(300) if label not in (2, 5, 9, 207)]
+    assert found.predicted == ((5, 9, 2, 207, *unseen[:246]),)
+    assert found.predicted_hits == ((3, 3, 2, 2) + (0,) * 246,)
 
 
 def test_label_radii_stay_with_their_labels_in_any_order(tmp_path) -> None:

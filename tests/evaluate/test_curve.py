@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
@@ -42,6 +42,9 @@ def test_a_radius_counts_up_to_itself_and_no_further(certified) -> None:
     proved = max(radii[0] for radii in certified.radii["joint"] if len(radii))
     at, beyond = curves(certified, [proved, np.nextafter(proved, np.inf)])[0].scores.recall
     assert at > beyond == 0
+    alone = max(radius for radii in certified.label_radii for radius in radii)
+    counted = [one.certified for one in label_scores(certified, [alone, np.nextafter(alone, np.inf)])]
+    assert max(at for at, _ in counted) > max(beyond for _, beyond in counted) == 0
 
 
 def test_labels_are_counted_one_by_one(certified) -> None:
@@ -61,6 +64,7 @@ def test_labels_are_counted_one_by_one(certified) -> None:
     assert any(0 < one.certified[0] < 1 or one.certified[-1] < one.certified[0] for one in found)
 
 
+@settings(deadline=None)
 @given(
     st.floats(1e-6, 1e6),
     st.one_of(st.none(), st.floats(1e-6, 1e6)),

@@ -19,7 +19,7 @@ BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_hig
 
 share = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
-quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 
 
 @st.composite
@@ -89,6 +89,7 @@ def test_a_curve_without_its_number_of_draws_is_refused(tmp_path) -> None:
         (",8,3,0.5\n", ",8,3,0.5,1\n"),
         ("averaging", "average"),
         ("joint", '"joint'),
+        ("joint", '"jo"int'),
         (COLUMNS, ""),
     ],
 )
