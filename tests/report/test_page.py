@@ -180,3 +180,10 @@ def test_five_hundred_pictures_stay_under_25_megabytes(tmp_path: Path) -> None:
 
 def test_the_same_study_gives_the_same_page(study: Study, text: str, tmp_path: Path) -> None:
     assert page_text(study, tmp_path / "again.html") == text
+
+
+def test_sections_without_data_are_not_there(tmp_path: Path) -> None:
+    """A run beside it that was proved with another method only has no curve to compare."""
+    study = Study(make_run(tmp_path / "a"), {"b": make_run(tmp_path / "b", sigma=0.25, methods=("paper",))})
+    text = page_text(study, tmp_path / "report.html")
+    assert not re.search(r'id="(?:sweeps|runs)"|href="#(?:sweeps|runs)"', text)

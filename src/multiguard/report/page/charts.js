@@ -54,11 +54,12 @@ function highest(family, score) {
   return Math.max(0.01, ...tops) * 106;
 }
 
-function chartLayout(family, score) {
+function chartLayout(place, family, score) {
   const axis = { fixedrange: true, zeroline: false, linecolor: ink("--rule-strong"), tickcolor: ink("--rule-strong"), tickfont: { size: 11 } };
   return {
     margin: MARGIN,
-    autosize: true,
+    width: place.clientWidth,
+    height: place.clientHeight,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: ink("--sans"), size: 12, color: ink("--quiet") },
@@ -77,5 +78,5 @@ function drawChart(place, family, score) {
     ...[...family.lines].sort((a, b) => a.base - b.base).map((line) => lineTrace(family, line, score)),
   ];
   place.setAttribute("aria-label", `Chart of certified ${SCORE_WORDS[score]} against R: ${family.lines.map((line) => line.name).join(", ")}. The table below holds the numbers at the chosen radius.`);
-  return Plotly.react(place.querySelector(".plot"), traces, chartLayout(family, score), { displayModeBar: false, displaylogo: false, responsive: true });
+  return Plotly.react(place.querySelector(".plot"), traces, chartLayout(place, family, score), { displayModeBar: false, displaylogo: false });
 }

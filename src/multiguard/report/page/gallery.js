@@ -71,16 +71,25 @@ class Card {
     this.bars.forEach((bar, place) => bar.classList.toggle("holds", place < size));
   }
 
+  // Radii fall, so the sizes that are not certified come last; they share one row.
   makeBars() {
     this.method = state.method;
-    this.bars = this.picture.radii[state.method].map((stored, place) => {
-      const radius = radiusOf(stored);
-      const track = element("span", { class: "track", "aria-hidden": "true" }, element("span", { class: radius === Infinity ? "fill endless" : radius === -Infinity ? "fill none" : "fill" }));
-      track.style.setProperty("--share", Math.min(1, Math.max(0, radius / this.longest)));
-      return element("li", {}, element("span", { class: "size" }, element("span", { class: "unseen" }, "at least "), `≥\u2009${place + 1}`), track, element("span", { class: "value" }, radiusText(radius)));
-    });
+    const radii = this.picture.radii[state.method].map(radiusOf);
+    const proved = radii.filter((radius) => radius > -Infinity);
+    this.bars = proved.map((radius, place) => this.makeBar(`≥\u2009${place + 1}`, radius));
+    if (proved.length < radii.length) {
+      const sizes = proved.length + 1 < radii.length ? `${proved.length + 1}–${radii.length}` : radii.length;
+      this.bars.push(this.makeBar(`≥\u2009${sizes}`, -Infinity));
+    }
     this.radii.replaceChildren(...this.bars);
     this.radii.hidden = !this.bars.length;
+  }
+
+  makeBar(size, radius) {
+    const track = element("span", { class: "track", "aria-hidden": "true" });
+    if (radius > -Infinity) track.append(element("span", { class: radius === Infinity ? "fill endless" : "fill" }));
+    track.style.setProperty("--share", Math.min(1, Math.max(0, radius / this.longest)));
+    return element("li", {}, element("span", { class: "size" }, element("span", { class: "unseen" }, "at least "), size), track, element("span", { class: "value" }, radiusText(radius)));
   }
 }
 

@@ -63,6 +63,11 @@ methodSelect.addEventListener("change", () => {
   update();
 });
 darkScheme.addEventListener("change", redraw);
+let drawnWidth = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== drawnWidth) redraw(); // a phone's bars come and go and change the height alone
+  drawnWidth = innerWidth;
+});
 addEventListener("beforeprint", () => {
   document.documentElement.setAttribute("data-printing", "");
   for (const view of views) view.near = true;

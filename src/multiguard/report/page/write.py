@@ -53,6 +53,8 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
+    data = page_data(study, shown, thumbnails)
+    keys = {family["key"] for family in data["families"]}
     scripts = [_own_script(), _line_ends(get_plotlyjs())]
     found = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return found.get_template("report.html").render(
@@ -60,7 +62,9 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
         policy=_policy(scripts),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(as_script_json(page_data(study, shown, thumbnails))),
+        data=Markup(as_script_json(data)),
+        has_sweeps=bool(keys & {"k_prime", "k", "n", "alpha"}),
+        has_runs=bool(keys & {"sigma", "training", "runs"}),
         shown=len(shown),
         thumbnails=len(thumbnails),
         pictures_given=pictures_given,
@@ -114,8 +118,6 @@ def _facts(study: Study) -> dict[str, Any]:
         "ticks": _ticks(main_grid(study).tolist(), certificates.sigma),
         "headline": {name: percent(float(getattr(scores, name)[start])) for name in ("precision", "recall", "f1")},
         "bands": None if bands is None else {"level": plain(100 * bands.level), "resamples": bands.resamples},
-        "has_sweeps": any(curve.setting != study.setting for curve in study.main.curves),
-        "has_runs": bool(study.beside),
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
     }
