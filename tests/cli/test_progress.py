@@ -17,7 +17,6 @@ def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[st
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with shown("pictures") as progress:
         progress("reading [x]", 3, 10)
-        say("epoch 0 done")
         progress("training", 5, 20)
         say("epoch 1 [red] done")
     output = capsys.readouterr()

@@ -108,6 +108,24 @@ def test_force_votes_anew(place):
     assert read_votes(place / "runs/votes").provenance.sigma == 0.5
 
 
+def test_force_throws_nothing_away_for_a_mistake(place):
+    before = state(place)
+    for mistake in (["--sigma", 0], ["--k-max", 11], ["--device", "cuda"], ["--draws", 0]):
+        code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
+        assert (code, err.count("\n")) == (2, 1), err
+    for mistake in (["--model", "cnn:0"], ["--denoiser", "gone.pth"], ["--split", "tests"], ["--weights", "gone.pth"]):
+        code, _, err = command(*example_of("train"), *SMALL["train"], "--force", *mistake)
+        assert (code, err.count("\n")) == (2, 1), err
+    assert state(place) == before
+
+
+def test_two_pages_of_one_folder_have_figures_of_their_own(place):
+    code, out, err = command("report", "runs/certificates", "--out", "runs/other.html", "--no-pictures")
+    assert code == 0, err
+    assert "runs/other-figures" in out
+    assert list((place / "runs/other-tables").iterdir())
+
+
 def test_force_trains_anew(place):
     again = [*example_of("train"), *SMALL["train"], "--seed", 3]
     code, _, err = command(*again)

@@ -1,5 +1,6 @@
 """The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake to mend."""
 
+import errno
 import os
 from typing import Any
 
@@ -16,6 +17,7 @@ from multiguard.cli.vote import vote_command
 from multiguard.errors import MultiGuardError
 
 _MISTAKE, _INTERRUPTED = 2, 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _OneLine(TyperGroup):
@@ -44,7 +46,8 @@ def _told(error: OSError) -> str:
     """What the system said, the file first where it is known."""
     if error.filename is None or error.strerror is None:
         return str(error) or type(error).__name__
-    return f"{error.filename}: {error.strerror}; what was there before is as it was"
+    kept = "; what was there before is as it was" if error.errno in _FULL else ""
+    return f"{error.filename}: {error.strerror}{kept}"
 
 
 app = typer.Typer(

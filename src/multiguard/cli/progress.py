@@ -67,7 +67,7 @@ def shown(unit: str) -> Iterator[Report]:
             if doing not in tasks:
                 for before in tasks.values():
                     progress.update(before, visible=False)
-                tasks[doing] = progress.add_task(doing)
+                tasks[doing] = progress.add_task(doing, total=total, completed=done)
             progress.update(tasks[doing], completed=done, total=total)
 
         yield report

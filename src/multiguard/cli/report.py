@@ -17,8 +17,8 @@ _Beside = Annotated[
     Option(help="Other certificates on the same pictures: another sigma, no training noise.", metavar="NAME=FOLDER"),
 ]
 _Out = Annotated[Path | None, Option(help="The page to write [report.html in the run, or beside the certificates].")]
-_Figures = Annotated[Path | None, Option(help="The folder for figures [figures beside the page].")]
-_Tables = Annotated[Path | None, Option(help="The folder for tables [tables beside the page].")]
+_Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
+_Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
 _Title = Annotated[str | None, Option(help="The page's title [the dataset's name].")]
 _Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
 _NoPictures = Annotated[bool, Option("--no-pictures", help="Show no pictures on the page.")]
@@ -48,8 +48,8 @@ def report_command(
     job = ReportJob(
         main,
         page,
-        figures or page.parent / FIGURES,
-        tables or page.parent / TABLES,
+        figures or _beside(page, FIGURES),
+        tables or _beside(page, TABLES),
         beside={**arms, **_named(beside)},
         title=title,
         root=root,
@@ -64,6 +64,11 @@ def report_command(
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
     typer.echo(f"report: {done.page}")
+
+
+def _beside(page: Path, name: str) -> Path:
+    """Figures beside report.html, other-figures beside other.html: two pages of one folder do not share them."""
+    return page.parent / (name if page.stem == "report" else f"{page.stem}-{name}")
 
 
 def _named(beside: Sequence[str] | None) -> dict[str, Path]:

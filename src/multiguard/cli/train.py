@@ -92,17 +92,18 @@ def train_command(
 def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) -> None:
     from dataclasses import fields
 
-    from multiguard.pipeline.discarding import discard_model
+    from multiguard.pipeline.training import discard_old_model
     from multiguard.train.job import Job, run_job
     from multiguard.train.recipe import Recipe, recipe_for
 
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
+    job = Job(data, out, recipe, options=options, compiled=compile_, **rest)
     if force:
-        discard_model(out)
+        discard_old_model(job)
     with shown("pictures") as progress:
-        result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), show_epoch, progress)
+        result = run_job(job, show_epoch, progress)
     _show_result(result)
 
 

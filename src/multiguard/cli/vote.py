@@ -81,7 +81,6 @@ def vote_command(
 
 def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     from multiguard.data.source import Source
-    from multiguard.pipeline.discarding import discard_votes
     from multiguard.pipeline.recipe import VotePart
     from multiguard.pipeline.voting import VoteJob, prepare_vote
     from multiguard.smooth import Precision as Precisions
@@ -95,7 +94,7 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     if ready.made_for is not None and ready.made_for != ready.sigma:
         typer.echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
     if force:
-        discard_votes(out)
+        ready.discard_old()
     with shown("pictures") as progress:
         ready.vote(lambda done, total: progress("voting", done, total))
     typer.echo(f"{how.draws} votes on each of {len(ready.pictures)} pictures at sigma {ready.sigma:g}: {out}")

@@ -19,18 +19,18 @@ def recipe_names() -> list[str]:
 
 
 def find_recipe(name: str, changes: Sequence[str] = ()) -> RunRecipe:
-    """The recipe in the file of this path, or the embedded one of this name, with changes over it.
+    """The embedded recipe of this name, or the one in the file of this path, with changes over it.
 
     Args:
-        name: A path, or one of `recipe_names()`.
+        name: One of `recipe_names()`, or a path.
         changes: As `read_recipe` takes them.
     """
     path = Path(name)
+    if name in recipe_names():
+        with as_file(_FOLDER / f"{name}{_SUFFIX}") as embedded:
+            return read_recipe(embedded, changes)
     if path.is_file():
         return read_recipe(path, changes)
     if path.suffix or path.name != name:
         raise InvalidInputError(f"{name}: no such recipe file; the embedded ones are {', '.join(recipe_names())}")
-    if name not in recipe_names():
-        raise InvalidInputError(f"{unknown_name('recipe', name, recipe_names())}; a file is named by its path")
-    with as_file(_FOLDER / f"{name}{_SUFFIX}") as embedded:
-        return read_recipe(embedded, changes)
+    raise InvalidInputError(f"{unknown_name('recipe', name, recipe_names())}; a file is named by its path")

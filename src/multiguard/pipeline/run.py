@@ -49,6 +49,8 @@ def run_recipe(
     """
     from multiguard.pipeline.training import resolved_recipe
 
+    if until == "train" and recipe.train is None:
+        raise InvalidInputError("until train, but the recipe names a model: its first step is vote")
     recipe = resolved_recipe(recipe)
     _require_own(out)
     runner = _Runner(recipe, out, force, command, watcher or Watcher())

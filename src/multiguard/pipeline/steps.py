@@ -13,7 +13,6 @@ from multiguard.evaluate import Setting
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
 from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, Progressed, certify
-from multiguard.pipeline.discarding import discard_model, discard_votes
 from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
 from multiguard.version import __version__
 from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
@@ -87,7 +86,7 @@ class Step(ABC):
         """Do the step, or what an interruption left of it, and return the files that it stands for."""
 
     def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
-        """Throw the old output away."""
+        """Throw the old output away, after all that can be wrong with the new one has been looked at."""
 
 
 class TrainStep(Step):
@@ -121,7 +120,9 @@ class TrainStep(Step):
 
     def discard(self) -> None:
         """Throw the old model away."""
-        discard_model(self.home)
+        from multiguard.pipeline.training import discard_old_model
+
+        discard_old_model(self._job)
 
 
 class VoteStep(Step):
@@ -156,7 +157,7 @@ class VoteStep(Step):
 
     def discard(self) -> None:
         """Throw the old votes away."""
-        discard_votes(self.home)
+        self._ready.discard_old()
 
 
 class CertifyStep(Step):

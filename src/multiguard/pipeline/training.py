@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.catalog import voting_split
-from multiguard.files import file_hash
+from multiguard.files import file_hash, require_folder
+from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, read_card
+from multiguard.pipeline.discarding import discard_model
 from multiguard.pipeline.pictures import picture_hashes
 from multiguard.pipeline.recipe import RunRecipe, TrainPart
-from multiguard.train.job import Job, model_name, native_size, open_splits
+from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
 from multiguard.train.recipe import Recipe, recipe_for
 
 
@@ -75,6 +77,17 @@ def training_inputs(job: Job) -> dict[str, Any]:
         **picture_hashes("train.pictures", training, job.root),
         **picture_hashes("train.val_pictures", validation, job.root),
     }
+
+
+def discard_old_model(job: Job) -> None:
+    """Throw the old model of the job's folder away, after all that can be wrong with the job has been looked at."""
+    size = native_size(model_name(job)) if job.size is None else job.size
+    training, _ = open_splits(job, size)
+    start_backbone(job, training, size)
+    if job.denoiser is not None:
+        load_ffdnet(job.denoiser)
+    require_folder(job.out)
+    discard_model(job.out)
 
 
 def _chosen(train: TrainPart) -> dict[str, Any]:

@@ -16,9 +16,12 @@ from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.models.options import state_hash
 from multiguard.pipeline.certifying import SOURCE_FILE
+from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
 from multiguard.pipeline.recipe import ModelPart, VotePart
 from multiguard.smooth import Smoother, vote_dataset
+from multiguard.smooth.arguments import checked_draws
+from multiguard.smooth.provenance import describe_run
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,26 @@ class ReadyVote:
             **picture_hashes("data", self.pictures, self.job.source.root),
         }
 
+    def discard_old(self) -> None:
+        """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
+        smoother = self._smoother()
+        checked_draws(self.job.how.draws)
+        describe_run(smoother, self.pictures, draws=self.job.how.draws, seed=self.job.how.seed)
+        require_folder(self.job.out)
+        discard_votes(self.job.out)
+
     def vote(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Write the votes, or what is still missing of them, and beside them where they come from."""
         job, how = self.job, self.job.how
-        smoother = Smoother(
+        smoother = self._smoother()
+        require_folder(job.out)
+        more: dict[str, Any] = {"shard_images": how.shard_images, "readers": how.readers, "progress": progress}
+        vote_dataset(smoother, self.pictures, job.out, draws=how.draws, seed=how.seed, **more)
+        _write_source(job)
+
+    def _smoother(self) -> Smoother:
+        how = self.job.how
+        return Smoother(
             self.classifier,
             sigma=self.sigma,
             k_max=how.k_max,
@@ -87,10 +106,6 @@ class ReadyVote:
             clamp=how.clamp,
             precision=how.precision,
         )
-        require_folder(job.out)
-        more: dict[str, Any] = {"shard_images": how.shard_images, "readers": how.readers, "progress": progress}
-        vote_dataset(smoother, self.pictures, job.out, draws=how.draws, seed=how.seed, **more)
-        _write_source(job)
 
 
 def prepare_vote(job: VoteJob) -> ReadyVote:
