@@ -190,6 +190,16 @@ def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None
     assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
 
 
+def test_what_follows_from_a_claim_is_claimed() -> None:
+    """Two labels that are always hit, eight that never are: the strictest claims have the best levels."""
+    hits = np.zeros((200, 10), dtype=np.bool_)
+    hits[:, :2] = True
+    found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
+    assert found.true[0] == found.true[1] > 0
+    assert np.all(found.false == found.false[0])
+    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.001 / 4)), abs=1e-9)
+
+
 @st.composite
 def set_votes(draw: st.DrawFn):
     c = draw(st.integers(1, 16))

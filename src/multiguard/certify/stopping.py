@@ -50,6 +50,7 @@ class StoppingRule:
         kindness: float = _KINDNESS,
     ) -> None:
         rule = TopK.checked(num_labels, k, k_prime, sigma, alpha, method)
+        self.looks = looks
         self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
 
     def decided(self, ranked: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
@@ -81,6 +82,7 @@ class ThresholdStoppingRule:
         kindness: float = _KINDNESS,
     ) -> None:
         rule = Threshold.checked(num_labels, threshold, sigma, alpha, method)
+        self.looks = looks
         self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
 
     def decided(self, hits: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
