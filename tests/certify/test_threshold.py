@@ -61,13 +61,15 @@ def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("multiguard.certify.threshold.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
     seen = set()
-    for _ in range(12):
-        hits = random_sets(rng, labels=6, draws=150, spread=1.0)
-        radii = threshold_radii(hits, [0], threshold=0.4, sigma=1.0, alpha=0.02)
+    # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.
+    some = [(random_sets(rng, labels=6, draws=150, spread=1.0), 0.4) for _ in range(10)]
+    one = [(np.eye(6, dtype=np.bool_)[rng.integers(0, 6, 900)], 0.35) for _ in range(3)]
+    for hits, threshold in some + one:
+        radii = threshold_radii(hits, [0], threshold=threshold, sigma=1.0, alpha=0.02)
         for r in clear_of(radii.false, 1.0):
             entered = int(np.sum(radii.false < r))
             seen.add(entered)
-            assert entered == ceiling_of(hits.tolist(), [0], threshold=0.4, alpha=0.01, r=r, suspects=2)
+            assert entered == ceiling_of(hits.tolist(), [0], threshold=threshold, alpha=0.01, r=r, suspects=2)
     assert len(seen) > 3
 
 
