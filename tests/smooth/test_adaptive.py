@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+import threading
+from concurrent.futures import wait
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from multiguard.certify import Looks, StoppingRule, ThresholdStoppingRule
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load_classifier
-from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, streaming, vote_dataset
+from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, rounds, streaming, vote_dataset
 from multiguard.smooth.rounds import Scheme, ShardVoting
 from multiguard.votes import most_frequent, passing, read_votes
 
@@ -189,6 +191,40 @@ def test_a_rule_is_asked_once_a_look_and_never_at_the_last():
     list(ShardVoting(smoother(), [(0, pictures.ids)], iter(pictures), scheme, lambda: None))
     expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(pictures.ids) if i % 4 >= look]
     assert rule.asked == expected
+
+
+def test_a_judge_that_falls_behind_holds_new_shards_back(monkeypatch):
+    """Its images wait with their pixels: without a bound the whole dataset would."""
+    blocked, read = threading.Event(), []
+
+    class Slow(ByNumber):
+        def decided(self, rows):
+            assert blocked.wait(timeout=60)
+            return super().decided(rows)
+
+    def told(futures) -> None:
+        if not blocked.is_set():
+            assert len(read) <= 2 * (rounds._MOST_JUDGED + 2)
+            blocked.set()
+        wait(futures)
+
+    monkeypatch.setattr(rounds, "wait", told)
+    pictures = Pictures(40)
+    shards = [(shard, pictures.ids[2 * shard : 2 * shard + 2]) for shard in range(20)]
+    samples = (read.append(None) or sample for sample in pictures)
+    one, scheme = smoother(batch_size=16), Scheme(0, LOOKS.draws, Slow(), 0, labelled=True)
+    assert len(list(ShardVoting(one, shards, samples, scheme, lambda: None))) == 20
+    assert blocked.is_set()
+
+
+def test_a_judge_that_fails_is_heard():
+    class Broken(ByNumber):
+        def decided(self, rows):
+            raise InvalidInputError("these votes cannot be judged")
+
+    pictures, scheme = Pictures(8), Scheme(0, LOOKS.draws, Broken(), 0, labelled=True)
+    with pytest.raises(InvalidInputError, match="cannot be judged"):
+        list(ShardVoting(smoother(), [(0, pictures.ids)], iter(pictures), scheme, lambda: None))
 
 
 def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
