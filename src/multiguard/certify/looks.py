@@ -17,7 +17,8 @@ from multiguard.errors import InvalidInputError
 
 # The plan that `look_plan` makes: it was chosen on half of the COCO pictures and judged on the other half.
 _FIRST_LOOK = 50
-_LAST_SHARE = 0.8
+_GROWTH = math.sqrt(2)
+_LAST_SHARE = 0.6
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,10 @@ class Looks:
         return list(zip(self.draws, self.shares, strict=True))[: last + 1]
 
 
-def look_plan(max_draws: int, *, first: int = _FIRST_LOOK, last_share: float = _LAST_SHARE) -> Looks:
-    """Looks at `max_draws`, half of it, a quarter, and so on down to about `first` draws.
+def look_plan(
+    max_draws: int, *, first: int = _FIRST_LOOK, growth: float = _GROWTH, last_share: float = _LAST_SHARE
+) -> Looks:
+    """Looks at `max_draws` and at ever fewer draws before, each `growth` times fewer, down to about `first`.
 
     The last look has most of alpha, the earlier ones share the rest equally: a bound depends on its level like a
     logarithm, so early looks are cheap, and the last is hardly weaker than a single one.
@@ -74,15 +77,20 @@ def look_plan(max_draws: int, *, first: int = _FIRST_LOOK, last_share: float = _
     Args:
         max_draws: The draws at the last look.
         first: No look has fewer draws, unless `max_draws` is smaller.
+        growth: How many times the draws of a look those of the next one are, above 1.
         last_share: What the last look has of alpha; all of it where it is the only one.
     """
     check_count("max_draws", max_draws, None)
     check_count("first", first, None)
-    halvings = max(0, math.floor(math.log2(max_draws / first)))
-    draws = tuple(round(max_draws / 2**i) for i in range(halvings, -1, -1))
-    if halvings == 0:
-        return Looks(draws, (1.0,))
-    return Looks(draws, (*[(1 - last_share) / halvings] * halvings, last_share))
+    if not 1 < growth < math.inf:
+        raise InvalidInputError(f"growth is the ratio of the draws of two looks, above 1 and finite, got {growth!r}")
+    if not 0 < last_share < 1:
+        raise InvalidInputError(f"last_share is a part of alpha, strictly between 0 and 1, got {last_share!r}")
+    before = {round(max_draws / growth**i) for i in range(1, 1 + math.ceil(math.log(max_draws) / math.log(growth)))}
+    early = sorted(draws for draws in before if first <= draws < max_draws)
+    if not early:
+        return Looks((max_draws,), (1.0,))
+    return Looks((*early, max_draws), (*[(1 - last_share) / len(early)] * len(early), last_share))
 
 
 def adaptive_radii(
