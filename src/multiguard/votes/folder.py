@@ -64,7 +64,8 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
             "Run it again to go on, or pass partial=True to read what is whole."
         )
     heads = {index: _checked_heads(place, manifest, index) for index in sorted(manifest.shards)}
-    return Votes(manifest.provenance, [(place / manifest.shards[index].file, heads[index]) for index in heads])
+    shards = [(place / manifest.shards[index].file, heads[index]) for index in heads]
+    return Votes(manifest.provenance, file_hash(place / MANIFEST_NAME), shards)
 
 
 def _taken_up(folder: Path, fresh: Manifest) -> Manifest:

@@ -23,11 +23,15 @@ class Votes:
 
     Attributes:
         provenance: Where the votes come from.
+        manifest_hash: The sha256 of the manifest, which names the hash of every shard.
         ids: The ids of the images.
     """
 
-    def __init__(self, provenance: Provenance, shards: Sequence[tuple[Path, Sequence[Head]]]) -> None:
+    def __init__(
+        self, provenance: Provenance, manifest_hash: str, shards: Sequence[tuple[Path, Sequence[Head]]]
+    ) -> None:
         self.provenance = provenance
+        self.manifest_hash = manifest_hash
         self._places = [(path, row) for path, heads in shards for row in range(len(heads))]
         self._heads = [head for _, heads in shards for head in heads]
         self._open: tuple[Path, pq.ParquetFile] | None = None
