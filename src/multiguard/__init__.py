@@ -30,7 +30,20 @@ from multiguard.certify import (
     threshold_radii_batch,
 )
 from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
-from multiguard.evaluate import Averaging, Scores, image_scores, set_scores
+from multiguard.evaluate import (
+    Averaging,
+    Certificates,
+    Scores,
+    Setting,
+    certify_votes,
+    curves,
+    image_scores,
+    label_scores,
+    read_certificates,
+    set_scores,
+    sweep,
+    write_certificates,
+)
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "Averaging",
+    "Certificates",
     "Classifier",
     "DataError",
     "Dataset",
@@ -53,6 +67,7 @@ __all__ = [
     "Prediction",
     "Sample",
     "Scores",
+    "Setting",
     "Smoother",
     "StoppingRule",
     "ThresholdRadii",
@@ -66,23 +81,29 @@ __all__ = [
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
+    "certify_votes",
     "check_dataset",
     "clopper_pearson_lower",
     "clopper_pearson_upper",
+    "curves",
     "exact_radii",
     "exact_threshold_radii",
     "hits_from_ranked",
     "image_scores",
+    "label_scores",
     "load_classifier",
     "look_plan",
     "open_dataset",
+    "read_certificates",
     "read_votes",
     "set_scores",
     "subset",
+    "sweep",
     "threshold_label_radii",
     "threshold_radii",
     "threshold_radii_batch",
     "vote_dataset",
+    "write_certificates",
 ]
 
 _LATER = {
