@@ -30,6 +30,11 @@ Precision = Annotated[str | None, Option(help="float32, bfloat16 or float16 [flo
 BatchSize = Annotated[int | None, Option(help="Noisy pictures at a time [what fits].")]
 Clamp = Annotated[bool, Option("--clamp", help="Clamp noisy pictures to [0, 1] first.")]
 
+Rule = Annotated[str, Option(help="What the model returns: top-k, its first labels; threshold, those that pass.")]
+ScoreThreshold = Annotated[
+    float | None, Option(help="For --rule threshold, the probability at which a label passes [0.5].")
+]
+
 
 def given(**options: object) -> dict[str, object]:
     """Those of the options that were given."""

@@ -2,24 +2,43 @@
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
-from multiguard.cli.options import Clamp, Device, Mean, Model, Output, Precision, Size, Std, Weights
+from multiguard.cli.options import (
+    Clamp,
+    Device,
+    Mean,
+    Model,
+    Output,
+    Precision,
+    Rule,
+    ScoreThreshold,
+    Size,
+    Std,
+    Weights,
+    one_of,
+)
 from multiguard.cli.progress import shown
-from multiguard.cli.scores import plain_console, radius_text
+from multiguard.cli.scores import asked_text, plain_console, radius_text
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predicting import Predicted, Predictions, PredictJob
+    from multiguard.smooth import Prediction
 
 _Pictures = Annotated[list[Path], Argument(help="Picture files.")]
 _K = Annotated[int | None, Option(help="How many labels to predict [5, or all].")]
 _KPrime = Annotated[int | None, Option(help="Labels that the model returns for a noisy copy [half of k, rounded up].")]
+_Threshold = Annotated[
+    float | None, Option(help="For --rule threshold, the share of copies from which on a label is predicted [0.5].")
+]
 _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [the model folder's].")]
 _Draws = Annotated[int, Option(help="Noisy copies that certify.")]
 _Pilot = Annotated[int, Option(help="Further noisy copies that choose the labels.")]
@@ -28,12 +47,17 @@ _Seed = Annotated[int, Option(help="The seed of the noise.")]
 _Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the model's].")]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
+_MOST_OTHERS = 3
+
 
 def predict_command(
     images: _Pictures,
     model: Model,
     k: _K = None,
     k_prime: _KPrime = None,
+    rule: Rule = "top-k",
+    threshold: _Threshold = None,
+    score_threshold: ScoreThreshold = None,
     sigma: _Sigma = None,
     draws: _Draws = 1000,
     pilot_draws: _Pilot = 100,
@@ -52,6 +76,7 @@ def predict_command(
 ) -> None:
     """Predict the labels of pictures, and certify how far each label, and the set of them, stays.
 
+    Some draws choose the labels, others certify them: a label that these cannot tell of is marked unconfirmed.
     The noise follows from a picture's bytes and the seed, so that a renamed file has the same answer.
 
     Example: multiguard predict digit.png --model runs/digits --k 4
@@ -62,7 +87,9 @@ def predict_command(
 def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> None:
     from multiguard.cli.vote import model_part
     from multiguard.pipeline.predicting import PredictJob, predict
+    from multiguard.votes import Rule as Rules
 
+    one_of("rule", rest["rule"], get_args(Rules))
     part = model_part(model, rest)
     chosen = {name: value for name, value in rest.items() if name in PredictJob.__dataclass_fields__}
     job = PredictJob(tuple(images), part, **chosen)
@@ -75,29 +102,61 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     for one in found.pictures:
         _show(one, console)
     console.print(
-        f"k' = {found.k_prime}, k = {found.k}, sigma = {found.sigma:g}; "
+        f"{asked_text(found.setting)}, sigma = {found.sigma:g}; "
         f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
     )
     console.print(f"all that is said of a picture holds with probability {1 - job.alpha:.6g} or more")
 
 
 def _show(one: "Predicted", console: Console) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
-        table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
-    sets = one.prediction.set_radii
-    for place, (name, radius) in enumerate(zip(one.names, one.prediction.radii, strict=True)):
-        least = f"at least {place + 1}"
-        table.add_row(name, radius_text(radius), least, radius_text(sets[place]))
     console.print(str(one.file))
-    console.print(table, soft_wrap=False)
+    if one.names:
+        console.print(_stays(one), soft_wrap=False)
+    else:
+        console.print("  no label is predicted")
+    others = _others(one.prediction)
+    if others:
+        console.print(_comes_in(others), soft_wrap=False)
     console.print()
 
 
+def _others(said: "Prediction") -> tuple[float, ...]:
+    """The radii of the labels that are not predicted; the top-k rule has none."""
+    from multiguard.smooth import ThresholdPrediction
+
+    return said.other_radii if isinstance(said, ThresholdPrediction) else ()
+
+
+def _stays(one: "Predicted") -> Table:
+    """Each label with its radius, and beside it how many of them stay together."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
+        table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
+    rows = zip(one.names, one.prediction.radii, one.prediction.set_radii, strict=True)
+    for place, (name, radius, together) in enumerate(rows):
+        table.add_row(name, radius_text(radius), f"at least {place + 1}", radius_text(together))
+    return table
+
+
+def _comes_in(radii: Sequence[float]) -> Table:
+    """How many labels beside those predicted may come in: the first few numbers that are proved of any change."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    table.add_column("other labels that may come in", no_wrap=True)
+    table.add_column("up to", justify="right", no_wrap=True)
+    first = next((number for number, radius in enumerate(radii) if radius >= 0), len(radii))
+    if first > 0:
+        table.add_row("none" if first == 1 else f"fewer than {first}", radius_text(-math.inf))
+    for number in range(first, min(first + _MOST_OTHERS, len(radii))):
+        table.add_row(f"at most {number}" if number else "none", radius_text(radii[number]))
+    return table
+
+
 def _as_json(job: "PredictJob", found: "Predictions") -> dict[str, Any]:
-    settled = {name: getattr(found, name) for name in ("k", "k_prime", "sigma")}
-    asked = {name: getattr(job, name) for name in ("alpha", "draws", "pilot_draws", "seed")}
-    return {"model": job.model.spec, **settled, **asked, "images": [_picture_json(one) for one in found.pictures]}
+    said = {"model": job.model.spec, "rule": job.rule, **asdict(found.setting), "sigma": found.sigma}
+    if found.score_threshold is not None:
+        said["score_threshold"] = found.score_threshold
+    asked = {name: getattr(job, name) for name in ("pilot_draws", "seed")}
+    return {**said, **asked, "images": [_picture_json(one) for one in found.pictures]}
 
 
 def _picture_json(one: "Predicted") -> dict[str, Any]:
@@ -106,11 +165,13 @@ def _picture_json(one: "Predicted") -> dict[str, Any]:
         {"label": name, "radius": _number(radius), "confirmed": sure}
         for name, radius, sure in zip(one.names, said.radii, said.confirmed, strict=True)
     ]
+    others = _others(said)
     return {
         "file": str(one.file),
         "sha256": one.sha256,
         "labels": labels,
         "set_radii": [_number(radius) for radius in said.set_radii],
+        **({"other_radii": [_number(radius) for radius in others]} if others else {}),
     }
 
 

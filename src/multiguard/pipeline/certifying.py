@@ -9,8 +9,9 @@ from typing import Any
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
+    AnySetting,
     CertificatesFolder,
-    Setting,
+    LabelSource,
     certify_votes,
     curves,
     radius_grid,
@@ -34,8 +35,9 @@ class CertifyJob:
     Attributes:
         votes: The votes folder.
         out: The certificates folder to write.
-        setting: k, k', alpha and the number of draws.
+        setting: k and k', or the threshold; alpha and the number of draws.
         methods: The methods to compare.
+        labels: What is certified: the true labels, or those that pilot draws chose.
         vary: For a sweep, the values of each parameter.
         radius_to: The largest radius of the curves; None for 3 sigma.
         radius_step: The step between two radii; None for sigma / 20.
@@ -46,8 +48,9 @@ class CertifyJob:
 
     votes: Path
     out: Path
-    setting: Setting
+    setting: AnySetting
     methods: Sequence[Method] = ("joint",)
+    labels: LabelSource = "truth"
     vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)
     radius_to: float | None = None
     radius_step: float | None = None
@@ -62,10 +65,10 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
         raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
     votes = read_votes(job.votes)
     radius = radius_grid(votes.provenance.sigma, to=job.radius_to, step=job.radius_step)
-    proved = certify_votes(votes, job.setting, methods=job.methods, progress=_told(progress, "certifying"))
+    asked: dict[str, Any] = {"methods": job.methods, "labels": job.labels}
+    proved = certify_votes(votes, job.setting, **asked, progress=_told(progress, "certifying"))
     drawn = curves(proved, radius, bands=job.bands)
-    told = _told(progress, "sweeping")
-    drawn += sweep(votes, job.setting, job.vary, radius, methods=job.methods, progress=told)
+    drawn += sweep(votes, job.setting, job.vary, radius, **asked, progress=_told(progress, "sweeping"))
     more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
     write_certificates(job.out, proved, drawn, radius=radius, votes=votes, **more)
     return read_certificates(job.out)

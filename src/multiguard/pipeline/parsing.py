@@ -126,16 +126,30 @@ class _Parser:
         for known in fields(kind):  # type: ignore[arg-type]
             if known.name not in value and _needed(known):
                 raise InvalidInputError(f"{self._name}: {_dotted(place, known.name)} is missing; every recipe needs it")
-        return kind(**{key: self._value(hints[key], given, _dotted(place, key)) for key, given in value.items()})
+        values = {key: self._value(hints[key], given, _dotted(place, key)) for key, given in value.items()}
+        try:
+            return kind(**values)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self._name}: {place}: {error}" if place else str(error)) from error
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
         if isinstance(value, Typed):
             value = _as_typed(kind, value)
-        if get_origin(kind) in _UNIONS:
-            if value is None and NoneType in get_args(kind):
-                return None
-            kind = next(one for one in get_args(kind) if one is not NoneType)
-        return self._plain_value(kind, value, place)
+        if get_origin(kind) not in _UNIONS:
+            return self._plain_value(kind, value, place)
+        if value is None and NoneType in get_args(kind):
+            return None
+        first, *words = [one for one in get_args(kind) if one is not NoneType]
+        return self._or_word(first, words, value, place) if words else self._plain_value(first, value, place)
+
+    def _or_word(self, kind: Any, words: Sequence[Any], value: Any, place: str) -> Any:
+        """A value of the first kind, or one of the words that the others name."""
+        known = [word for literal in words for word in get_args(literal)]
+        if value in known:
+            return value
+        if not _CHECKS[kind](value):
+            raise self._wrong(place, value, f"{_NAMES[kind]} or {' or '.join(known)}")
+        return kind(value)
 
     def _plain_value(self, kind: Any, value: Any, place: str) -> Any:
         if get_origin(kind) is Literal:

@@ -1,19 +1,23 @@
 """Predicting pictures by their files: labels without ground truth, each with what is proved of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from multiguard.data.listed import read_lines
 from multiguard.data.picture import read_picture
 from multiguard.errors import DataError
+from multiguard.evaluate import AnySetting, Setting
 from multiguard.files import file_hash
 from multiguard.models import Classifier
+from multiguard.pipeline.asked import asked_setting
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model, settled_sigma, square_size
 from multiguard.smooth import Precision, Prediction, Smoother
+from multiguard.votes import Rule
 
 _USUAL_K = 5
+_USUAL_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,12 @@ class PredictJob:
     Attributes:
         images: The picture files.
         model: The base classifier.
-        k: How many labels to predict; None for 5, or all where there are fewer.
-        k_prime: How many labels the base classifier returns; None for half of k, rounded up.
+        rule: Which smoothed classifier: the k labels of largest probability, or those of probability t or more.
+        k: For the top-k rule, how many labels to predict; None for 5, or all where there are fewer.
+        k_prime: For the top-k rule, how many labels the base classifier returns; None for half of k, rounded up.
+        threshold: For the threshold rule t; None for 0.5.
+        score_threshold: For the threshold rule, the probability at which the base classifier returns a label; None for
+            0.5.
         sigma: The noise; None for the one that the model folder was made for.
         draws: The draws that certify.
         pilot_draws: The draws that choose the labels.
@@ -38,8 +46,11 @@ class PredictJob:
 
     images: tuple[Path, ...]
     model: ModelPart
+    rule: Rule = "top-k"
     k: int | None = None
     k_prime: int | None = None
+    threshold: float | None = None
+    score_threshold: float | None = None
     sigma: float | None = None
     draws: int = 1000
     pilot_draws: int = 100
@@ -73,14 +84,14 @@ class Predictions:
     """What was asked, every value settled, and the answer for each picture.
 
     Attributes:
-        k: How many labels are predicted.
-        k_prime: How many labels the base classifier returns.
+        setting: Which smoothed classifier, how sure, from how many draws.
+        score_threshold: For the threshold rule, the probability at which the base classifier returns a label.
         sigma: The noise.
         pictures: The pictures in the order given.
     """
 
-    k: int
-    k_prime: int
+    setting: AnySetting
+    score_threshold: float | None
     sigma: float
     pictures: tuple[Predicted, ...]
 
@@ -95,35 +106,47 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
             raise DataError(f"{file}: no such picture; name the files of pictures")
     labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     classifier = load_model(job.model, job.size, labels)
-    k = min(_USUAL_K, len(classifier.label_names)) if job.k is None else job.k
-    k_prime = (k + 1) // 2 if job.k_prime is None else job.k_prime
+    setting = _settled(job, len(classifier.label_names))
     sigma = settled_sigma(job.model.spec, job.sigma)
-    smoother = _smoother(job, classifier, k_prime, sigma)
+    smoother = _smoother(job, classifier, setting, sigma)
     size = square_size(classifier, job.model.spec, job.size)
     found: list[Predicted] = []
     for file in job.images:
-        found.append(_predicted(job, smoother, file, size, k, k_prime))
+        found.append(_predicted(job, smoother, file, size, setting))
         if progress is not None:
             progress(len(found), len(job.images))
-    return Predictions(k, k_prime, sigma, tuple(found))
+    return Predictions(setting, smoother.settings.score_threshold, sigma, tuple(found))
 
 
-def _smoother(job: PredictJob, classifier: Classifier, k_prime: int, sigma: float) -> Smoother:
-    ranks = min(max(k_prime, 1), len(classifier.label_names))
-    return Smoother(classifier, sigma=sigma, k_max=ranks, device=job.device, clamp=job.clamp, precision=job.precision)
+def _settled(job: PredictJob, labels: int) -> AnySetting:
+    """What is asked of each picture, the usual values in place of those left open."""
+    k, k_prime, threshold = job.k, job.k_prime, job.threshold
+    if job.rule == "top-k":
+        k = min(_USUAL_K, labels) if k is None else k
+        k_prime = (k + 1) // 2 if k_prime is None else k_prime
+    elif threshold is None:
+        threshold = _USUAL_THRESHOLD
+    return asked_setting(job.rule, k=k, k_prime=k_prime, threshold=threshold, alpha=job.alpha, draws=job.draws)
 
 
-def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, k: int, k_prime: int) -> Predicted:
+def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigma: float) -> Smoother:
+    ranks = min(max(setting.k_prime, 1), len(classifier.label_names)) if isinstance(setting, Setting) else None
+    return Smoother(
+        classifier,
+        sigma=sigma,
+        rule=job.rule,
+        k_max=ranks,
+        score_threshold=job.score_threshold,
+        device=job.device,
+        clamp=job.clamp,
+        precision=job.precision,
+    )
+
+
+def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
     digest = file_hash(file)
     said = smoother.predict(
-        read_picture(file, size),
-        k=k,
-        k_prime=k_prime,
-        pilot_draws=job.pilot_draws,
-        draws=job.draws,
-        alpha=job.alpha,
-        seed=job.seed,
-        image_id=digest,
+        read_picture(file, size), **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest
     )
     names = smoother.classifier.label_names
     return Predicted(file, digest, tuple(names[label] for label in said.labels), said)

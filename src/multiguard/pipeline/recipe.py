@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from multiguard.certify import Method
+from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Parameter
+from multiguard.evaluate import AnySetting
+from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class DataPart:
         table: The CSV of labels, if not the usual one.
         separator: What stands between two labels in a CSV field.
         difficult: Whether difficult-only labels count as present (voc2007).
+        labelled: Whether the true labels of the pictures voted on are certified; if not, those that pilot draws choose
+            are, and a folder needs no CSV: every picture in it is taken.
     """
 
     name: str
@@ -34,12 +37,21 @@ class DataPart:
     table: Path | None = None
     separator: str | None = None
     difficult: bool | None = None
+    labelled: bool = True
 
     @property
     def options(self) -> dict[str, object]:
         """The dataset's further options, those that are given."""
         named = {"table": self.table, "separator": self.separator, "difficult": self.difficult}
         return {name: value for name, value in named.items() if value is not None}
+
+    def source(self, size: int | None) -> Source:
+        """The pictures that are voted on.
+
+        Args:
+            size: Height and width to squash each picture to; None for the network's own.
+        """
+        return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
 
 
 @dataclass(frozen=True)
@@ -125,90 +137,6 @@ class ModelPart:
 
 
 @dataclass(frozen=True)
-class VotePart:
-    """How the classifier is sampled; None follows the device.
-
-    Attributes:
-        draws: n, the noisy copies of each picture.
-        seed: The seed of the noise.
-        k_max: How many ranked labels of each draw are kept.
-        batch_size: Noisy pictures at a time.
-        device: Where to run.
-        precision: float32, bfloat16 or float16.
-        clamp: Whether the noisy picture is clamped to [0, 1] first.
-        shard_images: Pictures in a file of votes: what an interruption can cost at most.
-        readers: Threads that decode pictures.
-    """
-
-    draws: int = 1000
-    seed: int = 0
-    k_max: int | None = None
-    batch_size: int | None = None
-    device: str | None = None
-    precision: Literal["float32", "bfloat16", "float16"] | None = None
-    clamp: bool = False
-    shard_images: int = 64
-    readers: int = 2
-
-
-@dataclass(frozen=True)
-class CertifyPart:
-    """What is asked of the votes.
-
-    Attributes:
-        k: How many labels the smoothed classifier returns.
-        k_prime: How many labels the base classifier returns for a draw.
-        alpha: The probability of a wrong certificate of a picture.
-        draws: The first so many draws; None for all.
-        methods: The certificates to compare.
-        radius_to: The largest radius of the curves; None for 3 sigma.
-        radius_step: The step between two radii; None for sigma / 20.
-        bands: The confidence level of bands over pictures; None for no bands.
-    """
-
-    k: int
-    k_prime: int
-    alpha: float = 0.001
-    draws: int | None = None
-    methods: tuple[Method, ...] = ("joint",)
-    radius_to: float | None = None
-    radius_step: float | None = None
-    bands: float | None = None
-
-
-@dataclass(frozen=True)
-class SweepPart:
-    """One parameter at a time around the setting: the first four from the same votes, the others from runs apart.
-
-    Attributes:
-        k: Values of k.
-        k_prime: Values of k'.
-        n: Values of n, the first so many draws.
-        alpha: Values of alpha.
-        sigma: Values of sigma: each is trained and voted on by itself.
-        training_noise: Noise in training, voted on at the recipe's sigma; 0 for training without noise.
-    """
-
-    k: tuple[int, ...] = ()
-    k_prime: tuple[int, ...] = ()
-    n: tuple[int, ...] = ()
-    alpha: tuple[float, ...] = ()
-    sigma: tuple[float, ...] = ()
-    training_noise: tuple[float, ...] = ()
-
-    @property
-    def vary(self) -> dict[Parameter, tuple[float, ...]]:
-        """What varies over one set of votes."""
-        named: dict[Parameter, tuple[float, ...]] = {
-            "k": self.k,
-            "k_prime": self.k_prime,
-            "n": self.n,
-            "alpha": self.alpha,
-        }
-        return {name: values for name, values in named.items() if values}
-
-
-@dataclass(frozen=True)
 class ReportPart:
     """What the page shows.
 
@@ -253,6 +181,22 @@ class RunRecipe:
             raise InvalidInputError(f"{given} of train and model given; a recipe trains a model or names one")
         if self.model is not None and self.sweep.training_noise:
             raise InvalidInputError("sweep.training_noise trains anew, and model names a trained one; give one of them")
+        check_asked(self.vote, self.certify, self.sweep)
+        self._check_labels()
         for name, value in (("sigma", self.sigma), *(("sweep.sigma", one) for one in self.sweep.sigma)):
             if not value > 0:
                 raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
+
+    @property
+    def setting(self) -> AnySetting:
+        """What one certificate is about, under the rule of the votes."""
+        return self.certify.setting(self.vote.rule)
+
+    def _check_labels(self) -> None:
+        """Without labels there is nothing to train on, and pilot draws must choose what is certified."""
+        if self.data.labelled:
+            return
+        if self.data.name == FOLDER and self.train is not None:
+            raise InvalidInputError("data.labelled is false, and a folder without labels trains no model; name a model")
+        if self.vote.pilot_draws == 0:
+            raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")

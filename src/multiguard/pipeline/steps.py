@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from multiguard.data.source import Source
-from multiguard.evaluate import Setting
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
 from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, Progressed, certify
@@ -138,11 +136,11 @@ class VoteStep(Step):
     def _ready(self) -> "ReadyVote":
         from multiguard.pipeline.voting import VoteJob, prepare_vote
 
-        recipe, data = self._recipe, self._recipe.data
+        recipe, how = self._recipe, self._recipe.vote
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
-        size = data.size if recipe.model is not None else None
-        source = Source(data.name, data.root, data.split, size, data.images, data.seed, data.options)
-        return prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, recipe.vote, self._command))
+        source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
+        aim = recipe.setting if how.adaptive else None
+        return prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
 
     def inputs(self) -> dict[str, Any]:
         """The classifier, the pictures and how it is sampled."""
@@ -152,6 +150,8 @@ class VoteStep(Step):
         """Vote to the end, or go on."""
         with watcher.bar("pictures") as progress:
             self._ready.vote(partial(progress, "voting"))
+        if self._recipe.vote.adaptive:
+            watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
         return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
 
@@ -171,8 +171,9 @@ class CertifyStep(Step):
         self._job = CertifyJob(
             self._votes,
             self.home,
-            Setting(part.k, part.k_prime, part.alpha, part.draws),
+            recipe.setting,
             methods=part.methods,
+            labels="truth" if recipe.data.labelled else "pilot",
             vary={} if arm.name else recipe.sweep.vary,
             radius_to=part.radius_to,
             radius_step=part.radius_step,
@@ -188,6 +189,7 @@ class CertifyStep(Step):
             del asked[name]
         setting = asked.pop("setting")
         return {
+            "certify.rule": self._job.setting.rule,
             **{f"certify.{name}": value for name, value in {**setting, **asked}.items()},
             "votes": file_hash(self._votes / MANIFEST_NAME),
             "multiguard": __version__,

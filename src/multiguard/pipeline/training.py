@@ -18,8 +18,9 @@ from multiguard.train.recipe import Recipe, recipe_for
 def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
     """The recipe with the dataset's usual values written where it leaves them open."""
     data = recipe.data
-    split = data.split or voting_split(data.name, data.root, data.table)
-    recipe = replace(recipe, data=replace(data, split=split))
+    if not data.source(data.size).unlisted:
+        split = data.split or voting_split(data.name, data.root, data.table)
+        recipe = replace(recipe, data=replace(data, split=split))
     if recipe.train is None:
         return recipe
     usual = asdict(recipe_for(data.name, **_chosen(recipe.train)))

@@ -6,22 +6,29 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify import look_plan
 from multiguard.data.listed import read_lines
 from multiguard.data.sample import Catalogued
-from multiguard.data.source import Source
+from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import AnySetting
 from multiguard.files import require_folder, write_atomically
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.models.options import state_hash
+from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE
 from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
-from multiguard.pipeline.recipe import ModelPart, VotePart
-from multiguard.smooth import Smoother, vote_dataset
-from multiguard.smooth.arguments import checked_draws
+from multiguard.pipeline.recipe import ModelPart
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth.dataset import checked_scheme
 from multiguard.smooth.provenance import describe_run
+from multiguard.votes import read_votes
+
+# What of a `VotePart` decides the votes as it stands; the rest is settled first, or only says how fast they come.
+_DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class VoteJob:
         out: The votes folder to write, or to go on with.
         sigma: The noise; None for the one that the model folder was made for.
         how: How the classifier is sampled.
+        aim: What adaptive draws are to prove; None where their number is fixed.
         command: What reproduces the votes, for the record.
     """
 
@@ -42,7 +50,12 @@ class VoteJob:
     out: Path
     sigma: float | None = None
     how: VotePart = field(default_factory=VotePart)
+    aim: AnySetting | None = None
     command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.how.adaptive != (self.aim is not None):
+            raise InvalidInputError("an aim says where adaptive draws may stop: give both, or a fixed number of draws")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,24 +78,26 @@ class ReadyVote:
 
     def inputs(self) -> dict[str, Any]:
         """All that decides the votes, by name."""
-        how = asdict(self.job.how)
-        decisive = ("draws", "seed", "k_max", "precision", "clamp", "shard_images")
+        how, labelled = asdict(self.job.how), self.job.source.labelled
         return {
             "sigma": self.sigma,
-            **{f"vote.{name}": how[name] for name in decisive},
+            **{f"vote.{name}": how[name] for name in _DECISIVE},
+            "vote.max_draws": self.job.how.most_draws,
+            "vote.pilot_draws": self.job.how.pilots(labelled),
+            **{f"certify.{name}": value for name, value in _aim(self.job).items()},
             "model": self.classifier.name,
             "model.labels": list(self.classifier.label_names),
             "model.output": self.classifier.output,
             "model.weights": state_hash(self.classifier),
             "model.file": self.classifier.weights_hash,
-            **picture_hashes("data", self.pictures, self.job.source.root),
+            "data.labelled": labelled,
+            **picture_hashes("data", self.pictures, self.job.source.root, labelled=labelled),
         }
 
     def discard_old(self) -> None:
         """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
         smoother = self._smoother()
-        checked_draws(self.job.how.draws)
-        describe_run(smoother, self.pictures, draws=self.job.how.draws, seed=self.job.how.seed)
+        describe_run(smoother, self.pictures, checked_scheme(smoother, **self._drawn()))
         require_folder(self.job.out)
         discard_votes(self.job.out)
 
@@ -92,15 +107,34 @@ class ReadyVote:
         smoother = self._smoother()
         require_folder(job.out)
         more: dict[str, Any] = {"shard_images": how.shard_images, "readers": how.readers, "progress": progress}
-        vote_dataset(smoother, self.pictures, job.out, draws=how.draws, seed=how.seed, **more)
+        vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more)
         _write_source(job)
+
+    def mean_draws(self) -> float:
+        """How many draws a picture took on average, of the votes as they lie in the folder."""
+        votes = read_votes(self.job.out)
+        return sum(votes.draws_of(position) for position in range(len(votes))) / len(votes)
+
+    def _drawn(self) -> dict[str, Any]:
+        """What is drawn of every picture."""
+        how, labelled = self.job.how, self.job.source.labelled
+        plan = AdaptivePlan(look_plan(how.most_draws), how.radii, **_aim(self.job)) if how.adaptive else None
+        return {
+            "draws": None if how.adaptive else how.draws,
+            "adaptive": plan,
+            "pilot_draws": how.pilots(labelled),
+            "labelled": labelled,
+            "seed": how.seed,
+        }
 
     def _smoother(self) -> Smoother:
         how = self.job.how
         return Smoother(
             self.classifier,
             sigma=self.sigma,
+            rule=how.rule,
             k_max=how.k_max,
+            score_threshold=how.score_threshold,
             device=how.device,
             batch_size=how.batch_size or "auto",
             clamp=how.clamp,
@@ -186,9 +220,14 @@ def settled_sigma(spec: str, sigma: float | None) -> float:
 
 def _labelled(source: Source, names: tuple[str, ...]) -> Source:
     """The source with the labels in the classifier's order, where the user's own table leaves the order open."""
-    if source.data != "folder":
+    if source.data != FOLDER:
         return source
     return replace(source, options={**source.options, "label_names": names})
+
+
+def _aim(job: VoteJob) -> dict[str, Any]:
+    """What adaptive draws are to prove, by name; nothing where their number is fixed."""
+    return {} if job.aim is None else {name: value for name, value in asdict(job.aim).items() if name != "draws"}
 
 
 def _write_source(job: VoteJob) -> None:
