@@ -139,14 +139,16 @@ def _stays(one: "Predicted") -> Table:
 
 
 def _comes_in(radii: Sequence[float]) -> Table:
-    """How many labels beside those predicted may come in: the first few numbers that are proved of any change."""
+    """How many labels beside those predicted may come in: the first few numbers, each where it reaches further."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     table.add_column("other labels that may come in", no_wrap=True)
     table.add_column("up to", justify="right", no_wrap=True)
-    first = next((number for number, radius in enumerate(radii) if radius >= 0), len(radii))
-    if first > 0:
-        table.add_row("none" if first == 1 else f"fewer than {first}", radius_text(-math.inf))
-    for number in range(first, min(first + _MOST_OTHERS, len(radii))):
+    proved = [number for number, radius in enumerate(radii) if radius >= 0]
+    further = [number for number in proved if number == 0 or radii[number] > radii[number - 1]]
+    if 0 not in proved:
+        least = proved[0] if proved else len(radii)
+        table.add_row("none" if least == 1 else f"fewer than {least}", radius_text(-math.inf))
+    for number in further[:_MOST_OTHERS]:
         table.add_row(f"at most {number}" if number else "none", radius_text(radii[number]))
     return table
 

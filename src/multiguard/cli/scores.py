@@ -49,8 +49,6 @@ _COUNTS = (
     Row("floor", "true_floor", partial(count, rounding=ROUND_FLOOR)),
     Row("ceiling", "false_ceiling", partial(count, rounding=ROUND_CEILING)),
 )
-_EXPLAINED = """floor: so many of these labels are returned at least, whatever the change up to R
-ceiling: so many other labels are returned at most"""
 
 
 def radius_text(radius: float, decimals: int = 3) -> str:
@@ -85,7 +83,10 @@ def show_scores(found: CertificatesFolder, console: Console) -> None:
     console.print(_table(curves, _rows(proved)), soft_wrap=False)
     if proved.rule == "threshold":
         console.print()
-        console.print(_EXPLAINED)
+        console.print(
+            f"floor: {'true' if proved.labelled else 'predicted'} labels returned at least, for any change up to R"
+        )
+        console.print("ceiling: other labels returned at most")
 
 
 def _rows(proved: Certificates) -> list[Row]:

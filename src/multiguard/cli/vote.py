@@ -168,7 +168,7 @@ def _aim(how: "VotePart", said: dict[str, Any]) -> "AnySetting | None":
 def _drawn(ready: "ReadyVote") -> str:
     how = ready.job.how
     pilots = how.pilots(ready.job.source.labelled)
-    counted = f"{ready.mean_draws():.1f} votes on average" if how.adaptive else f"{how.draws} votes"
+    counted = f"an average of {ready.mean_draws():.1f} votes" if how.adaptive else f"{how.draws} votes"
     return f"{counted} and {pilots} pilot draws" if pilots else counted
 
 

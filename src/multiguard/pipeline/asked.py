@@ -23,13 +23,13 @@ class VotePart:
     """How the classifier is sampled; None follows the device, or is the usual value.
 
     Attributes:
-        rule: What the classifier returns of a noisy copy: "top-k", its ranked labels, or "threshold", those that pass.
-        score_threshold: For the threshold rule, the probability at which a label passes; None for 0.5.
         draws: n, the noisy copies of each picture; or "adaptive", as many as its certificate needs.
         max_draws: The most that adaptive draws take of a picture; None for 10000.
         radii: The radii at which adaptive draws must be able to prove more, or stop.
         pilot_draws: Further copies that choose the labels to certify; None for 100 where pictures have no labels, and
             none where they have.
+        rule: What the classifier returns of a noisy copy: "top-k", its ranked labels, or "threshold", those that pass.
+        score_threshold: For the threshold rule, the probability at which a label passes; None for 0.5.
         seed: The seed of the noise.
         k_max: For the top-k rule, how many ranked labels of each draw are kept.
         batch_size: Noisy pictures at a time.
@@ -40,12 +40,12 @@ class VotePart:
         readers: Threads that decode pictures.
     """
 
-    rule: Rule = "top-k"
-    score_threshold: float | None = None
     draws: int | Literal["adaptive"] = 1000
     max_draws: int | None = None
     radii: tuple[float, ...] = ()
     pilot_draws: int | None = None
+    rule: Rule = "top-k"
+    score_threshold: float | None = None
     seed: int = 0
     k_max: int | None = None
     batch_size: int | None = None
