@@ -11,7 +11,7 @@ from tests.shared_data import COCO_VOTES
 from multiguard.certify import METHODS, certified_radii, hits_from_ranked
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting, certificates, certify_votes, curves
-from multiguard.smooth.prediction import most_frequent
+from multiguard.votes import most_frequent
 
 
 @pytest.fixture
@@ -43,7 +43,8 @@ def test_every_claim_is_that_of_the_picture_alone(votes, draws) -> None:
         assert found.label_radii[position].shape == (len(true),)
         for label, radius in zip(true, found.label_radii[position], strict=True):
             assert radius == certified_radii(hits, [label], method="joint", **asked)[0]
-        assert found.predicted[position] == most_frequent(hits, 3)
+        ranked = votes.ranked(position)[: found.setting.draws]
+        assert found.predicted[position] == most_frequent(ranked, k=3, k_prime=2, num_labels=20)
         assert found.predicted_hits[position] == tuple(hits.sum(axis=0)[list(found.predicted[position])])
     assert finite > 20
     assert () in votes.labels
@@ -82,7 +83,7 @@ def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
 def test_every_picture_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
     certify_votes(votes, Setting(k=3, k_prime=2), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 

@@ -102,3 +102,9 @@ def fill(caps: Floats, total: Floats) -> Floats:
     shares = (total[..., None] - full) / np.arange(count, 0, -1)
     level: Floats = shares.max(axis=-1, keepdims=True)
     return np.minimum(caps, level)
+
+
+def scaled(r: Floats, sigma: float) -> Floats:
+    """Sigma r, rounded down where it is not exact for certain."""
+    product = r * sigma
+    return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)
