@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 
-from tests.certify.literal import Bound, left_side, lower, reach_of, up, upper, water_filling
+from tests.certify.literal import Bound, left_side, lower, reach_of, up, upper
 
 Row = Sequence[bool]
 
@@ -47,15 +47,11 @@ def mean_over(
     """An upper bound of the mean of p* over T in V, from the draws that hit at least 1, 2, ... labels of T."""
     v = len(T)
     level = alpha / (size_V * comb(size_V, v) * v)
-    caps = []
+    total = 0.0
     for layer in range(1, v + 1):
         mass = sum(weight for row, weight in zip(rows, weights, strict=True) if sum(row[j] for j in T) >= layer)
-        caps.append(upper(mass, draws, level))
-    singles = 0.0
-    for j in T:
-        mass = sum(weight for row, weight in zip(rows, weights, strict=True) if row[j])
-        singles += upper(mass, draws, alpha / size_V**2)
-    return sum(up(t, r) for t in water_filling(caps, singles)) / v
+        total += up(upper(mass, draws, level), r)
+    return total / v
 
 
 def ceiling_of(

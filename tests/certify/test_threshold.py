@@ -61,13 +61,15 @@ def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("multiguard.certify.threshold.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
     seen = set()
-    for _ in range(12):
-        hits = random_sets(rng, labels=6, draws=150, spread=1.0)
-        radii = threshold_radii(hits, [0], threshold=0.4, sigma=1.0, alpha=0.02)
+    # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.
+    some = [(random_sets(rng, labels=6, draws=150, spread=1.0), 0.4) for _ in range(10)]
+    one = [(np.eye(6, dtype=np.bool_)[rng.integers(0, 6, 900)], 0.35) for _ in range(3)]
+    for hits, threshold in some + one:
+        radii = threshold_radii(hits, [0], threshold=threshold, sigma=1.0, alpha=0.02)
         for r in clear_of(radii.false, 1.0):
             entered = int(np.sum(radii.false < r))
             seen.add(entered)
-            assert entered == ceiling_of(hits.tolist(), [0], threshold=0.4, alpha=0.01, r=r, suspects=2)
+            assert entered == ceiling_of(hits.tolist(), [0], threshold=threshold, alpha=0.01, r=r, suspects=2)
     assert len(seen) > 3
 
 
@@ -188,6 +190,16 @@ def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None
     sets, chances = np.array([[True], [False]]), np.array([0.5, 0.5])
     assert exact_threshold_radii(sets, chances, [0], threshold=0.5, sigma=1.0).true[0] <= 0
     assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
+
+
+def test_what_follows_from_a_claim_is_claimed() -> None:
+    """Two labels that are always hit, eight that never are: the strictest claims have the best levels."""
+    hits = np.zeros((200, 10), dtype=np.bool_)
+    hits[:, :2] = True
+    found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
+    assert found.true[0] == found.true[1] > 0
+    assert np.all(found.false == found.false[0])
+    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.001 / 4)), abs=1e-9)
 
 
 @st.composite

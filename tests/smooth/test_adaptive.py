@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+import threading
+from concurrent.futures import wait
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from multiguard.certify import Looks, StoppingRule, ThresholdStoppingRule
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load_classifier
-from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, streaming, vote_dataset
+from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, rounds, streaming, vote_dataset
 from multiguard.smooth.rounds import Scheme, ShardVoting
 from multiguard.votes import most_frequent, passing, read_votes
 
@@ -191,6 +193,39 @@ def test_a_rule_is_asked_once_a_look_and_never_at_the_last():
     assert rule.asked == expected
 
 
+def test_a_judge_that_falls_behind_holds_new_shards_back(monkeypatch):
+    """Its images wait with their pixels: without a bound the whole dataset would."""
+    blocked, read, read_when_blocked = threading.Event(), [], []
+
+    class Slow(ByNumber):
+        def decided(self, rows):
+            assert blocked.wait(timeout=60)
+            return super().decided(rows)
+
+    def told(futures) -> None:
+        read_when_blocked.append(len(read))
+        blocked.set()
+        wait(futures)
+
+    monkeypatch.setattr(rounds, "wait", told)
+    pictures = Pictures(40)
+    shards = [(shard, pictures.ids[2 * shard : 2 * shard + 2]) for shard in range(20)]
+    samples = (read.append(None) or sample for sample in pictures)
+    one, scheme = smoother(batch_size=16), Scheme(0, LOOKS.draws, Slow(), 0, labelled=True)
+    assert len(list(ShardVoting(one, shards, samples, scheme, lambda: None))) == 20
+    assert read_when_blocked[0] <= 2 * (rounds._MOST_JUDGED + 2)
+
+
+def test_a_judge_that_fails_is_heard():
+    class Broken(ByNumber):
+        def decided(self, rows):
+            raise InvalidInputError("these votes cannot be judged")
+
+    pictures, scheme = Pictures(8), Scheme(0, LOOKS.draws, Broken(), 0, labelled=True)
+    with pytest.raises(InvalidInputError, match="cannot be judged"):
+        list(ShardVoting(smoother(), [(0, pictures.ids)], iter(pictures), scheme, lambda: None))
+
+
 def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
     """A run of fixed length holds the pixels of a few images, however many a shard has."""
     held: list[int] = []
@@ -226,17 +261,17 @@ class Failing(Pictures):
     broken = True
 
     def __getitem__(self, index: int, /) -> Sample:
-        if self.broken and index == 12:
-            raise DataError("picture-12.jpg: cannot be decoded")
+        if self.broken and index == 18:
+            raise DataError("picture-18.jpg: cannot be decoded")
         return super().__getitem__(index)
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_votes(tmp_path):
-    pictures, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 2}
-    with pytest.raises(DataError, match="picture-12"):
+    pictures, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 1}
+    with pytest.raises(DataError, match="picture-18"):
         vote_dataset(smoother(), pictures, tmp_path / "a", **arguments)
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
-    assert 1 <= len(before) <= 6
+    assert 1 <= len(before) <= 18
     pictures.broken = False
     vote_dataset(smoother(), pictures, tmp_path / "a", **arguments)
     assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
@@ -251,7 +286,7 @@ from test_adaptive import TOP_K, Pictures, smoother, vote_dataset
 def die(done, total):
     if done == 13:
         os._exit(9)
-vote_dataset(smoother(), Pictures(20), sys.argv[1], adaptive=TOP_K, seed=0, shard_images=2, progress=die)
+vote_dataset(smoother(), Pictures(20), sys.argv[1], adaptive=TOP_K, seed=0, shard_images=1, progress=die)
 """
 
 
@@ -262,7 +297,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_votes(tmp_path):
     unfinished = len(read_votes(tmp_path / "a", partial=True))
     assert 0 < unfinished < 20
     for folder in ("a", "b"):
-        vote_dataset(smoother(), Pictures(20), tmp_path / folder, adaptive=TOP_K, seed=0, shard_images=2)
+        vote_dataset(smoother(), Pictures(20), tmp_path / folder, adaptive=TOP_K, seed=0, shard_images=1)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 

@@ -13,26 +13,30 @@ import numpy as np
 
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.group import Group
-from multiguard.certify.layers import Layers, crossing, fill
+from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.subsets import best_within, layer_mass, levels, subset_sizes, weakest_out
 from multiguard.certify.types import Floats
 
+At = tuple[float, ...] | None
 
-def joint_floors(group: Group, threshold: float, alpha: float, bounds: Bounds) -> Floats:
+
+def joint_floors(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
     kept = weakest_out(group, range(1, d + 1), group.num_labels, alpha / d, bounds)
-    r = crossing(kept, lambda r: np.full(len(r), threshold), group.images * d).reshape(d, -1).T
+    r = crossing(kept, lambda r: np.full(len(r), threshold), group.images * d, at).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
 
-def independent_floors(group: Group, threshold: float, alpha: float, bounds: Bounds) -> Floats:
+def independent_floors(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) as `joint_floors`, each label by itself."""
     lower = bounds.lower(group.mass_on_labels, group.draws[:, None], alpha / group.num_true)
-    return -np.sort(-stays_in(lower, threshold), axis=1)
+    return -np.sort(-stays_in(lower, threshold, at), axis=1)
 
 
-def joint_ceilings(group: Group, suspects: Group, threshold: float, alpha: float, bounds: Bounds) -> Floats:
+def joint_ceilings(
+    group: Group, suspects: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None
+) -> Floats:
     """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha.
 
     Args:
@@ -41,6 +45,7 @@ def joint_ceilings(group: Group, suspects: Group, threshold: float, alpha: float
         threshold: t.
         alpha: What all ceilings together may spend.
         bounds: Where probabilities come from.
+        at: The only r that matter, where that is known.
     """
     together, rivals = suspects.num_true, group.num_labels - group.num_true
     alphas = alpha * _shares(rivals)
@@ -49,31 +54,32 @@ def joint_ceilings(group: Group, suspects: Group, threshold: float, alpha: float
         lambda r: np.full(len(r), threshold),
         lambda r: np.maximum(among(r), beside.shifted(r)[:, 0]),
         group.images * together,
+        at,
     )
     sizes = np.arange(together + 1, rivals + 1)
     upper = bounds.upper(group.rivals(rivals)[:, together:], group.draws[:, None], alphas[together:] / sizes)
-    r = np.concatenate([few.reshape(together, -1).T, stays_out(upper, threshold)], axis=1)
+    r = np.concatenate([few.reshape(together, -1).T, stays_out(upper, threshold, at)], axis=1)
     return np.maximum.accumulate(r, axis=1)
 
 
-def independent_ceilings(group: Group, threshold: float, alpha: float, bounds: Bounds) -> Floats:
+def independent_ceilings(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, c - d) as `joint_ceilings`, each label by itself."""
     rivals = group.num_labels - group.num_true
     upper = bounds.upper(group.rivals(rivals), group.draws[:, None], alpha / rivals)
-    return stays_out(upper, threshold)
+    return stays_out(upper, threshold, at)
 
 
-def stays_in(lower: Floats, threshold: float) -> Floats:
+def stays_in(lower: Floats, threshold: float, at: At = None) -> Floats:
     """The r up to which down(lower) > t, in the shape of `lower`."""
     left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: left.shifted(-r)[:, 0], lambda r: np.full(len(r), threshold), lower.size)
+    r = crossing(lambda r: left.shifted(-r)[:, 0], lambda r: np.full(len(r), threshold), lower.size, at)
     return r.reshape(lower.shape)
 
 
-def stays_out(upper: Floats, threshold: float) -> Floats:
+def stays_out(upper: Floats, threshold: float, at: At = None) -> Floats:
     """The r up to which up(upper) < t, in the shape of `upper`."""
     right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: np.full(len(r), threshold), lambda r: right.shifted(r)[:, 0], upper.size)
+    r = crossing(lambda r: np.full(len(r), threshold), lambda r: right.shifted(r)[:, 0], upper.size, at)
     return r.reshape(upper.shape)
 
 
@@ -89,15 +95,13 @@ class _SuspectSide:
 
     def _rows(self, suspects: Group, mass: Floats, size: int, alpha: float, bounds: Bounds) -> Floats:
         """(images, 2^w, w) the layers of every T that fits into a V of this size."""
-        draws, depth = suspects.draws[:, None], np.arange(1, suspects.num_true + 1)
-        level = levels(alpha, size, size)
         inside = np.flatnonzero((self.members >= 1) & (self.members <= size))
-        counted = bounds.upper(mass[:, inside], draws[:, :, None], level[self.members[inside] - 1][:, None])
-        caps = np.ones_like(mass)
-        caps[:, inside] = np.where(depth <= self.members[inside][:, None], counted, 0.0)
-        singles = bounds.upper(suspects.mass_on_labels, draws, level[0])
-        in_subset = np.arange(len(self.members)) >> np.arange(suspects.num_true)[:, None] & 1
-        return fill(caps, singles @ in_subset)
+        members = self.members[inside][:, None]
+        level = levels(alpha, size, size)[members - 1]
+        counted = bounds.upper(mass[:, inside], suspects.draws[:, None, None], level)
+        layers = np.ones_like(mass)
+        layers[:, inside] = np.where(np.arange(1, suspects.num_true + 1) <= members, counted, 0.0)
+        return layers
 
     def __call__(self, r: Floats) -> Floats:
         means = self.layers.shifted(r)

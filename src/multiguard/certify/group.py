@@ -16,11 +16,15 @@ _NUMBERS_AT_A_TIME = 1 << 21
 
 @dataclass(frozen=True)
 class Setting:
-    """What a certificate is about: the k labels returned by g, the k' returned by f, and the error allowed."""
+    """What a certificate is about: the k labels returned by g, the k' returned by f, and the error allowed.
+
+    `at` are the only r that matter, where that is known; a radius is then the largest of them that is proved.
+    """
 
     k: int
     k_prime: int
     alpha: float
+    at: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)

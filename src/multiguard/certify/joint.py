@@ -32,7 +32,7 @@ def joint_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     one_size = Setting(setting.k, setting.k_prime, setting.alpha / group.sizes(setting.k))
     left = weakest_out(group, sizes, setting.k_prime, SHARE_U * one_size.alpha, bounds)
     right = Layers.stacked([_right_side(group, e, one_size, bounds) for e in sizes], absent=np.inf)
-    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows)
+    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows, setting.at)
     return group.with_certain_sizes(np.split(r, len(sizes)), setting.k)
 
 

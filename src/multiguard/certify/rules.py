@@ -30,6 +30,9 @@ Tallied = TypeVar("Tallied")
 class Rule(Protocol, Generic[Tallied]):
     """What a set of votes is, and what it proves with a share of alpha."""
 
+    def only_at(self, radii: Floats) -> "Rule[Tallied]":
+        """The same rule where only these radii matter: much faster, and right about which of them are proved."""
+
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tallied:
         """The tally of one picture's votes."""
 
@@ -51,6 +54,10 @@ class TopK:
         """The rule, each argument within its range."""
         setting = checked_setting(k, k_prime, alpha, num_labels)
         return TopK(setting, num_labels, checked_sigma(sigma), checked_method(method))
+
+    def only_at(self, radii: Floats) -> "TopK":
+        """The same rule where only these radii matter."""
+        return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
 
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tally:
         """The tally of one picture's ranked votes."""
@@ -76,6 +83,10 @@ class Threshold:
         check_count("num_labels", num_labels, None)
         return Threshold(checked_threshold_setting(threshold, alpha, method), num_labels, checked_sigma(sigma))
 
+    def only_at(self, radii: Floats) -> "Threshold":
+        """The same rule where only these radii matter."""
+        return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
+
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> SetTally:
         """The tally of one picture's sets."""
         return set_tally(votes, labels, self.num_labels)
@@ -85,3 +96,8 @@ class Threshold:
         setting = replace(self.setting, alpha=self.setting.alpha * share)
         solved = solved_sets(tallies, setting, self.sigma, bounds)
         return [np.concatenate([radii.true, radii.false]) for radii in solved]
+
+
+def _just_beyond(radii: Floats, sigma: float) -> tuple[float, ...]:
+    """The radii in units of sigma, so little larger that they are not below the radii when scaled and rounded down."""
+    return tuple(float(r) for r in radii / sigma * (1 + 1e-12))

@@ -50,6 +50,7 @@ class StoppingRule:
         kindness: float = _KINDNESS,
     ) -> None:
         rule = TopK.checked(num_labels, k, k_prime, sigma, alpha, method)
+        self.looks = looks
         self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
 
     def decided(self, ranked: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
@@ -81,6 +82,7 @@ class ThresholdStoppingRule:
         kindness: float = _KINDNESS,
     ) -> None:
         rule = Threshold.checked(num_labels, threshold, sigma, alpha, method)
+        self.looks = looks
         self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
 
     def decided(self, hits: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
@@ -97,7 +99,7 @@ class _Outlook(Generic[Tallied]):
     """What each picture has at the radii asked for, and what it can hope for."""
 
     def __init__(self, rule: Rule[Tallied], looks: Looks, asked: Floats, kindness: float) -> None:
-        self.rule, self.looks, self.asked, self.kindness = rule, looks, asked, kindness
+        self.rule, self.looks, self.asked, self.kindness = rule.only_at(asked), looks, asked, kindness
         # A later look with at least as large a share has a forecast at least as good.
         shares = looks.shares
         self.worthwhile = [i for i, share in enumerate(shares) if all(share > later for later in shares[i + 1 :])]

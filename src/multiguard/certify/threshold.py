@@ -150,11 +150,15 @@ def threshold_label_radii(
 
 @dataclass(frozen=True)
 class ThresholdSetting:
-    """What a certificate of the threshold rule is about: t, the error allowed, and how it is proved."""
+    """What a certificate of the threshold rule is about: t, the error allowed, and how it is proved.
+
+    `at` are the only r that matter, where that is known; a radius is then the largest of them that is proved.
+    """
 
     threshold: float
     alpha: float
     method: ThresholdMethod
+    at: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,15 +199,15 @@ def _floors_and_ceilings(
     tallies: Sequence[SetTally], setting: ThresholdSetting, bounds: Bounds
 ) -> tuple[Floats, Floats]:
     group = Group([tally.true for tally in tallies])
-    t, half, joint = setting.threshold, setting.alpha / 2, setting.method == "joint"
+    t, half, at = setting.threshold, setting.alpha / 2, setting.at
+    joint = setting.method == "joint"
     floors = ceilings = np.empty((group.images, 0))
     if group.num_true:
-        floors = (joint_floors if joint else independent_floors)(group, t, half, bounds)
-    if group.num_true < group.num_labels:
-        suspects = Group([tally.suspects for tally in tallies])
-        ceilings = (
-            joint_ceilings(group, suspects, t, half, bounds) if joint else independent_ceilings(group, t, half, bounds)
-        )
+        floors = (joint_floors if joint else independent_floors)(group, t, half, bounds, at)
+    if group.num_true < group.num_labels and joint:
+        ceilings = joint_ceilings(group, Group([tally.suspects for tally in tallies]), t, half, bounds, at)
+    elif group.num_true < group.num_labels:
+        ceilings = independent_ceilings(group, t, half, bounds, at)
     return floors, ceilings
 
 

@@ -1,12 +1,14 @@
 """Voting shard by shard and look by look: the undecided images of all open shards share batches.
 
 A round is one look at the images of a shard that still need it. Rounds follow each other in the batches without a
-gap: those that go on come first, and a new shard is opened only where none waits. So the device runs dry at the end
-of the dataset alone.
+gap: those that go on come first, and a new shard is opened only where none waits. A thread judges finished rounds
+while the device draws others. So the device runs dry at the end of the dataset alone, or where judging takes longer
+than drawing.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -18,6 +20,8 @@ from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import DrawVotes, LabelSets, VoteRow
+
+_MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,25 +93,42 @@ class ShardVoting:
         self._ids = dict(shards)
         self._samples = samples
         self._waiting: deque[_Round] = deque()
+        self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
+        self._whole: deque[tuple[int, list[VoteRow]]] = deque()
         self._out: dict[Job, tuple[_Round, _Picture, bool]] = {}
 
     def __iter__(self) -> Iterator[tuple[int, list[VoteRow]]]:
         """Each shard with its rows, as soon as it is whole."""
-        while self._waiting or self._unopened:
-            for job, votes in self._smoother.run(self._jobs()):
-                done = self._landed(job, votes)
-                if done.missing == 0:
-                    yield from self._looked_at(done)
+        with ThreadPoolExecutor(1) as judge:
+            while self._waiting or self._unopened or self._judged:
+                for job, votes in self._smoother.run(self._jobs()):
+                    done = self._landed(job, votes)
+                    if done.missing == 0:
+                        self._looked_at(done, judge)
+                    yield from self._taken_out()
+                yield from self._taken_out()
+
+    def _taken_out(self) -> Iterator[tuple[int, list[VoteRow]]]:
+        while self._whole:
+            yield self._whole.popleft()
 
     def _jobs(self) -> Iterator[Job]:
-        """The jobs of one round after the other; votes that land meanwhile bring new rounds."""
-        while self._waiting or self._unopened:
+        """The jobs of one round after the other; votes that land meanwhile bring new rounds.
+
+        It ends where all that is left to do hangs on votes that have not landed.
+        """
+        while True:
+            self._settle()
             if self._waiting:
                 following = self._waiting.popleft()
                 for picture in following.active:
                     yield self._look(following, picture)
-            else:
+            elif self._unopened and len(self._judged) < _MOST_JUDGED:
                 yield from self._opened(*self._unopened.popleft())
+            elif self._judged:
+                wait([self._judged[0][1]])
+            else:
+                return
 
     def _opened(self, shard: int, ids: Sequence[str]) -> Iterator[Job]:
         """The first look at a new shard, and its pilot draws; images are read when they are due."""
@@ -154,24 +175,33 @@ class ShardVoting:
         of.missing -= 1
         return of
 
-    def _looked_at(self, done: _Round) -> Iterator[tuple[int, list[VoteRow]]]:
-        """Sort the images of a finished round into those that stop and those that go on."""
-        rows = [picture.row() for picture in done.active]
-        decided = self._decided(done, rows)
-        done.stopped.update((row.image_id, row) for row, stops in zip(rows, decided, strict=True) if stops)
+    def _looked_at(self, done: _Round, judge: Executor) -> None:
+        """Have a finished round judged beside the device, where there is anything to judge."""
+        if self._scheme.stopping is None or self._is_last(done):
+            self._sort(done, [True] * len(done.active))
+        else:
+            rows = [picture.row() for picture in done.active]
+            self._judged.append((done, judge.submit(self._scheme.stopping.decided, rows)))
+
+    def _settle(self) -> None:
+        """Go on with the rounds whose judgement has come."""
+        while self._judged and self._judged[0][1].done():
+            done, judgement = self._judged.popleft()
+            decided = judgement.result()
+            for _ in filter(None, decided):
+                self._stopped()
+            self._sort(done, decided)
+
+    def _sort(self, done: _Round, decided: Sequence[bool]) -> None:
+        """Part the images of a round into those that stop and those that go on."""
+        for picture, stops in zip(done.active, decided, strict=True):
+            if stops:
+                done.stopped[picture.image_id] = picture.row()
         going_on = [picture for picture, stops in zip(done.active, decided, strict=True) if not stops]
         if going_on:
             self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.stopped))
         else:
-            yield done.shard, [done.stopped[image_id] for image_id in self._ids[done.shard]]
-
-    def _decided(self, done: _Round, rows: Sequence[VoteRow]) -> Sequence[bool]:
-        if self._is_last(done) or self._scheme.stopping is None:
-            return [True] * len(rows)
-        decided = self._scheme.stopping.decided(rows)
-        for _ in filter(None, decided):
-            self._stopped()
-        return decided
+            self._whole.append((done.shard, [done.stopped[image_id] for image_id in self._ids[done.shard]]))
 
     def _is_last(self, of: _Round) -> bool:
         return of.look == len(self._scheme.looks) - 1
