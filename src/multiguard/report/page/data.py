@@ -9,7 +9,8 @@ import numpy as np
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import Bands, Certificates, Curve
-from multiguard.report.families import AVERAGINGS, Family, Line, families
+from multiguard.report.families import families
+from multiguard.report.family import AVERAGINGS, Family, Line
 from multiguard.report.labels import main_grid, study_labels
 from multiguard.report.page.thumbnails import Thumbnail
 from multiguard.report.strokes import Stroke

@@ -9,7 +9,7 @@ from typing import Any
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
-from multiguard.report.families import METHOD_NAMES
+from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
 from multiguard.report.page.data import as_script_json, page_data, start_index, weakest_first
 from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
