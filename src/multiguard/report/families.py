@@ -63,5 +63,5 @@ def _sweep(study: Study, parameter: Parameter) -> Family:
         Line(plain(value), f"{symbol} = {plain(value)}", both, value == getattr(base, parameter))
         for value, both in sorted(found.items())
     )
-    note = POINT_BY_POINT if study.labelled or key in ("n", "alpha") else f"{_CHOSEN_ANEW} {POINT_BY_POINT}"
+    note = POINT_BY_POINT if study.labelled or key in ("n", "alpha") else f"{_CHOSEN_ANEW}\n{POINT_BY_POINT}"
     return Family(key, symbol, title, note, study_measures(study), lines, ordered=True)

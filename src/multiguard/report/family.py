@@ -48,7 +48,7 @@ class Family:
         key: Its name in file names and column heads.
         symbol: What the lines differ in, as a table's column head.
         title: Its heading.
-        note: What to know when reading it.
+        note: What to know when reading it, a line for each thing.
         measures: What its lines are shown in.
         lines: At least one for the methods, at least two for all others.
         ordered: Whether the lines stand in the order of a number.

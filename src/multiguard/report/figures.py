@@ -49,18 +49,18 @@ def draw_figures(study: Study, folder: Path) -> list[Path]:
 
 def _draw_family(study: Study, family: Family) -> "Figure":
     rows = -(-len(family.lines) // canvas.LEGEND_COLUMNS)
-    header = 0.78 + 0.2 * rows
-    figure, left_below = canvas.new_figure(2.75 + header, family.title, _subtitle(study, family), header=header)
+    subtitle = _subtitle(study, family)
+    header = 0.46 + 0.16 * (subtitle.count("\n") + 1) + 0.2 * rows
+    figure, left_below = canvas.new_figure(2.75 + header, family.title, subtitle, header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, len(family.measures), squeeze=False)[0]
     for axes, measure, letter in zip(panels, family.measures, "abcd", strict=False):
         for line, stroke in zip(family.lines, family.strokes, strict=True):
             _draw_line(axes, line, stroke, measure, clipped=family.top(measure) is not None)
-        ends = "" if (top := family.top(measure)) is None else f" (axis ends at {plain(top)})"
         title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
-        canvas.dress(axes, title + ends, x=_RADIUS, y=measure.unit)
+        canvas.dress(axes, title, x=_RADIUS, y=measure.unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
-        axes.set_ylim(top=top)
+        axes.set_ylim(top=family.top(measure))
     canvas.place_legend(figure, panels[0], left_below, ncols=canvas.LEGEND_COLUMNS, handlelength=4.2)
     return figure
 
@@ -71,13 +71,18 @@ def _subtitle(study: Study, family: Family) -> str:
     words = [text for key, text in setting_words(study.main).items() if key not in named]
     method = "" if family.key == "methods" else f", method {study.method}"
     without = f"; {left_out(study, scores)} left out" if scores.without_labels else ""
-    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}.{_band_words(family)}"
+    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}.{_band_words(family)}{_axis_words(family)}"
     return "\n".join([first, family.note])
 
 
 def _band_words(family: Family) -> str:
     bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
     return "" if bands is None else f" Bands: {plain(100 * bands.level)} % bootstrap over the pictures."
+
+
+def _axis_words(family: Family) -> str:
+    top = next((top for measure in family.measures if (top := family.top(measure)) is not None), None)
+    return "" if top is None else f" The axis of labels ends at {plain(top)}."
 
 
 def _draw_line(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, clipped: bool) -> None:
@@ -147,7 +152,8 @@ def _label_words(study: Study, labels: int) -> str:
 def _draw_draws(study: Study, stopped: list[Stop]) -> "Figure":
     words = (
         f"{mean_draws(study.main)} draws a picture on average, at most {study.setting.n}. A picture stops at the first "
-        "look after which more draws would hardly help.\nα is split over the looks: all of them together keep the promise."
+        "look after which more draws would hardly help.\n"
+        "α is split over the looks: all of them together keep the promise."
     )
     header = 0.72
     figure, left_below = canvas.new_figure(2.6 + header, "Draws that the pictures took", words, header=header)

@@ -17,7 +17,7 @@ from multiguard.report.words import setting_words
 Runs = Mapping[str, CertificatesFolder]
 THIS_RUN = "this run"
 _TWO_RULES = (
-    "Top-k returns k labels whatever happens to the picture; the threshold rule returns those that pass, few or many. "
+    "Top-k returns k labels whatever happens to the picture; the threshold rule returns those that pass, few or many."
 )
 
 
@@ -76,7 +76,7 @@ def _rules(study: Study, runs: Runs) -> Family:
         return ", ".join([run.certificates.rule, *differs, *proved])
 
     made = _runs(study, runs, "rules", "rule", "Top-k and threshold beside each other", value)
-    return replace(made, note=_TWO_RULES + made.note, measures=rules_measures(study))
+    return replace(made, note=f"{_TWO_RULES}\n{made.note}", measures=rules_measures(study))
 
 
 def _method(study: Study, run: CertificatesFolder) -> Method:
