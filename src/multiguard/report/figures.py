@@ -71,8 +71,8 @@ def _subtitle(study: Study, family: Family) -> str:
     words = [text for key, text in setting_words(study.main).items() if key not in named]
     method = "" if family.key == "methods" else f", method {study.method}"
     without = f"; {left_out(study, scores)} left out" if scores.without_labels else ""
-    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}.{_band_words(family)}{_axis_words(family)}"
-    return "\n".join([first, family.note])
+    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}."
+    return "\n".join([first + _band_words(family) + _axis_words(family), family.note])
 
 
 def _band_words(family: Family) -> str:
