@@ -19,6 +19,7 @@ THIS_RUN = "this run"
 _TWO_RULES = (
     "Top-k returns k labels whatever happens to the picture; the threshold rule returns those that pass, few or many."
 )
+_OWN_LABELS = "Each has the labels that it predicts itself."
 
 
 def run_families(study: Study) -> list[Family]:
@@ -76,7 +77,8 @@ def _rules(study: Study, runs: Runs) -> Family:
         return ", ".join([run.certificates.rule, *differs, *proved])
 
     made = _runs(study, runs, "rules", "rule", "Top-k and threshold beside each other", value)
-    return replace(made, note=f"{_TWO_RULES}\n{made.note}", measures=rules_measures(study))
+    words = _TWO_RULES if study.labelled else f"{_TWO_RULES} {_OWN_LABELS}"
+    return replace(made, note=f"{words}\n{made.note}", measures=rules_measures(study))
 
 
 def _method(study: Study, run: CertificatesFolder) -> Method:

@@ -120,7 +120,7 @@ class Card {
     const words = [element("strong", {}, `${size} of ${picture.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
     if (!picture.ceilings) return words;
     const most = certifiedCeiling(picture);
-    return [...words, element("span", { class: "ceiling" }, most === null ? `any number of ${OTHER_WORD} ones` : `at most ${most} ${OTHER_WORD}`)];
+    return [...words, element("span", { class: "ceiling" }, most === null ? `any number of ${OTHER_WORD} labels` : `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`)];
   }
 
   makeProofs() {

@@ -57,8 +57,9 @@ def page_data(
 
 
 def start_index(study: Study) -> int:
-    """The place in the grid of the radius shown first, the nearest to sigma."""
-    return int(np.argmin(np.abs(main_grid(study) - study.main.certificates.sigma)))
+    """The place in the grid of the radius shown first: sigma, or the first that adaptive draws were spent for."""
+    spent_for = (study.main.provenance.get("stopping") or {}).get("radii") or [study.main.certificates.sigma]
+    return int(np.argmin(np.abs(main_grid(study) - spent_for[0])))
 
 
 def weakest_first(study: Study) -> list[int]:
