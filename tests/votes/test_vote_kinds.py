@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, row, write
+from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash

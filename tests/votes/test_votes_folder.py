@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from vote_runs import provenance, row, write
+from tests.votes.vote_runs import provenance, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.votes import VoteRow, VotesWriter, read_votes

@@ -65,7 +65,7 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
         )
     heads = {index: _checked_heads(place, manifest, index) for index in sorted(manifest.shards)}
     shards = [(place / manifest.shards[index].file, heads[index]) for index in heads]
-    return Votes(manifest.provenance, shards, manifest_hash=file_hash(place / MANIFEST_NAME))
+    return Votes(manifest.provenance, file_hash(place / MANIFEST_NAME), shards)
 
 
 def _taken_up(folder: Path, fresh: Manifest) -> Manifest:

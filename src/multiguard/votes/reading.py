@@ -23,12 +23,12 @@ class Votes:
 
     Attributes:
         provenance: Where the votes come from.
-        ids: The ids of the images.
         manifest_hash: The sha256 of the manifest, which names the hash of every shard.
+        ids: The ids of the images.
     """
 
     def __init__(
-        self, provenance: Provenance, shards: Sequence[tuple[Path, Sequence[Head]]], *, manifest_hash: str
+        self, provenance: Provenance, manifest_hash: str, shards: Sequence[tuple[Path, Sequence[Head]]]
     ) -> None:
         self.provenance = provenance
         self.manifest_hash = manifest_hash
