@@ -11,8 +11,9 @@ from PIL import Image
 from tests.report.studies import make_run
 
 from multiguard.report import Study, draw_figures
+from multiguard.report.canvas import fixed_style
 from multiguard.report.families import families
-from multiguard.report.figures import _draw_family, _draw_labels, _fixed_style
+from multiguard.report.figures import _draw_family, _draw_labels
 
 NAMES = ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs", "labels"]
 
@@ -46,7 +47,7 @@ def test_the_same_study_gives_the_same_bytes_and_leaves_matplotlib_as_it_was(tmp
 @pytest.mark.parametrize("key", ["methods", "k", "sigma"])
 def test_a_panel_holds_the_curves_of_its_score(study: Study, key: str) -> None:
     family = next(family for family in families(study) if family.key == key)
-    with _fixed_style():
+    with fixed_style():
         figure = _draw_family(study, family)
     for axes, score in zip(figure.axes, ["precision", "recall", "f1"], strict=True):
         assert [line.get_label() for line in axes.lines] == [line.name for line in family.lines]
@@ -59,14 +60,14 @@ def test_a_panel_holds_the_curves_of_its_score(study: Study, key: str) -> None:
 
 def test_bands_are_drawn_where_they_are(tmp_path: Path) -> None:
     banded = Study(make_run(tmp_path, bands=0.9))
-    with _fixed_style():
+    with fixed_style():
         figure = _draw_family(banded, families(banded)[0])
     assert all(len(axes.collections) == 1 for axes in figure.axes)
     assert any("90 % bootstrap" in text.get_text() for text in figure.texts)
 
 
 def test_bars_are_the_shares_of_the_labels(study: Study) -> None:
-    with _fixed_style():
+    with fixed_style():
         axes = _draw_labels(study).axes[0]
     grid = study.main.curves[0].scores.radius.tolist()
     shares = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.main.labels}
@@ -77,7 +78,7 @@ def test_bars_are_the_shares_of_the_labels(study: Study) -> None:
 
 
 def test_hostile_names_are_drawn_as_they_are(hostile_study: Study, tmp_path: Path) -> None:
-    with _fixed_style():
+    with fixed_style():
         axes = _draw_labels(hostile_study).axes[0]
     shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown

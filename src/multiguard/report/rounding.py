@@ -1,4 +1,4 @@
-"""Numbers as people read them: what is shown is never more than what was proved."""
+"""Numbers as people read them: no floor is shown higher than it was proved, and no ceiling lower."""
 
 import math
 
@@ -15,6 +15,15 @@ def rounded_down(value: float, decimals: int) -> str:
     steps = math.floor(value * scale) + 2
     while steps / scale > value:
         steps -= 1
+    return f"{steps / scale:.{decimals}f}"
+
+
+def rounded_up(value: float, decimals: int) -> str:
+    """The smallest number of so many decimals that is not below a finite `value`, as text: for ceilings."""
+    scale = 10**decimals
+    steps = math.ceil(value * scale) - 2
+    while steps / scale < value:
+        steps += 1
     return f"{steps / scale:.{decimals}f}"
 
 

@@ -6,11 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from multiguard.report import escape
-from multiguard.report.rounding import percent
+from multiguard.report.rounding import percent, rounded_up
 
 ROUNDED_DOWN = "Percentages are rounded down to one decimal, so that none claims more than was proved."
+ROUNDED_UP = "The most labels that come in are rounded up to two decimals, for the same reason."
 
-Cell = str | int | float
+
+@dataclass(frozen=True)
+class AtMost:
+    """A cell that is a ceiling on a count, and so is rounded up."""
+
+    value: float
+
+
+Cell = str | int | float | AtMost
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts and whole numbers, as they are, and of shares (floats from 0 to 1), shown in percent.
+    """Rows of texts and whole numbers, as they are, of shares (floats from 0 to 1), shown in percent, and of ceilings.
 
     Attributes:
         name: The table's name in file names and LaTeX labels.
@@ -85,14 +94,18 @@ class Table:
         return self.rows[0] if self.rows else [""] * len(self.columns)
 
     def _all_notes(self) -> list[str]:
-        return [ROUNDED_DOWN, *(note for note in self.notes if note)]
+        ceilings = any(isinstance(cell, AtMost) for row in self.rows for cell in row)
+        return [ROUNDED_DOWN, *([ROUNDED_UP] if ceilings else []), *(note for note in self.notes if note)]
 
 
 def _csv_cell(cell: Cell) -> str:
-    return repr(cell) if isinstance(cell, float) else escape.csv_cell(str(cell))
+    number = cell.value if isinstance(cell, AtMost) else cell
+    return repr(number) if isinstance(number, float) else escape.csv_cell(str(number))
 
 
 def _shown(cell: Cell, escaped: Callable[[str], str]) -> str:
+    if isinstance(cell, AtMost):
+        return rounded_up(cell.value, 2)
     return percent(cell) if isinstance(cell, float) else escaped(str(cell))
 
 

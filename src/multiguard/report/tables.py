@@ -4,14 +4,17 @@ from pathlib import Path
 
 from multiguard.evaluate import Averaging
 from multiguard.files import require_folder, write_atomically
-from multiguard.report.families import AVERAGINGS, Family, Line, families
+from multiguard.report.draws import Stop, stops
+from multiguard.report.families import families
+from multiguard.report.family import AVERAGINGS, Family, Line
 from multiguard.report.labels import main_grid, round_radii, study_labels
+from multiguard.report.measure import Measure
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
-from multiguard.report.table import Cell, Column, Table
+from multiguard.report.table import AtMost, Cell, Column, Table
+from multiguard.report.words import left_out, mean_draws, setting_words
 
 _HALF_SIGMAS = (0, 1, 2, 3, 4, 5, 6)
-_SCORES = (("precision", "precision"), ("recall", "recall"), ("f1", "F1"))
 _AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
 
 
@@ -30,9 +33,10 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
 
 
 def study_tables(study: Study) -> list[Table]:
-    """A table for each family of curves and one of the labels."""
-    tables = [_family_table(study, family) for family in families(study)]
-    return [*tables, _label_table(study)]
+    """A table for each family of curves, one of the labels, and of an adaptive run one of the draws."""
+    tables = [*(_family_table(study, family) for family in families(study)), _label_table(study)]
+    stopped = stops(study.main)
+    return [*tables, _draws_table(study, stopped)] if stopped else tables
 
 
 def _write(table: Table, folder: Path) -> list[Path]:
@@ -50,22 +54,35 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _family_table(study: Study, family: Family) -> Table:
-    grid = family.lines[0].curves["mean"].scores.radius
-    radii = round_radii(grid, study.main.certificates.sigma, _HALF_SIGMAS)
+    radii = round_radii(family.radius, study.main.certificates.sigma, _HALF_SIGMAS)
     own = [Column("averaging", "average"), Column(family.key, family.symbol), Column("score", "score")]
     rows = [
-        [_AVERAGED[averaging], line.value, word, *_at(line, averaging, score, radii)]
+        [_AVERAGED[averaging], line.value, measure.word, *_at(line, averaging, measure, radii)]
         for averaging in AVERAGINGS
         for line in family.lines
-        for score, word in _SCORES
+        for measure in family.measures
     ]
-    caption = f"{family.title}: certified precision, recall and F1 in % at R. {_setting_words(study)}"
-    return Table(family.key, caption, [_pictures(family), family.note], [*own, *_radius_columns(radii)], rows)
+    caption = f"{family.title}: {_shown(study)} in % at R. {_setting(study)}"
+    notes = [_ceiling(study, family), _pictures(study, family), family.note]
+    return Table(family.key, caption, notes, [*own, *_radius_columns(radii)], rows)
 
 
-def _at(line: Line, averaging: Averaging, score: str, radii: list[tuple[int, float]]) -> list[Cell]:
-    values = getattr(line.curves[averaging].scores, score)
-    return [float(values[place]) for place, _ in radii]
+def _shown(study: Study) -> str:
+    return "certified precision, recall and F1" if study.labelled else "predicted labels that provably stay"
+
+
+def _ceiling(study: Study, family: Family) -> str:
+    """What the rows of ceilings count."""
+    if all(measure.is_share for measure in family.measures):
+        return ""
+    kind = "wrong" if study.labelled else "other"
+    return f"The rows of {kind} labels count how many a picture is given at most, on average."
+
+
+def _at(line: Line, averaging: Averaging, measure: Measure, radii: list[tuple[int, float]]) -> list[Cell]:
+    values = measure.values(line.curves[averaging])
+    found = [float(values[place]) for place, _ in radii]
+    return [*found] if measure.is_share else [AtMost(value) for value in found]
 
 
 def _label_table(study: Study) -> Table:
@@ -75,23 +92,30 @@ def _label_table(study: Study) -> Table:
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
     ]
-    caption = f"How often each label is certified at R, in % of the pictures that have it. {_setting_words(study)}"
-    return Table("labels", caption, ["Each label's claim is made alone."], columns, rows)
+    having = "that have it" if study.labelled else "for which pilot draws chose it"
+    caption = f"How often each label is certified at R, in % of the pictures {having}. {_setting(study)}"
+    note = "Each label's claim is made alone." if study.labelled else "All claims about a picture hold at once."
+    return Table("labels", caption, [note], columns, rows)
+
+
+def _draws_table(study: Study, stopped: list[Stop]) -> Table:
+    columns = [Column("draws", "draws"), Column("pictures", "pictures"), Column("share", "% of the pictures")]
+    total = len(study.main.certificates.ids)
+    rows: list[list[Cell]] = [[stop.draws, stop.pictures, stop.pictures / total] for stop in stopped]
+    caption = f"Pictures that stopped at each look. {_setting(study)}"
+    return Table("draws", caption, [f"On average {mean_draws(study.main)} draws a picture."], columns, rows)
 
 
 def _radius_columns(radii: list[tuple[int, float]]) -> list[Column]:
     return [Column(f"R={plain(radius)}", f"R = {plain(radius)}") for _, radius in radii]
 
 
-def _setting_words(study: Study) -> str:
-    setting, sigma = study.setting, study.main.certificates.sigma
-    return (
-        f"k′ = {setting.k_prime}, k = {setting.k}, n = {setting.draws}, α = {plain(setting.alpha)}, "
-        f"σ = {plain(sigma)} unless said otherwise; method {study.method} unless named."
-    )
+def _setting(study: Study) -> str:
+    asked = ", ".join(setting_words(study.main).values())
+    return f"{asked} unless said otherwise; method {study.method} unless named."
 
 
-def _pictures(family: Family) -> str:
+def _pictures(study: Study, family: Family) -> str:
     scores = family.lines[0].curves["mean"].scores
-    left_out = scores.without_labels
-    return f"Over {scores.images} pictures" + (f"; {left_out} without labels are left out." if left_out else ".")
+    without = left_out(study, scores)
+    return f"Over {scores.images} pictures" + (f"; {without} are left out." if without else ".")

@@ -1,7 +1,5 @@
-// Charts: three small ones for each family. Axes are fixed, so that the line at the radius is placed by the style sheet.
+// Charts: a small one for each score of a family. Axes are fixed, so that the line at the radius is placed by the style sheet.
 const MARGIN = { l: 40, r: 10, t: 8, b: 34 };
-const SCORES = ["recall", "precision", "f1"];
-const SCORE_WORDS = { recall: "recall", precision: "precision", f1: "F1" };
 
 const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => darkScheme.matches && !document.documentElement.hasAttribute("data-printing");
@@ -15,13 +13,15 @@ function translucent(hex, alpha) {
   return `rgba(${r}, ${g}, ${b}, ${alpha})`;
 }
 
+const onAxis = (score, value) => (isShare(score) ? 100 * value : value);
+
 function lineTrace(family, line, score) {
   const values = line[state.averaging][score];
   const colour = isDark() ? line.dark : line.light;
   return {
     x: family.grid,
-    y: values.map((value) => 100 * value),
-    customdata: values.map(percent),
+    y: values.map((value) => onAxis(score, value)),
+    customdata: values.map((value) => scoreText(score, value)),
     name: asPlotlyText(line.name),
     mode: "lines+markers",
     line: { color: colour, width: line.base ? 2.6 : 1.7, dash: line.dash.map((length) => `${length}px`).join(",") || "solid" },
@@ -32,7 +32,7 @@ function lineTrace(family, line, score) {
 
 function bandTrace(family, line, score) {
   const bands = line[state.averaging].bands;
-  if (!bands) return [];
+  if (!bands?.[score]) return [];
   const [low, high] = bands[score];
   return [{
     x: [...family.grid, ...[...family.grid].reverse()],
@@ -49,9 +49,10 @@ function bandTrace(family, line, score) {
 function highest(family, score) {
   const tops = family.lines.flatMap((line) => ["mean", "pooled"].flatMap((averaging) => [
     ...line[averaging][score],
-    ...(line[averaging].bands ? line[averaging].bands[score][1] : []),
+    ...(line[averaging].bands?.[score]?.[1] ?? []),
   ]));
-  return Math.max(0.01, ...tops) * 106;
+  const { top } = family.measures.find(({ key }) => key === score);
+  return top ?? onAxis(score, Math.max(0.01, ...tops)) * 1.06;
 }
 
 function chartLayout(place, family, score) {
@@ -77,6 +78,6 @@ function drawChart(place, family, score) {
     ...family.lines.flatMap((line) => bandTrace(family, line, score)),
     ...[...family.lines].sort((a, b) => a.base - b.base).map((line) => lineTrace(family, line, score)),
   ];
-  place.setAttribute("aria-label", `Chart of certified ${SCORE_WORDS[score]} against R: ${family.lines.map((line) => line.name).join(", ")}. The table below holds the numbers at the chosen radius.`);
+  place.setAttribute("aria-label", `Chart of ${family.measures.find(({ key }) => key === score).word} against R, as certified: ${family.lines.map((line) => line.name).join(", ")}. The table below holds the numbers at the chosen radius.`);
   return Plotly.react(place.querySelector(".plot"), traces, chartLayout(place, family, score), { displayModeBar: false, displaylogo: false });
 }

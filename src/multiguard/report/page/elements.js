@@ -26,6 +26,17 @@ function percent(share) {
   return `${Math.floor(steps / 10)}.${steps % 10}`;
 }
 
+// The smallest number of two decimals that is not below the value: a ceiling is never shown lower than it was proved.
+function roundedUp(value) {
+  let steps = Math.ceil(value * 100) - 2;
+  while (steps / 100 < value) steps += 1;
+  return (steps / 100).toFixed(2);
+}
+
+// All scores are shares, and floors, but for the count of wrong labels, which is a ceiling.
+const isShare = (score) => score !== "false_ceiling";
+const scoreText = (score, value) => (isShare(score) ? percent(value) : roundedUp(value));
+
 const plain = (number) => String(Number(number.toPrecision(10)));
 
 const radiusOf = (stored) => (stored === "inf" ? Infinity : stored === "-inf" ? -Infinity : stored);

@@ -1,4 +1,4 @@
-// One section of curves: tabs where there are several families, three charts, and a table at the chosen radius.
+// One section of curves: tabs where there are several families, their charts, and a table at the chosen radius.
 class FamilyView {
   constructor(id, families) {
     this.root = document.getElementById(id);
@@ -47,7 +47,7 @@ class FamilyView {
     });
     const title = this.root.querySelector(".family-title");
     title.textContent = family.title;
-    title.hidden = this.families.length < 2 && family.key === "methods";
+    title.hidden = this.families.length < 2 && ["methods", "rules"].includes(family.key);
     this.root.querySelector(".what").textContent = family.symbol;
     this.root.querySelector(".note").textContent = family.note;
     this.makeRows();
@@ -57,7 +57,7 @@ class FamilyView {
 
   makeRows() {
     this.rows = this.family.lines.map((line) => {
-      const cells = SCORES.map(() => element("td"));
+      const cells = this.family.measures.map(() => element("td"));
       const name = element("th", { scope: "row" }, element("span", { class: "line" }, lineKey(line), element("span", {}, line.name)));
       return { line, cells, row: element("tr", line.base ? { class: "base" } : {}, name, ...cells) };
     });
@@ -84,11 +84,12 @@ class FamilyView {
     const place = this.family.grid.indexOf(currentRadius());
     for (const { line, cells } of this.rows) {
       cells.forEach((cell, column) => {
-        cell.textContent = percent(line[state.averaging][SCORES[column]][place]);
+        const { key } = this.family.measures[column];
+        cell.textContent = scoreText(key, line[state.averaging][key][place]);
       });
     }
     this.root.style.setProperty("--at", currentRadius() / (this.family.grid.at(-1) || 1));
   }
 }
 
-const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", n: "n", alpha: "α", sigma: "σ", training: "Training noise", runs: "Other runs" };
+const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", sigma: "σ", training: "Training noise", runs: "Other runs" };

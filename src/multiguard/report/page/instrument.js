@@ -2,23 +2,25 @@
 const slider = document.getElementById("radius");
 const methodSelect = document.getElementById("method");
 const methodsFamily = data.families.find((family) => family.key === "methods");
-const SWEEPS = ["k_prime", "k", "n", "alpha"];
+const SWEEPS = ["k_prime", "k", "threshold", "n", "alpha"];
 const views = [new FamilyView("methods", [methodsFamily])];
 const sweeps = data.families.filter((family) => SWEEPS.includes(family.key));
 const runs = data.families.filter((family) => ["sigma", "training", "runs"].includes(family.key));
 if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
+const rules = data.families.filter((family) => family.key === "rules");
+if (rules.length) views.push(new FamilyView("rules", rules));
 if (runs.length) views.push(new FamilyView("runs", runs));
 const followers = [...views, new LabelBars(), new Gallery()];
 
 function showNumbers() {
   const radius = plain(currentRadius());
   const scores = methodsFamily.lines.find((line) => line.value === state.method)[state.averaging];
-  for (const place of document.querySelectorAll("[data-score]")) place.textContent = percent(scores[place.dataset.score][state.index]);
+  for (const place of document.querySelectorAll("[data-score]")) place.textContent = scoreText(place.dataset.score, scores[place.dataset.score][state.index]);
   for (const place of document.querySelectorAll("[data-radius]")) place.textContent = radius;
   document.getElementById("radius-shown").textContent = radius;
   slider.setAttribute("aria-valuetext", `R = ${radius}`);
   slider.style.setProperty("--filled", state.index / Math.max(1, data.grid.length - 1));
-  document.getElementById("whose").textContent = state.averaging === "mean" ? "of a picture’s true labels, on average," : "of all true labels together";
+  document.getElementById("whose").textContent = data.whose[state.averaging];
 }
 
 // How large such a change is, where all pictures have one size.

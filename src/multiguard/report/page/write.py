@@ -9,15 +9,18 @@ from typing import Any
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
-from multiguard.report.families import METHOD_NAMES
+from multiguard.report.families import families
+from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
-from multiguard.report.page.data import as_script_json, page_data, start_index, weakest_first
+from multiguard.report.page.data import as_script_json, page_data, page_order, start_index, weakest_first
 from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
-from multiguard.report.rounding import percent, plain
+from multiguard.report.page.words import draws_facts, headline, label_words, rule_words
+from multiguard.report.rounding import plain
 from multiguard.report.study import Study
+from multiguard.report.words import mean_draws
 from multiguard.version import __version__
 
-_SCRIPTS = ("elements.js", "charts.js", "families.js", "labels.js", "gallery.js", "instrument.js")
+_SCRIPTS = ("elements.js", "charts.js", "families.js", "labels.js", "card.js", "gallery.js", "instrument.js")
 _HERE = Path(__file__).parent
 
 
@@ -53,18 +56,22 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    data = page_data(study, shown, thumbnails)
-    keys = {family["key"] for family in data["families"]}
+    found = families(study)
+    measures = {family.key: page_order(family) for family in found}
     scripts = [_own_script(), _line_ends(get_plotlyjs())]
-    found = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return found.get_template("report.html").render(
+    templates = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return templates.get_template("report.html").render(
         **_facts(study),
         policy=_policy(scripts),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(as_script_json(data)),
-        has_sweeps=bool(keys & {"k_prime", "k", "n", "alpha"}),
-        has_runs=bool(keys & {"sigma", "training", "runs"}),
+        data=Markup(as_script_json(page_data(study, found, shown, thumbnails))),
+        measures=measures["methods"],
+        rules_measures=measures.get("rules"),
+        has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
+        has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         shown=len(shown),
         thumbnails=len(thumbnails),
         pictures_given=pictures_given,
@@ -99,7 +106,9 @@ def _facts(study: Study) -> dict[str, Any]:
     return {
         "title": study.title,
         "version": __version__,
-        "setting": study.setting,
+        **rule_words(study),
+        **label_words(study),
+        **draws_facts(study),
         "sigma": plain(certificates.sigma),
         "alpha": plain(study.setting.alpha),
         "confidence": plain(100 * (1 - study.setting.alpha)),
@@ -109,14 +118,13 @@ def _facts(study: Study) -> dict[str, Any]:
         "total": len(certificates.ids),
         "images": scores.images,
         "without_labels": scores.without_labels,
-        "num_labels": len(certificates.label_names),
         "dataset": str(study.main.provenance.get("dataset", "")),
         "model": str(study.main.provenance.get("model", "")),
         "start": start,
         "last": len(scores.radius) - 1,
         "radius": plain(float(scores.radius[start])),
         "ticks": _ticks(main_grid(study).tolist(), certificates.sigma),
-        "headline": {name: percent(float(getattr(scores, name)[start])) for name in ("precision", "recall", "f1")},
+        "headline": headline(study, start),
         "bands": None if bands is None else {"level": plain(100 * bands.level), "resamples": bands.resamples},
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
@@ -134,10 +142,12 @@ def _ticks(grid: Sequence[float], sigma: float) -> list[dict[str, Any]]:
 
 
 def _provenance(study: Study) -> Iterator[tuple[str, str]]:
-    """Every field of the votes' origin, flat, but for the lists of labels and pictures, which are counted."""
+    """Every field of the votes' origin, flat; lists of numbers in full, lists of names counted."""
     for heading, run in {"": study.main, **study.beside}.items():
         prefix = f"{heading}: " if heading else ""
-        known = {**run.provenance, "votes_sha256": run.votes_hash, "certified_by": run.command, **run.source}
+        taken = None if run.provenance.get("looks") is None else mean_draws(run)
+        known = {**run.provenance, "mean_draws": taken}
+        known |= {"votes_sha256": run.votes_hash, "certified_by": run.command, **run.source}
         for name, value in known.items():
             yield from _flat(f"{prefix}{name}", value)
 
@@ -147,6 +157,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
-        yield name, f"{len(value)} in all"
+        numbers = all(isinstance(each, (int, float)) for each in value)
+        yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
     elif value is not None:
         yield name, str(value)
