@@ -14,7 +14,8 @@ from multiguard.cli.train import show_epoch
 _Recipe = Annotated[
     str,
     Argument(
-        help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, voc2007, coco and nuswide."
+        help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, "
+        "voc2007, coco and nuswide."
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
