@@ -18,7 +18,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     try:
         _write_and_replace(path, write)
     except OSError as error:
-        error.filename = str(path)
+        if error.errno is not None:
+            error.filename = str(path)
         raise
 
 
