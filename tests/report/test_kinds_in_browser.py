@@ -9,7 +9,7 @@ from tests.report.browsing import COLUMNS, assert_all_fits, assert_quiet, headli
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures
 
 from multiguard.certify import certified_size
-from multiguard.evaluate import Curve, read_curves
+from multiguard.evaluate import Curve
 from multiguard.report import Study, write_page
 from multiguard.report.rounding import percent, radius_text, rounded_up
 
@@ -33,13 +33,14 @@ def shown(curve: Curve, columns: tuple[str, ...], index: int) -> list[str]:
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
 def test_the_slider_shows_floors_and_ceilings_of_the_curves(
-    of_threshold: Study, paths: dict[str, Path], opened, tmp_path_factory, averaging: str
+    of_threshold: Study, paths: dict[str, Path], opened, averaging: str
 ) -> None:
     page = opened(paths["threshold"]).page
     page.locator(f"[name=averaging][value={averaging}]").check()
-    stored = read_curves(tmp_path_factory.getbasetemp() / "threshold0" / "main" / "certificates" / "curves.csv")
     own = {
-        curve.method: curve for curve in stored if (curve.setting, curve.averaging) == (of_threshold.setting, averaging)
+        curve.method: curve
+        for curve in of_threshold.main.curves
+        if (curve.setting, curve.averaging) == (of_threshold.setting, averaging)
     }
     for index in (0, 4, 10, 30):
         slide_to(page, index)
@@ -125,7 +126,7 @@ def test_predicted_labels_have_their_own_radii_and_unconfirmed_ones_say_so(
 
 def test_without_truth_there_is_neither_precision_nor_f1(unlabelled: Study, paths: dict[str, Path], opened) -> None:
     page = opened(paths["unlabelled"]).page
-    words = page.locator("body").inner_text()
+    words = "\n".join(page.locator("header, .instrument, main > section:not(#origin)").all_inner_texts())
     assert not [word for word in ("precision", "F1", "true label", "recall") if word in words]
     assert "of the labels predicted for a picture" in page.locator(".statement").inner_text()
     curve = unlabelled.main_curve("joint", "mean")
