@@ -164,11 +164,18 @@ def test_the_page_carries_the_ceilings_it_looks_at(of_threshold: Study, tmp_path
     for picture in data["pictures"]:
         place = certificates.ids.index(picture["id"])
         for method, stored in picture["ceilings"].items():
-            radii = certificates.false_radii[method][place]
             kept = [float(radius) for radius in stored]
-            assert kept == radii[: len(kept)].tolist()
-            assert all(radius < data["grid"][-1] for radius in kept[:-1])
-            assert kept[-1] >= data["grid"][-1] or len(kept) == len(radii)
+            assert kept == certificates.false_radii[method][place].tolist()[: len(kept)]
+
+
+def test_ceilings_end_where_one_reaches_the_farthest_radius(tmp_path: Path) -> None:
+    main = make_run(tmp_path, images=3, **THRESHOLD)
+    radii = ([-math.inf, 0.5, 1.5, 2.0], [2.0, 3.0], [-math.inf, 0.1])
+    certificates = replace(main.certificates, false_radii={"joint": tuple(map(np.array, radii))})
+    data = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
+    found = {picture["id"]: picture["ceilings"]["joint"] for picture in data["pictures"]}
+    assert data["grid"][-1] == 1.5
+    assert list(map(found.get, certificates.ids)) == [["-inf", 0.5, 1.5], [2.0], ["-inf", 0.1]]
 
 
 @pytest.mark.parametrize(
