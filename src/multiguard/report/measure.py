@@ -78,5 +78,5 @@ def _shares(rule: Rule, *, labelled: bool) -> tuple[Measure, ...]:
 
 def _ceiling(labelled: bool) -> Measure:
     kind = "wrong" if labelled else "other"
-    title, caption = f"{kind.capitalize()} labels@R, at most", f"{kind.capitalize()} labels that may come in, at most"
+    title, caption = f"{kind.capitalize()} labels@R, at most", f"{kind.capitalize()} labels let in, at most"
     return Measure("false_ceiling", f"{kind} labels, at most", title, caption)
