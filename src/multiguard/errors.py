@@ -10,7 +10,7 @@ class InvalidInputError(MultiGuardError, ValueError):
 
 
 class DataError(MultiGuardError):
-    """A dataset, a picture or its labels cannot be read as they are."""
+    """A dataset, a picture, its labels or a file of results cannot be read as they are."""
 
 
 class ModelError(MultiGuardError):

@@ -23,7 +23,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def require_folder(path: Path) -> None:
@@ -36,7 +36,7 @@ def require_folder(path: Path) -> None:
         raise InvalidInputError(f"{path}: no folder that can be written to ({error.strerror}); name another") from error
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the new name itself survive a loss of power, where folders can be opened (not on Windows)."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -134,3 +134,64 @@ class Pairs:
             squared, bounds=(best - reach / 20, best + reach / 20), method="bounded", options={"xatol": 1e-10}
         )
         return float(np.sqrt(min(squared(best), around.fun)))
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """A classifier that returns label i where the projection t of the input lies between low_i and high_i.
+
+    Any number of labels at a time; p_i around any t is one Gaussian interval, and the worst perturbation of norm R
+    moves t by some shift within [-R, R].
+    """
+
+    low: Floats
+    high: Floats
+    sigma: float
+
+    @staticmethod
+    def random(rng: np.random.Generator, *, labels: int, sigma: float) -> "Bands":
+        centre, width = rng.standard_normal(labels), 0.2 + 1.5 * rng.random(labels)
+        low, high = centre - width, centre + width
+        side = rng.integers(0, 3, labels)
+        return Bands(np.where(side == 1, -np.inf, low), np.where(side == 2, np.inf, high), sigma)
+
+    def hits(self, t: Floats) -> NDArray[np.bool_]:
+        """(len(t), labels) the labels returned at each t."""
+        return (t[:, None] > self.low) & (t[:, None] <= self.high)
+
+    def distribution(self) -> tuple[NDArray[np.bool_], Floats]:
+        """The sets that can be returned and their exact probabilities around 0."""
+        ends = np.unique(np.concatenate([self.low, self.high, [-np.inf, np.inf]]))
+        return self.hits(ends[1:]), interval_probabilities(ends / self.sigma)
+
+    def probabilities(self, t: Floats) -> Floats:
+        """(len(t), labels) the exact label probabilities around each t."""
+        ends = np.stack([self.low, self.high], axis=-1) - t[:, None, None]
+        return interval_probabilities(ends / self.sigma)[..., 0]
+
+    def breaks(
+        self, labels: NDArray[np.int64], threshold: float, *, furthest: float, steps: int = 400
+    ) -> tuple[Floats, Floats]:
+        """For each floor and each ceiling a shift at which it is broken (inf if none is found up to `furthest`).
+
+        The shifts tried are a grid, so the true least shift can be smaller, never larger.
+        """
+        shifts = np.linspace(0, furthest, steps)
+        inside = [self.probabilities(sign * shifts) >= threshold for sign in (1, -1)]
+        others = np.setdiff1d(np.arange(len(self.low)), labels)
+        kept = np.minimum(*(found[:, labels].sum(axis=1) for found in inside))
+        entered = np.maximum(*(found[:, others].sum(axis=1) for found in inside))
+        floors = [first_shift(shifts, kept < e) for e in range(1, len(labels) + 1)]
+        ceilings = [first_shift(shifts, entered > m) for m in range(len(others))]
+        return np.array(floors), np.array(ceilings)
+
+
+def first_shift(shifts: Floats, broken: NDArray[np.bool_]) -> float:
+    """The first of the shifts that is broken, inf if none is."""
+    return float(shifts[broken][0]) if np.any(broken) else np.inf
+
+
+def random_sets(rng: np.random.Generator, *, labels: int, draws: int, spread: float) -> NDArray[np.bool_]:
+    """Votes that are sets (draws, labels): a fixed random score for each label, plus a common and an own noise."""
+    scores = spread * rng.standard_normal(labels) + rng.standard_normal((draws, 1)) * rng.standard_normal(labels)
+    return scores + rng.standard_normal((draws, labels)) > 0

@@ -6,6 +6,7 @@ number of intervals of t. Every such choice is a real classifier, so an attack f
 returned is at or above the true limit, and a certificate above it is proved wrong.
 """
 
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -18,13 +19,20 @@ Floats = NDArray[np.float64]
 BINS = 60
 
 
-def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float) -> float:
-    """The least max over U, V of p*_i - p*_j that a classifier with these vote chances can have at distance r."""
+def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float) -> float:
+    """The least that a classifier with these vote chances can make the largest of several sums at distance r.
+
+    Args:
+        sets: (masks, labels) the vote sets.
+        chances: (masks,) how probable each is at the picture.
+        leads: (sums, masks) what each vote set adds to each sum.
+        r: The distance.
+    """
     edges = np.concatenate([[-np.inf], np.linspace(-4.0, 4.0 + r, BINS - 1), [np.inf]])
     before, after = np.diff(ndtr(edges)), np.diff(ndtr(edges - r))
     masks, bins = len(sets), len(before)
     cells = np.arange(masks * bins).reshape(masks, bins)
-    gap = masks * bins
+    most = masks * bins
     total = masks * bins + 1
 
     def row_block(rows: NDArray[np.int64], values: Floats, count: int) -> coo_array:
@@ -33,13 +41,9 @@ def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: t
     whole = row_block(np.tile(np.arange(bins), masks), np.ones(masks * bins), bins)
     # The last set's chance follows from the others'.
     kept = row_block(np.repeat(np.arange(masks), bins), np.tile(before, masks), masks).tocsr()[:-1]
-    rows = []
-    for i in U:
-        for j in V:
-            lead = (sets[:, i].astype(float) - sets[:, j])[:, None] * after
-            rows.append(np.append(lead.ravel(), -1.0))
+    rows = [np.append((lead[:, None] * after).ravel(), -1.0) for lead in leads]
     cost = np.zeros(total)
-    cost[gap] = 1.0
+    cost[most] = 1.0
     limits = [(0, 1)] * (masks * bins) + [(-1, 1)]
     solved = linprog(
         cost,
@@ -52,6 +56,12 @@ def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: t
     )
     assert solved.status == 0, solved.message
     return float(solved.fun)
+
+
+def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float) -> float:
+    """The least max over U, V of p*_i - p*_j that a classifier with these vote chances can have at distance r."""
+    leads = np.array([sets[:, i].astype(float) - sets[:, j] for i in U for j in V])
+    return least_most(sets, chances, leads, r)
 
 
 def limit_radius(
@@ -72,3 +82,35 @@ def limit_radius(
                 low, high = (low, middle) if least_gap(sets, chances, U, V, middle) <= 0 else (middle, high)
             best = high
     return best if found else np.inf
+
+
+def floor_limit(
+    sets: NDArray[np.bool_], chances: Floats, labels: list[int], *, threshold: float, e: int, furthest: float = 6.0
+) -> float:
+    """An r at which fewer than e labels can have p* >= threshold; inf if none is found up to `furthest`."""
+    out = list(combinations(labels, len(labels) - e + 1))
+    return _least_r(
+        lambda r: any(least_most(sets, chances, sets.T[list(U)].astype(float), r) < threshold for U in out), furthest
+    )
+
+
+def ceiling_limit(
+    sets: NDArray[np.bool_], chances: Floats, labels: list[int], *, threshold: float, m: int, furthest: float = 6.0
+) -> float:
+    """An r at which more than m other labels can have p* >= threshold; inf if none is found up to `furthest`."""
+    into = list(combinations([j for j in range(sets.shape[1]) if j not in labels], m + 1))
+    return _least_r(
+        lambda r: any(-least_most(sets, chances, -sets.T[list(V)].astype(float), r) >= threshold for V in into),
+        furthest,
+    )
+
+
+def _least_r(broken: Callable[[float], bool], furthest: float) -> float:
+    """The upper end of a bracket of 1e-3 around the least r that is broken."""
+    if not broken(furthest):
+        return np.inf
+    low, high = 0.0, furthest
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if broken(middle) else (middle, high)
+    return high

@@ -120,6 +120,6 @@ def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
     labels = [rng.choice(12, 3, replace=False) for _ in ranked]
     whole = certified_radii_batch(ranked, labels, num_labels=12, k=4, k_prime=3, sigma=0.5)
-    monkeypatch.setattr("multiguard.certify.radii._NUMBERS_AT_A_TIME", 100)
+    monkeypatch.setattr("multiguard.certify.group._NUMBERS_AT_A_TIME", 100)
     pieces = certified_radii_batch(ranked, labels, num_labels=12, k=4, k_prime=3, sigma=0.5)
     np.testing.assert_array_equal(whole, pieces)

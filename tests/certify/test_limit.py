@@ -93,7 +93,7 @@ def test_the_path_for_many_labels_is_never_above_the_one_for_few(k_prime: int, m
     """Every subset proves at least what single labels and the overlap with L prove, and in part more."""
     cases = [random_case(seed, c=7, k_prime=k_prime, d=d) for seed in range(40) for d in (2, 3, 5)]
     all_subsets = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
-    monkeypatch.setattr("multiguard.certify.joint.MOST_SUBSET_LABELS", 0)
+    monkeypatch.setattr("multiguard.certify.subsets.MOST_SUBSET_LABELS", 0)
     monkeypatch.setattr("multiguard.certify.tally.MOST_SUBSET_LABELS", 0)
     overlaps = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
     best, found = (np.concatenate([np.concatenate(radii) for radii in side]) for side in (all_subsets, overlaps))

@@ -67,6 +67,21 @@ def test_a_denoiser_is_saved_and_loaded_in_front(tmp_path, network):
     torch.testing.assert_close(load_backbone(tmp_path).network.eval()(images), network(images))
 
 
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({}, None),
+        ({"recipe": {"sigma": 0.5, "epochs": 3}}, 0.5),
+        ({"recipe": {"sigma": 0.0, "epochs": 3}}, 0.0),
+        ({"recipe": {"sigma": 0.5, "epochs": 0}}, None),
+    ],
+)
+@pytest.mark.parametrize("denoised", [False, True])
+def test_the_noise_of_the_training_pictures_is_told_from_the_card(tmp_path, network, training, expected, denoised):
+    save_folder(tmp_path, card(training=training), network, FFDNet() if denoised else None)
+    assert load_folder(tmp_path).trained_sigma == expected
+
+
 def test_weights_that_are_not_the_cards_are_refused(tmp_path, network):
     save_folder(tmp_path, card(), network)
     tensors = load_file(tmp_path / "model.safetensors")

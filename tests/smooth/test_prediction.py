@@ -33,12 +33,22 @@ def test_labels_that_the_draws_cannot_tell_apart_are_unconfirmed():
     assert prediction.radii[1] == -np.inf
 
 
+def test_the_set_is_certified_jointly_by_the_fresh_draws_with_half_of_alpha():
+    image, one = np.array([1.0, 0.9, 0.6, 0.0]), smoother(4)
+    prediction = one.predict(image, k=3, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
+    hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
+    expected = certified_radii(hits, prediction.labels, k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    assert prediction.set_radii == tuple(expected)
+    assert len(prediction.set_radii) == 3
+    assert prediction.set_radii[0] > prediction.set_radii[2]
+
+
 def test_every_label_is_certified_alone_with_its_share_of_alpha():
     image, one = np.array([1.0, 0.9, 0.1, 0.0]), smoother(4)
     prediction = one.predict(image, k=2, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
-        assert radius == certified_radii(hits, [label], k=2, k_prime=2, sigma=0.5, alpha=0.005)[0]
+        assert radius == certified_radii(hits, [label], k=2, k_prime=2, sigma=0.5, alpha=0.0025)[0]
 
 
 def test_false_confirmations_stay_below_alpha():

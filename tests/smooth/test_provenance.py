@@ -15,11 +15,13 @@ from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.settings import resolve_settings
 from multiguard.votes import Provenance
 
 LABELS = list("abcde")
-DEFAULTS = dict.fromkeys(("k_max", "device", "precision", "channels_last", "compile", "noise"))
+OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise")
+DEFAULTS = {"rule": "top-k", **dict.fromkeys(OPTIONS)}
 
 
 def network() -> nn.Module:
@@ -32,7 +34,7 @@ def smoother(**options) -> Smoother:
 
 
 def described(one: Smoother, pictures: Pictures = Pictures(3)) -> Provenance:  # noqa: B008 - never altered
-    return describe_run(one, pictures, draws=5, seed=0)
+    return describe_run(one, pictures, Scheme(0, (5,), None, 0, True))
 
 
 def test_the_same_run_is_described_in_the_same_words():
@@ -43,6 +45,13 @@ def test_the_same_run_is_described_in_the_same_words():
 @pytest.mark.parametrize("options", [{"mean": [0.5] * 3}, {"std": [0.5] * 3}])
 def test_another_normalisation_is_another_run(options):
     assert described(smoother(**options)).differences(described(smoother())) == ["classifier_hash"]
+
+
+@pytest.mark.parametrize("sigma", [None, 0.0, 0.5])
+def test_the_noise_of_training_is_recorded(sigma):
+    f = Classifier(network(), LABELS, output="logits", name="x", weights_hash="0", trained_sigma=sigma)
+    assert described(Smoother(f, sigma=0.5, device="cpu")).trained_sigma == sigma
+    assert described(smoother()).trained_sigma is None
 
 
 @pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])

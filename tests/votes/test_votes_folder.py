@@ -8,51 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.votes.vote_runs import provenance, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes import Provenance, VoteRow, VotesWriter, read_votes, vote_dtype
-
-
-def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
-    fields = {
-        "model": "linear",
-        "weights_hash": None,
-        "classifier_hash": "0" * 64,
-        "output": "logits",
-        "label_names": tuple(f"label {i}" for i in range(labels)),
-        "dataset": "generated[images=5,seed=0]",
-        "image_ids": tuple(f"image-é-{i}" for i in range(images)),
-        "first_picture_hash": "1" * 64,
-        "sigma": 0.1 + 0.2,
-        "draws": 7,
-        "seed": 1 << 70,
-        "k_max": 3,
-        "noise": "dice",
-        "precision": "float32",
-        "channels_last": False,
-        "compiled": False,
-        "noise_compiled": False,
-        "tf32_matmul": False,
-        "tf32_convolution": True,
-        "clamp": False,
-        "device": "cpu",
-        "versions": {"numpy": np.__version__},
-    }
-    return Provenance(**{**fields, **changes})
-
-
-def row(run: Provenance, position: int) -> VoteRow:
-    labels = len(run.label_names)
-    rng = np.random.default_rng(position)
-    ranked = np.stack([rng.permutation(labels)[: run.k_max] for _ in range(run.draws)])
-    return VoteRow(run.image_ids[position], tuple(range(position % 3)), ranked.astype(vote_dtype(labels)))
-
-
-def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesWriter:
-    writer = VotesWriter(folder, run, shard_images=shard_images)
-    for index in writer.missing() if shards is None else shards:
-        writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
-    return writer
+from multiguard.votes import VoteRow, VotesWriter, read_votes
 
 
 @pytest.mark.parametrize("labels", [3, 256, 257, 65536])
@@ -125,7 +84,7 @@ KILLED = """
 import os, sys
 import pyarrow.parquet as pq
 sys.path[:0] = sys.argv[2:]
-from test_votes_folder import provenance, write
+from vote_runs import provenance, write
 real = pq.write_table
 def dies(table, file, **options):
     file.write(b"PAR1 and then the power went")
@@ -166,7 +125,7 @@ def test_other_shards_are_another_run(tmp_path):
 def test_the_manifest_says_what_was_run(tmp_path):
     write(tmp_path, provenance())
     stored = json.loads((tmp_path / "manifest.json").read_text())
-    assert (stored["format"], stored["version"]) == ("multiguard-votes", 1)
+    assert (stored["format"], stored["version"]) == ("multiguard-votes", 2)
     assert stored["provenance"]["seed"] == 1 << 70
     assert [shard["rows"] for shard in stored["shards"].values()] == [2, 2, 1]
 
@@ -177,7 +136,7 @@ def test_the_manifest_says_what_was_run(tmp_path):
         (lambda text: "", "cannot be read"),
         (lambda text: "[]", "damaged"),
         (lambda text: text.replace('"sigma"', '"signal"'), "damaged"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "version 2"),
+        (lambda text: text.replace('"version": 2', '"version": 1'), "version 1"),
         (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "does not lie"),
     ],
 )
@@ -224,10 +183,10 @@ def test_image_ids_that_were_altered_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("draws", 6, "7 draws in 21 bytes, where 6 draws of 3"),
-        ("k_max", 2, "where 7 draws of 2 labels"),
+        ("draws", 6, "has 7 draws, where 6 belong"),
+        ("k_max", 2, "21 bytes of votes, where 7 draws of 2 labels"),
         ("k_max", 4, "where 7 draws of 4 labels"),
-        ("label_names", ["only", "two"], "beyond the 2"),
+        ("label_names", ["only", "two"], r"outside 0 \.\. 1"),
         ("label_names", ["many"] * 300, "where 7 draws of 3 labels"),
     ],
 )
@@ -241,7 +200,7 @@ def test_votes_that_are_not_as_the_manifest_says_are_refused(tmp_path, field, va
 def test_as_many_votes_in_another_shape_are_refused(tmp_path):
     write(tmp_path, provenance())
     alter(tmp_path, lambda stored: stored["provenance"].update({"draws": 3, "k_max": 7}))
-    with pytest.raises(VotesError, match="7 draws in 21 bytes, where 3 draws of 7"):
+    with pytest.raises(VotesError, match="7 draws, where 3 belong"):
         read_votes(tmp_path).ranked(0)
 
 
@@ -254,9 +213,10 @@ def test_a_folder_without_manifest_is_said(tmp_path):
     ("change", "message"),
     [
         (lambda r: VoteRow("stranger", r.labels, r.ranked), "must hold the images"),
-        (lambda r: VoteRow(r.image_id, (20,), r.ranked), "label index"),
+        (lambda r: VoteRow(r.image_id, (20,), r.ranked), "'image-é-0' cannot be stored: it has a label index"),
         (lambda r: VoteRow(r.image_id, r.labels, r.ranked + np.uint8(20)), "label index"),
-        (lambda r: VoteRow(r.image_id, r.labels, r.ranked[:3]), "shape"),
+        (lambda r: VoteRow(r.image_id, r.labels, r.ranked[:3]), "3 draws, where 7 belong"),
+        (lambda r: VoteRow(r.image_id, r.labels, r.ranked[:, :2]), "shape"),
         (lambda r: VoteRow(r.image_id, r.labels, r.ranked.astype(np.uint16)), "uint16"),
     ],
 )

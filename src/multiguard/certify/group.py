@@ -1,22 +1,30 @@
 """Pictures with equally many true labels, stacked so that one evaluation serves them all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
 from multiguard.certify.tally import Tally
 from multiguard.certify.types import Floats, Ints
 
+# Pictures certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
+_NUMBERS_AT_A_TIME = 1 << 21
+
 
 @dataclass(frozen=True)
 class Setting:
-    """What a certificate is about: the k labels returned by g, the k' returned by f, and the error allowed."""
+    """What a certificate is about: the k labels returned by g, the k' returned by f, and the error allowed.
+
+    `at` are the only r that matter, where that is known; a radius is then the largest of them that is proved.
+    """
 
     k: int
     k_prime: int
     alpha: float
+    at: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +95,16 @@ class Group:
         np.put_along_axis(others, without, -1.0, axis=1)
         count = min(most, self.num_labels - without.shape[1])
         return -np.sort(-others, axis=1)[:, :count]
+
+
+def batches(tallies: Sequence[Tally], numbers: Callable[[int], int]) -> Iterator[list[int]]:
+    """Indices of pictures with equally many labels in L, few enough at a time for one evaluation.
+
+    Args:
+        tallies: All pictures.
+        numbers: How many numbers a picture with d labels needs.
+    """
+    order = sorted(range(len(tallies)), key=lambda i: len(tallies[i].labels))
+    for num_true, same in groupby(order, key=lambda i: len(tallies[i].labels)):
+        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, numbers(num_true)))
+        yield from (indices[start : start + step] for start in range(0, len(indices), step))

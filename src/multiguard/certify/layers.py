@@ -65,16 +65,22 @@ class Layers:
         return self.weights * sums
 
 
-def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int) -> Floats:
+def crossing(
+    left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, at: Sequence[float] | None = None
+) -> Floats:
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
     `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
     bisection, within 1e-10 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
+    Where only some r matter, give them as `at`: then it is the largest of them at which the inequality holds, or -inf.
     """
 
     def holds(r: Floats) -> Bools:
         return left(r) * (1 - _MARGIN) > right(r)
 
+    if at is not None:
+        largest: Floats = np.max([np.where(holds(np.full(rows, r)), r, -np.inf) for r in at], axis=0)
+        return largest
     low, high = np.zeros(rows), np.full(rows, _BEYOND)
     at_zero, always = holds(low), holds(high)
     for _ in range(_STEPS):
@@ -102,3 +108,9 @@ def fill(caps: Floats, total: Floats) -> Floats:
     shares = (total[..., None] - full) / np.arange(count, 0, -1)
     level: Floats = shares.max(axis=-1, keepdims=True)
     return np.minimum(caps, level)
+
+
+def scaled(r: Floats, sigma: float) -> Floats:
+    """Sigma r, rounded down where it is not exact for certain."""
+    product = r * sigma
+    return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)

@@ -1,8 +1,7 @@
 """From votes to certified radii: the front door of this room."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby, zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,17 +14,16 @@ from multiguard.certify.arguments import (
     checked_method,
     checked_setting,
     checked_sigma,
+    each_picture,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.group import Group, Setting
+from multiguard.certify.group import Group, Setting, batches
 from multiguard.certify.joint import joint_radii
+from multiguard.certify.layers import scaled
 from multiguard.certify.tally import Tally, checked_ranked, tally_hits, tally_ranked
 from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.certify.types import Floats, Method
 from multiguard.errors import InvalidInputError
-
-# Pictures certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
-_NUMBERS_AT_A_TIME = 1 << 21
 
 _SOLVERS: dict[Method, Callable[[Group, Setting, Bounds], Floats]] = {
     "joint": joint_radii,
@@ -73,7 +71,7 @@ def certified_radii(
     sigma, method = checked_sigma(sigma), checked_method(method)
     check_rows(votes, k_prime)
     tally = tally_hits(votes, checked_labels(labels, votes.shape[1]), k_prime)
-    return _radii([tally], setting, sigma, method, ClopperPearson())[0]
+    return solved_ranked([tally], setting, sigma, method, ClopperPearson())[0]
 
 
 def certified_radii_batch(
@@ -107,8 +105,10 @@ def certified_radii_batch(
     """
     setting = checked_setting(k, k_prime, alpha, num_labels)
     sigma, method = checked_sigma(sigma), checked_method(method)
-    tallies = list(_tallies(ranked, labels, setting, num_labels))
-    return _radii(tallies, setting, sigma, method, ClopperPearson())
+    tallies = each_picture(
+        ranked, labels, "ranked", lambda votes, true: ranked_tally(votes, true, setting.k_prime, num_labels)
+    )
+    return solved_ranked(list(tallies), setting, sigma, method, ClopperPearson())
 
 
 def exact_radii(
@@ -143,54 +143,34 @@ def exact_radii(
     check_rows(sets, k_prime)
     weights = checked_distribution(probabilities, len(sets))
     tally = tally_hits(sets, checked_labels(labels, sets.shape[1]), k_prime, weights)
-    return _radii([tally], setting, sigma, method, Exact())[0]
+    return solved_ranked([tally], setting, sigma, method, Exact())[0]
 
 
-def _tallies(
-    ranked: Iterable[ArrayLike], labels: Iterable[ArrayLike], setting: Setting, num_labels: int
-) -> Iterator[Tally]:
-    for index, (votes, true) in enumerate(zip_longest(ranked, labels)):
-        if votes is None or true is None:
-            short = "ranked" if votes is None else "labels"
-            raise InvalidInputError(f"ranked and labels must have one entry per picture, but {short} ends at {index}")
-        yield _ranked_tally(index, votes, true, setting.k_prime, num_labels)
+def ranked_tally(votes: ArrayLike, labels: ArrayLike, k_prime: int, num_labels: int) -> Tally:
+    """The tally of one picture's ranked votes; a picture without labels is allowed."""
+    chosen = checked_ranked(votes, k_prime=k_prime, num_labels=num_labels)
+    return tally_ranked(chosen, checked_labels(labels, num_labels, allow_none=True), k_prime, num_labels)
 
 
-def _ranked_tally(index: int, votes: ArrayLike, true: ArrayLike, k_prime: int, num_labels: int) -> Tally:
-    try:
-        chosen = checked_ranked(votes, k_prime=k_prime, num_labels=num_labels)
-        indices = checked_labels(true, num_labels, allow_none=True)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"picture {index}: {error}") from error
-    return tally_ranked(chosen, indices, k_prime, num_labels)
-
-
-def _radii(tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds) -> list[Floats]:
+def solved_ranked(
+    tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds
+) -> list[Floats]:
     """The radii of each picture; pictures with equally many labels are solved together."""
+
+    def numbers(num_true: int) -> int:
+        return (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)
+
     radii: list[Floats] = [np.empty(0)] * len(tallies)
-    order = sorted((i for i, tally in enumerate(tallies) if len(tally.labels)), key=lambda i: len(tallies[i].labels))
-    for num_true, indices in groupby(order, key=lambda i: len(tallies[i].labels)):
+    for indices in batches(tallies, numbers):
+        num_true = len(tallies[indices[0]].labels)
+        if num_true == 0:
+            continue
         if method == "cohen" and not setting.k == setting.k_prime == num_true == 1:
             raise InvalidInputError(
                 f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {setting.k}, "
                 f"k_prime = {setting.k_prime} and {num_true} labels; use 'joint' or 'paper'"
             )
-        for chunk in _chunks(list(indices), num_true, setting):
-            solved = _SOLVERS[method](Group([tallies[i] for i in chunk]), setting, bounds)
-            for i, r in zip(chunk, solved, strict=True):
-                radii[i] = _scaled(r, sigma)
+        solved = _SOLVERS[method](Group([tallies[i] for i in indices]), setting, bounds)
+        for i, r in zip(indices, solved, strict=True):
+            radii[i] = scaled(r, sigma)
     return radii
-
-
-def _chunks(indices: list[int], num_true: int, setting: Setting) -> Iterator[list[int]]:
-    """Runs of pictures small enough for one evaluation."""
-    numbers = (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)
-    step = max(1, _NUMBERS_AT_A_TIME // numbers)
-    for start in range(0, len(indices), step):
-        yield indices[start : start + step]
-
-
-def _scaled(r: Floats, sigma: float) -> Floats:
-    """Sigma r, rounded down where it is not exact for certain."""
-    product = r * sigma
-    return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)

@@ -22,7 +22,8 @@ class Tally:
         draws: The number of draws.
         labels: (d,) the indices of L, sorted.
         label_mass: (num_labels,) the mass of the draws that hit each label.
-        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L, h = 0..k'.
+        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L, h = 0..k' (0..d for sets of any
+            size).
         pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
             for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
     """
@@ -58,6 +59,23 @@ def tally_ranked(
         label_mass=np.bincount(chosen.ravel(), each, minlength=num_labels).astype(np.float64),
         overlap_mass=overlap[: k_prime + 1].astype(np.float64),
         pattern_mass=patterns if few else np.empty(0),
+    )
+
+
+def tally_sets(hits: Bools, labels: Ints, weights: Floats | None = None) -> Tally:
+    """The tally of boolean votes (draws, num_labels), any number of hits a row; `weights` are row probabilities."""
+    few = len(labels) <= MOST_SUBSET_LABELS
+    on_labels = hits[:, labels]
+    count = on_labels.sum(axis=1)
+    patterns = on_labels @ (1 << np.arange(len(labels))) if few else count[:0]
+    return Tally(
+        draws=len(hits) if weights is None else 1,
+        labels=labels,
+        label_mass=np.asarray(hits.sum(axis=0) if weights is None else weights @ hits, dtype=np.float64),
+        overlap_mass=np.bincount(count, weights, minlength=len(labels) + 1).astype(np.float64),
+        pattern_mass=np.bincount(patterns, weights, minlength=1 << len(labels)).astype(np.float64)
+        if few
+        else np.empty(0),
     )
 
 

@@ -32,7 +32,7 @@ def paper_radii(group: Group, setting: Setting, bounds: Bounds, *, second_terms:
         _sides(lower[:, e - 1 :], upper[:, : setting.k - e + 1], cap, setting.k_prime, second_terms)
         for e in group.uncertain_sizes(setting.k)
     ]
-    return group.with_certain_sizes(_solved(sides), setting.k)
+    return group.with_certain_sizes(_solved(sides, setting.at), setting.k)
 
 
 def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
@@ -49,16 +49,16 @@ def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, setting.k), draws, level)
         sides.append(_sides(own, upper, setting.k_prime - own[:, 0], setting.k_prime, True))
-    return -np.sort(-np.stack(_solved(sides), axis=1), axis=1)[:, : group.sizes(setting.k)]
+    return -np.sort(-np.stack(_solved(sides, setting.at), axis=1), axis=1)[:, : group.sizes(setting.k)]
 
 
-def _solved(sides: Sequence[tuple[Layers, Layers]]) -> list[Floats]:
+def _solved(sides: Sequence[tuple[Layers, Layers]], at: Sequence[float] | None) -> list[Floats]:
     """The crossing of each pair of sides, all of them found together."""
     if not sides:
         return []
     left = Layers.stacked([left for left, _ in sides], absent=0.0)
     right = Layers.stacked([right for _, right in sides], absent=np.inf)
-    r = crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    r = crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows, at)
     return np.split(r, len(sides))
 
 

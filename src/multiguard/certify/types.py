@@ -10,3 +10,4 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 Method = Literal["joint", "paper", "independent", "jia", "cohen"]
+ThresholdMethod = Literal["joint", "independent"]

@@ -3,6 +3,7 @@
 from multiguard.data.catalog import DATASETS, open_dataset
 from multiguard.data.check import DataReport, check_dataset
 from multiguard.data.digits import DigitsDataset
+from multiguard.data.pictures import open_pictures
 from multiguard.data.pixels import Pixels, load_pixels
 from multiguard.data.sample import Catalogued, Dataset, Problem, Sample
 from multiguard.data.subset import Subset, hold_out, subset
@@ -21,5 +22,6 @@ __all__ = [
     "hold_out",
     "load_pixels",
     "open_dataset",
+    "open_pictures",
     "subset",
 ]

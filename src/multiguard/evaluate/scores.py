@@ -67,30 +67,41 @@ def set_scores(
     """
     if averaging not in ("mean", "pooled"):
         raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per picture) or 'pooled'")
+    asked = np.asarray(radius, dtype=np.float64)
+    sizes, parts = certified_parts(radii, num_true, k, asked)
+    precision, recall, f1 = (_average(sizes, part, averaging) for part in parts)
+    images = sizes.shape[-1]
+    return Scores(asked, precision, recall, f1, images=images, without_labels=len(num_true) - images)
+
+
+def certified_parts(
+    radii: Sequence[ArrayLike], num_true: Sequence[int], k: int, radius: Floats
+) -> tuple[NDArray[np.int64], tuple[Floats, Floats, Floats]]:
+    """The certified sizes of the pictures that have labels, and what precision, recall and F1 divide them by.
+
+    Returns:
+        The sizes, (..., images) with the shape of `radius` first; and for each of the three scores (images,).
+    """
     if len(radii) != len(num_true):
         raise InvalidInputError(
             f"radii and num_true must have one entry per picture, got {len(radii)} and {len(num_true)}"
         )
     _check_lengths(radii, num_true, k)
-    asked = np.asarray(radius, dtype=np.float64)
     kept = [i for i, count in enumerate(num_true) if count > 0]
     if not kept:
         raise InvalidInputError(
             f"none of the {len(num_true)} pictures has a true label, so there is nothing to average"
         )
-    sizes = np.stack([certified_size(radii[i], asked) for i in kept], axis=-1)
-    true = np.array([num_true[i] for i in kept])
-    precision, recall, f1 = (
-        _average(sizes, parts, averaging) for parts in (np.full_like(true, k), true, (true + k) / 2)
-    )
-    return Scores(asked, precision, recall, f1, images=len(kept), without_labels=len(num_true) - len(kept))
+    sizes = np.stack([certified_size(radii[i], radius) for i in kept], axis=-1)
+    true = np.array([num_true[i] for i in kept], dtype=np.float64)
+    return sizes, (np.full_like(true, k), true, (true + k) / 2)
 
 
-def _average(sizes: NDArray[np.int64], parts: NDArray[np.number], averaging: Averaging) -> Floats:
-    """The sizes (..., images) over their parts: fraction by fraction, or the sums."""
+def _average(sizes: NDArray[np.int64], part: Floats, averaging: Averaging) -> Floats:
+    """The sizes (..., images) over their part: fraction by fraction, or the sums."""
     if averaging == "pooled":
-        return np.asarray(sizes.sum(axis=-1) / parts.sum())
-    return np.asarray((sizes / parts).mean(axis=-1))
+        return np.asarray(sizes.sum(axis=-1) / part.sum())
+    return np.asarray((sizes / part).mean(axis=-1))
 
 
 def _check_lengths(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int) -> None:

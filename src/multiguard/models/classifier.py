@@ -22,6 +22,8 @@ class Classifier(nn.Module):
         image_size: (height, width) the network expects; None if any size will do.
         name: What the model is, for the record.
         weights_hash: sha256 of the weights file; None where there is none (a plain callable).
+        trained_sigma: Deviation of the noise that its training pictures carried, 0.0 where they carried none; None
+            where that is not known. Where a denoiser stands in front, it is that of the classifier behind it.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Classifier(nn.Module):
         image_size: tuple[int, int] | None = None,
         name: str,
         weights_hash: str | None = None,
+        trained_sigma: float | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -43,6 +46,7 @@ class Classifier(nn.Module):
         self.image_size = image_size
         self.name = name
         self.weights_hash = weights_hash
+        self.trained_sigma = trained_sigma
         self.register_buffer("mean", _channels(mean))
         self.register_buffer("std", _channels(std))
 

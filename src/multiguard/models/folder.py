@@ -64,7 +64,17 @@ class ModelCard:
             image_size=self.image_size,
             name=self.architecture,
             weights_hash=self.weights_sha256 or None,
+            trained_sigma=self.trained_sigma,
         )
+
+    @property
+    def trained_sigma(self) -> float | None:
+        """Deviation of the noise on the training pictures; None where no training is on record.
+
+        Not `sigma`, the noise to vote with: behind a denoiser, training sees clean pictures.
+        """
+        recipe = self.training.get("recipe", {})
+        return float(recipe["sigma"]) if recipe.get("epochs") else None
 
 
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:

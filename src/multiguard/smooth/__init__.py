@@ -1,18 +1,21 @@
 """Smoothing: a base classifier under Gaussian noise, its votes and its prediction."""
 
+from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.dataset import vote_dataset
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.smooth.prediction import Prediction
+from multiguard.smooth.prediction import Prediction, ThresholdPrediction
 from multiguard.smooth.settings import Precision, Settings
 from multiguard.smooth.smoother import Smoother
 
 __all__ = [
     "DEVICE_PHILOX",
     "HOST_PHILOX",
+    "AdaptivePlan",
     "NoiseSource",
     "Precision",
     "Prediction",
     "Settings",
     "Smoother",
+    "ThresholdPrediction",
     "vote_dataset",
 ]

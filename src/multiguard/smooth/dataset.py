@@ -1,16 +1,19 @@
 """Voting on a dataset: pictures are read ahead, draws are packed, shards are written behind the device."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.rounds import Scheme, ShardVoting
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import VoteRow, VotesWriter
 
@@ -22,7 +25,10 @@ def vote_dataset(
     dataset: Dataset,
     folder: str | Path,
     *,
-    draws: int,
+    draws: int | None = None,
+    adaptive: AdaptivePlan | None = None,
+    pilot_draws: int = 0,
+    labelled: bool = True,
     seed: int,
     shard_images: int = 64,
     readers: int = 2,
@@ -30,55 +36,75 @@ def vote_dataset(
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
 
-    The noise of each draw is the same whatever the batches, the shards or the interruptions.
+    The noise of each draw is the same whatever the batches, the shards or the interruptions; an image that an adaptive
+    run left after n draws has the first n draws of a run of fixed length.
 
     Args:
         smoother: The smoothed classifier.
         dataset: The images, each of them voted on; its labels must be the classifier's. A random part of a
             dataset is a dataset whose name says how the part was drawn.
         folder: Where the votes go.
-        draws: n, the draws of each image.
+        draws: n, the draws of each image, fixed beforehand; or give `adaptive`.
+        adaptive: Looks at growing numbers of draws, at each of which an image may stop.
+        pilot_draws: Draws of each image, of other noise, stored beside the others for choosing labels.
+        labelled: Whether the dataset's labels are the ground truth. Without it the votes carry no labels, and pilot
+            draws are needed to choose them.
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
         progress: Called with the number of images done and of all images.
     """
-    draws, seed = checked_draws(draws), whole_number("seed", seed)
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
-    provenance = describe_run(smoother, dataset, draws=draws, seed=seed)
+    scheme = _scheme(smoother, draws, adaptive, pilot_draws, labelled, seed)
+    provenance = describe_run(smoother, dataset, scheme)
     writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
-    todo = [position for shard in writer.missing() for position in writer.manifest.positions(shard)]
-    rows = _rows(smoother, dataset, todo, draws, seed, readers)
-    _write_shards(writer, _counted(rows, progress, len(dataset) - len(todo), len(dataset)))
+    shards = {shard: writer.manifest.positions(shard) for shard in writer.missing()}
+    todo = [position for positions in shards.values() for position in positions]
+    ids = [(shard, [provenance.image_ids[i] for i in positions]) for shard, positions in shards.items()]
+    counted = _counter(progress, len(dataset) - len(todo), len(dataset))
+    _write_shards(writer, ShardVoting(smoother, ids, _samples(dataset, todo, readers), scheme, counted))
 
 
-def _write_shards(writer: VotesWriter, rows: Iterator[VoteRow]) -> None:
+def _scheme(
+    smoother: Smoother, draws: int | None, adaptive: AdaptivePlan | None, pilot_draws: int, labelled: bool, seed: int
+) -> Scheme:
+    """What is drawn of every image, after all of it has been found to make sense."""
+    labels = len(smoother.classifier.label_names)
+    stopping = None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled)
+    return Scheme(
+        seed=whole_number("seed", seed),
+        looks=_looks(draws, adaptive),
+        stopping=stopping,
+        pilot_draws=whole_number("pilot_draws", pilot_draws),
+        labelled=bool(labelled),
+    )
+
+
+def _looks(draws: int | None, adaptive: AdaptivePlan | None) -> tuple[int, ...]:
+    if draws is not None and adaptive is None:
+        return (checked_draws(draws),)
+    if draws is None and adaptive is not None:
+        return tuple(checked_draws(number) for number in adaptive.looks.draws)
+    raise InvalidInputError("draws must be a fixed number, or adaptive a plan of looks: give one of the two.")
+
+
+def _write_shards(writer: VotesWriter, shards: Iterable[tuple[int, list[VoteRow]]]) -> None:
     """Write each shard in a thread of its own while the device goes on, never more than one behind."""
     with ThreadPoolExecutor(1) as pool:
         writing: Future[None] | None = None
-        for shard in writer.missing():
-            held = [next(rows) for _ in writer.manifest.positions(shard)]
+        for shard, rows in shards:
             if writing is not None:
                 writing.result()
-            writing = pool.submit(writer.write, shard, held)
+            writing = pool.submit(writer.write, shard, rows)
         if writing is not None:
             writing.result()
 
 
-def _rows(
-    smoother: Smoother, dataset: Dataset, positions: Sequence[int], draws: int, seed: int, readers: int
-) -> Iterator[VoteRow]:
-    labels: deque[tuple[int, ...]] = deque()
-
-    def images() -> Iterator[tuple[str, np.ndarray]]:
-        for sample in read_ahead(dataset, positions, readers):
-            _check_pixels(sample)
-            labels.append(sample.labels)
-            yield sample.id, sample.image
-
-    for image_id, ranked in smoother.stream(images(), draws, seed=seed):
-        yield VoteRow(image_id, labels.popleft(), ranked)
+def _samples(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
+    for sample in read_ahead(dataset, positions, readers):
+        _check_pixels(sample)
+        yield sample
 
 
 def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
@@ -108,9 +134,7 @@ def _check_pixels(sample: Sample) -> None:
         )
 
 
-def _counted(rows: Iterator[VoteRow], progress: Progress | None, done: int, total: int) -> Iterator[VoteRow]:
-    for row in rows:
-        done += 1
-        if progress is not None:
-            progress(done, total)
-        yield row
+def _counter(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
+    """Says, at each call, that one more image is done."""
+    numbers = count(done + 1)
+    return lambda: progress(next(numbers), total) if progress is not None else None

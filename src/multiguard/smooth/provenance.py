@@ -14,6 +14,7 @@ from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import UNNAMED, Classifier
 from multiguard.models.options import state_hash
+from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
 from multiguard.votes import Provenance
@@ -21,7 +22,7 @@ from multiguard.votes import Provenance
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
-def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int) -> Provenance:
+def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Provenance:
     """All that determines the votes of this run, read off the classifier as it is now and the first picture.
 
     Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
@@ -33,15 +34,23 @@ def describe_run(smoother: Smoother, dataset: Dataset, *, draws: int, seed: int)
         model=classifier.name,
         weights_hash=classifier.weights_hash,
         classifier_hash=state_hash(classifier),
+        trained_sigma=classifier.trained_sigma,
         output=classifier.output,
         label_names=classifier.label_names,
         dataset=dataset.name,
         image_ids=tuple(dataset.ids),
+        labelled=scheme.labelled,
         first_picture_hash=_picture_hash(dataset[0].image),
         sigma=settings.sigma,
-        draws=draws,
-        seed=seed,
+        rule=settings.rule,
         k_max=settings.k_max,
+        score_threshold=settings.score_threshold,
+        draws=scheme.looks[-1],
+        pilot_draws=scheme.pilot_draws,
+        looks=scheme.looks if scheme.stopping else None,
+        look_shares=scheme.stopping.look_shares if scheme.stopping else None,
+        stopping=scheme.stopping.record if scheme.stopping else None,
+        seed=scheme.seed,
         noise=settings.noise,
         precision=settings.precision,
         channels_last=settings.channels_last,

@@ -1,7 +1,7 @@
 """How the base classifier is executed: all that can change a vote, checked once and recorded with it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ from multiguard.models.classifier import Classifier
 from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth.arguments import real_number, whole_number
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.votes import vote_dtype
+from multiguard.votes import Rule, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -20,6 +20,7 @@ DTYPES: dict[Precision, torch.dtype] = {
     "float16": torch.float16,
 }
 _DEFAULT_RANKS = 10
+_DEFAULT_PASSING = 0.5
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class Settings:
 
     Attributes:
         sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for pictures.
-        k_max: K', how many ranked labels of each draw are kept.
+        rule: What f returns of its scores: "top-k", ranked labels, or "threshold", the set of those that pass.
+        k_max: K', how many ranked labels of each draw are kept; None for the threshold rule.
+        score_threshold: The probability at which a score passes; None for the top-k rule.
         device: Where the classifier runs.
         noise: Which source makes the noise.
         precision: float32, or the dtype of autocast.
@@ -39,7 +42,9 @@ class Settings:
     """
 
     sigma: float
-    k_max: int
+    rule: Rule
+    k_max: int | None
+    score_threshold: float | None
     device: torch.device
     noise: NoiseSource
     precision: Precision
@@ -53,7 +58,9 @@ def resolve_settings(
     classifier: Classifier,
     *,
     sigma: float,
+    rule: Rule,
     k_max: int | None,
+    score_threshold: float | None,
     device: str | torch.device | None,
     clamp: bool,
     precision: Precision | None,
@@ -67,9 +74,13 @@ def resolve_settings(
     if not torch_runs_it:
         _refuse_torch_options(classifier, precision, channels_last, compile)
     fast = cuda and torch_runs_it
+    vote_dtype(len(classifier.label_names))  # refuses more labels than votes can hold
+    _check_rule(rule, k_max, score_threshold)
     return Settings(
         sigma=_sigma(sigma),
-        k_max=_ranks(k_max, len(classifier.label_names)),
+        rule=rule,
+        k_max=_ranks(k_max, len(classifier.label_names)) if rule == "top-k" else None,
+        score_threshold=_passing_score(score_threshold) if rule == "threshold" else None,
         device=place,
         noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
         precision=_precision(precision or ("bfloat16" if fast else "float32")),
@@ -115,8 +126,26 @@ def _sigma(sigma: float) -> float:
     return float(sigma)
 
 
+def _check_rule(rule: Rule, k_max: int | None, score_threshold: float | None) -> None:
+    if rule not in get_args(Rule):
+        raise InvalidInputError(f"rule must be one of {', '.join(get_args(Rule))}, not {rule!r}.")
+    if rule == "top-k" and score_threshold is not None:
+        raise InvalidInputError("score_threshold belongs to rule='threshold'; the top-k rule ranks labels instead.")
+    if rule == "threshold" and k_max is not None:
+        raise InvalidInputError("k_max belongs to rule='top-k'; the threshold rule returns every label that passes.")
+
+
+def _passing_score(score_threshold: float | None) -> float:
+    chosen = _DEFAULT_PASSING if score_threshold is None else real_number("score_threshold", score_threshold)
+    if not 0 < chosen < 1:
+        raise InvalidInputError(
+            f"score_threshold must be a probability strictly between 0 and 1, not {score_threshold!r}; "
+            "scores that are logits are compared with its logit."
+        )
+    return chosen
+
+
 def _ranks(k_max: int | None, labels: int) -> int:
-    vote_dtype(labels)  # refuses more labels than votes can hold
     chosen = min(_DEFAULT_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
     if not 1 <= chosen <= labels:
         raise InvalidInputError(

@@ -1,5 +1,6 @@
-"""One batch: image + noise -> classifier -> the ranked labels of each row, without waiting for the device."""
+"""One batch: image + noise -> classifier -> the labels of each row, without waiting for the device."""
 
+import math
 import threading
 from collections.abc import Callable
 from types import FunctionType
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
@@ -23,12 +25,13 @@ _MOST_GRAPHS = 64
 
 
 class Step(Protocol):
-    """Turns a batch into its ranked labels; threads may share it, their batches run one after the other."""
+    """Turns a batch into its votes; threads may share it, their batches run one after the other."""
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        """(size, K' + 1) int32 on the device: the ranks, and 1 where all scores are finite.
+        """(size, width + 1) whole numbers on the device: the votes of each row, and 1 where all its scores are finite.
 
-        Rows beyond `batch.rows` are padding, which keeps one shape for a compiled graph.
+        The votes are K' ranks in int32 (`rank_labels`) or a set in ceil(c / 8) uint8 (`pack_labels`). Rows beyond
+        `batch.rows` are padding, which keeps one shape for a compiled graph.
         """
 
 
@@ -48,6 +51,27 @@ def rank_labels(scores: Tensor, k_max: int) -> Tensor:
     order = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, :k_max]
     finite = torch.isfinite(scores).all(dim=1, keepdim=True)
     return torch.cat([order, finite.to(order.dtype)], dim=1).to(torch.int32)
+
+
+def pack_labels(scores: Tensor, limit: float) -> Tensor:
+    """The set of labels of each row whose score, as float32, is at least `limit`, one bit a label.
+
+    Returns:
+        (B, ceil(c / 8) + 1) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0. The last
+        column is 1 where every score of the row is finite and 0 elsewhere.
+    """
+    passes = (scores.to(torch.float32) >= limit).to(torch.int32)
+    bytes_of_bits = functional.pad(passes, (0, -scores.shape[1] % 8)).reshape(len(scores), -1, 8)
+    places = torch.arange(8, dtype=torch.int32, device=scores.device)
+    packed = (bytes_of_bits << places).sum(dim=2)
+    finite = torch.isfinite(scores).all(dim=1, keepdim=True)
+    return torch.cat([packed, finite.to(packed.dtype)], dim=1).to(torch.uint8)
+
+
+def score_limit(classifier: Classifier, score_threshold: float) -> float:
+    """What a score is compared with, a float32: the probability itself, or its logit where scores are logits."""
+    logit = math.log(score_threshold) - math.log1p(-score_threshold)
+    return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
 
 
 def to_pixels(images: Tensor) -> Tensor:
@@ -81,7 +105,7 @@ class HostStep:
         self._settings = settings
         self._lock = threading.Lock()
         self._noise = HostNoise(torch.get_num_threads())
-        self._graph = _Graph(_ranker(classifier, settings), settings.compiled)
+        self._graph = _Graph(_voter(classifier, settings), settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
@@ -115,14 +139,15 @@ class DeviceStep:
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        rank = _ranker(classifier, settings)
+        of_noisy = _voter(classifier, settings)
         perturb = _maybe_compiled(_perturber(settings), settings.noise_compiled and not settings.compiled)
 
         def vote(images: Tensor, words: Tensor, index: Tensor) -> Tensor:
-            return rank(perturb(images, words, index))
+            return of_noisy(perturb(images, words, index))
 
         self._graph = _Graph(vote, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
+        self._places = 2
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         """See `Step`; padding rows repeat the last row."""
@@ -139,9 +164,9 @@ class DeviceStep:
         jobs = tuple(segment.job for segment in batch.segments)
         table = self._table
         if table is None or table[0] != jobs:
-            # Two places at least, then powers of two: the borders between images bring few new shapes.
-            places = max(2, 1 << (len(jobs) - 1).bit_length())
-            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(places)]
+            # Powers of two that never fall: batches of more or fewer images bring few new shapes, each a new graph.
+            self._places = max(self._places, 1 << (len(jobs) - 1).bit_length())
+            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(self._places)]
             words = np.array([key_words(job.key) for job in chosen], dtype=np.int32)
             images = torch.stack([job.image for job in chosen])
             table = self._table = (jobs, images, _send(words, self._settings.device))
@@ -158,20 +183,30 @@ def _perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]
     return perturb
 
 
-def _ranker(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
-    labels = len(classifier.label_names)
+def _voter(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
+    labels, rule = len(classifier.label_names), _score_rule(classifier, settings)
     kind, dtype = settings.device.type, DTYPES[settings.precision]
 
-    def rank(noisy: Tensor) -> Tensor:
+    def vote(noisy: Tensor) -> Tensor:
         if settings.channels_last and noisy.ndim == _PICTURE:
             noisy = noisy.contiguous(memory_format=torch.channels_last)
         with torch.autocast(kind, dtype, enabled=dtype != torch.float32):
             scores = classifier(noisy)
         if not torch.compiler.is_compiling():
             check_scores(scores, len(noisy), labels)
-        return rank_labels(scores, settings.k_max)
+        return rule(scores)
 
-    return rank
+    return vote
+
+
+def _score_rule(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
+    """From scores to votes, by the rule of the settings."""
+    if settings.score_threshold is not None:
+        limit = score_limit(classifier, settings.score_threshold)
+        return lambda scores: pack_labels(scores, limit)
+    ranks = settings.k_max
+    assert ranks is not None
+    return lambda scores: rank_labels(scores, ranks)
 
 
 def check_scores(scores: object, rows: int, labels: int) -> None:

@@ -14,9 +14,9 @@ from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
 from multiguard.smooth.arguments import whole_number
 from multiguard.smooth.batches import Batch, Job, Segment, pack, whole
 from multiguard.smooth.step import Step
-from multiguard.votes import Ranked, vote_dtype
 
 BatchSize = Literal["auto"] | int
+Rows = NDArray[np.uint8 | np.uint16]
 
 # A batch of about this many input numbers fills the device, and a CPU's caches, without crowding them.
 _DEVICE_NUMBERS = 1 << 27
@@ -47,10 +47,10 @@ class Sizer:
 
 @dataclass(frozen=True, eq=False)
 class _Flight:
-    """A batch whose ranks are on their way to the host."""
+    """A batch whose votes are on their way to the host."""
 
     batch: Batch
-    ranks: Tensor
+    votes: Tensor
     arrived: torch.cuda.Event | None
 
 
@@ -61,16 +61,16 @@ class Plan:
     Attributes:
         step: Runs one batch.
         sizer: Chooses the rows of a batch.
-        k_max: K', the ranked labels kept of a draw.
-        labels: c, the number of labels.
+        width: How many numbers the votes of a draw are.
+        dtype: What they are kept in.
         padded: Whether a smaller batch is padded to the size of a full one.
         most_rows: No batch is larger; a run of few draws is not padded beyond it.
     """
 
     step: Step
     sizer: Sizer
-    k_max: int
-    labels: int
+    width: int
+    dtype: type[np.uint8] | type[np.uint16]
     padded: bool
     most_rows: int = _MOST_ROWS
 
@@ -79,8 +79,8 @@ class Plan:
         return min(self.sizer.rows(job), self.most_rows)
 
 
-def stream_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Ranked]]:
-    """The ranked labels of each job, in order, in the memory of a few batches and of the votes themselves.
+def stream_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Rows]]:
+    """The votes (draws, width) of each job, in order, in the memory of a few batches and of the votes themselves.
 
     The noise of a draw does not depend on how draws are packed, nor on a batch that had to be halved.
     """
@@ -98,22 +98,22 @@ def stream_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Ranked]
 class _Tally:
     """The votes of one job as they arrive."""
 
-    def __init__(self, job: Job, k_max: int, labels: int) -> None:
+    def __init__(self, job: Job, plan: Plan) -> None:
         self.job = job
-        self.ranked: Ranked = np.empty((job.draws, k_max), dtype=vote_dtype(labels))
+        self.votes: Rows = np.empty((job.draws, plan.width), dtype=plan.dtype)
         self._missing = job.draws
 
     @property
     def complete(self) -> bool:
         return self._missing == 0
 
-    def add(self, segment: Segment, ranks: NDArray[np.int32]) -> None:
-        self.ranked[segment.start : segment.start + segment.rows] = ranks
+    def add(self, segment: Segment, votes: NDArray[np.integer]) -> None:
+        self.votes[segment.start : segment.start + segment.rows] = votes
         self._missing -= segment.rows
 
 
 def _opened(job: Job, tallies: "deque[_Tally]", plan: Plan) -> Segment:
-    tallies.append(_Tally(job, plan.k_max, plan.labels))
+    tallies.append(_Tally(job, plan))
     return whole(job)
 
 
@@ -155,21 +155,21 @@ def _shrink(batch: Batch, sizer: Sizer, size: int) -> None:
     torch.cuda.empty_cache()
 
 
-def _fly(batch: Batch, ranks: Tensor) -> _Flight:
-    if ranks.device.type != "cuda":
-        return _Flight(batch, ranks, None)
-    host = torch.empty(ranks.shape, dtype=ranks.dtype, pin_memory=True)
-    host.copy_(ranks, non_blocking=True)
+def _fly(batch: Batch, votes: Tensor) -> _Flight:
+    if votes.device.type != "cuda":
+        return _Flight(batch, votes, None)
+    host = torch.empty(votes.shape, dtype=votes.dtype, pin_memory=True)
+    host.copy_(votes, non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    arrived.record(torch.cuda.current_stream(ranks.device))
+    arrived.record(torch.cuda.current_stream(votes.device))
     return _Flight(batch, host, arrived)
 
 
-def _land(flight: _Flight, tallies: "deque[_Tally]") -> Iterator[tuple[Job, Ranked]]:
-    """Hand out the ranks of a batch, and every job that they complete."""
+def _land(flight: _Flight, tallies: "deque[_Tally]") -> Iterator[tuple[Job, Rows]]:
+    """Hand out the votes of a batch, and every job that they complete."""
     if flight.arrived is not None:
         flight.arrived.synchronize()
-    table = flight.ranks.numpy()[: flight.batch.rows]
+    table = flight.votes.numpy()[: flight.batch.rows]
     _check_finite(flight.batch, table[:, -1])
     open_tallies = {tally.job: tally for tally in tallies}
     row = 0
@@ -178,10 +178,10 @@ def _land(flight: _Flight, tallies: "deque[_Tally]") -> Iterator[tuple[Job, Rank
         row += segment.rows
     while tallies and tallies[0].complete:
         done = tallies.popleft()
-        yield done.job, done.ranked
+        yield done.job, done.votes
 
 
-def _check_finite(batch: Batch, finite: NDArray[np.int32]) -> None:
+def _check_finite(batch: Batch, finite: NDArray[np.integer]) -> None:
     if not finite.all():
         row = int(np.argmin(finite))
         name, draw = batch.image_of(row), int(batch.draws()[row])

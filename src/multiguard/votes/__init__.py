@@ -1,18 +1,28 @@
 """Votes on disk: what smoothing writes and certifying reads. Needs NumPy and pyarrow, never torch."""
 
-from multiguard.votes.folder import Votes, VotesWriter, read_votes
-from multiguard.votes.manifest import Manifest, Provenance, Shard
+from multiguard.votes.choice import most_frequent, passing
+from multiguard.votes.folder import VotesWriter, read_votes
+from multiguard.votes.manifest import Manifest, Shard
+from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked, vote_dtype
-from multiguard.votes.shards import VoteRow
+from multiguard.votes.reading import Votes
+from multiguard.votes.row import DrawVotes, VoteRow
+from multiguard.votes.sets import LabelSets, packed_width
 
 __all__ = [
+    "DrawVotes",
+    "LabelSets",
     "Manifest",
     "Provenance",
     "Ranked",
+    "Rule",
     "Shard",
     "VoteRow",
     "Votes",
     "VotesWriter",
+    "most_frequent",
+    "packed_width",
+    "passing",
     "read_votes",
     "vote_dtype",
 ]

@@ -1,16 +1,16 @@
 """A votes folder: written shard by shard, resumable, and read only where its hashes agree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash
-from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Provenance, load_manifest, save_manifest
-from multiguard.votes.ranked import Ranked
-from multiguard.votes.shards import VoteRow, read_labels, read_row, write_shard
+from multiguard.votes.manifest import MANIFEST_NAME, Manifest, load_manifest, save_manifest
+from multiguard.votes.provenance import Provenance
+from multiguard.votes.reading import Votes
+from multiguard.votes.row import VoteRow
+from multiguard.votes.shards import Head, read_heads, write_shard
 
 
 class VotesWriter:
@@ -49,45 +49,6 @@ class VotesWriter:
         save_manifest(self._folder, self.manifest)
 
 
-class Votes:
-    """The votes of a run, whole and unaltered since they were written; read image by image when asked for.
-
-    Attributes:
-        provenance: Where the votes come from.
-        ids: The ids of the images.
-        labels: The label indices of each image, the ground truth.
-    """
-
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.provenance = manifest.provenance
-        self._places: list[tuple[Path, int]] = []
-        self._open: tuple[Path, pq.ParquetFile] | None = None
-        self.ids: tuple[str, ...] = ()
-        self.labels: tuple[tuple[int, ...], ...] = ()
-        for index in sorted(manifest.shards):
-            path, rows = folder / manifest.shards[index].file, _checked_labels(folder, manifest, index)
-            self._places += [(path, row) for row in range(len(rows))]
-            self.ids += tuple(image_id for image_id, _ in rows)
-            self.labels += tuple(labels for _, labels in rows)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[VoteRow]:
-        return (self.row(position) for position in range(len(self)))
-
-    def row(self, position: int) -> VoteRow:
-        """One image: its id, its labels and its ranked votes."""
-        path, row = self._places[position]
-        if self._open is None or self._open[0] != path:
-            self._open = (path, pq.ParquetFile(path))
-        return read_row(self._open[1], row, self.provenance)
-
-    def ranked(self, position: int) -> Ranked:
-        """(draws, K'): the labels of each draw of one image, best first."""
-        return self.row(position).ranked
-
-
 def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
     """The votes of a finished run, after the hash and the images of every shard have been found right.
 
@@ -102,7 +63,9 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
             f"{place} holds {len(manifest.shards)} of {manifest.shard_count} shards: its run has not ended. "
             "Run it again to go on, or pass partial=True to read what is whole."
         )
-    return Votes(place, manifest)
+    heads = {index: _checked_heads(place, manifest, index) for index in sorted(manifest.shards)}
+    shards = [(place / manifest.shards[index].file, heads[index]) for index in heads]
+    return Votes(manifest.provenance, file_hash(place / MANIFEST_NAME), shards)
 
 
 def _taken_up(folder: Path, fresh: Manifest) -> Manifest:
@@ -123,24 +86,24 @@ def _taken_up(folder: Path, fresh: Manifest) -> Manifest:
 
 def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
     try:
-        _checked_labels(folder, manifest, index)
+        _checked_heads(folder, manifest, index)
     except VotesError:
         return False
     return True
 
 
-def _checked_labels(folder: Path, manifest: Manifest, index: int) -> list[tuple[str, tuple[int, ...]]]:
-    """The ids and labels of a shard, whose file is as it was written and holds the images that belong there."""
+def _checked_heads(folder: Path, manifest: Manifest, index: int) -> list[Head]:
+    """The images of a shard, whose file is as it was written and holds the images that belong there."""
     _check_file(folder, manifest, index)
     path = folder / manifest.shards[index].file
-    rows = read_labels(path)
+    heads = read_heads(path, manifest.provenance)
     belong = [manifest.provenance.image_ids[position] for position in manifest.positions(index)]
-    if [image_id for image_id, _ in rows] != belong:
+    if [head.image_id for head in heads] != belong:
         raise VotesError(
             f"{path} does not hold the {len(belong)} images of shard {index} in their order: the manifest was altered. "
             "Run the sampling again to make the shard anew."
         )
-    return rows
+    return heads
 
 
 def _check_file(folder: Path, manifest: Manifest, index: int) -> None:

@@ -2,73 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
 from multiguard.files import write_atomically
+from multiguard.votes.provenance import Provenance
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "multiguard-votes"
-_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """All that determines the votes; two runs that agree in it may share a folder.
-
-    Attributes:
-        model: What the base classifier is.
-        weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
-        classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
-        output: "logits" or "probabilities", as declared.
-        label_names: The c label names, in index order.
-        dataset: Which dataset and split, and how its images were sampled.
-        image_ids: The ids of the images, in the order of the shards.
-        first_picture_hash: sha256 of the first picture as decoded: shape, dtype and values.
-        sigma: The noise.
-        draws: n.
-        seed: The seed of the noise.
-        k_max: K', the ranked labels kept of each draw.
-        noise: The source of noise.
-        precision: The dtype that the classifier ran in.
-        channels_last: Whether pictures lay channels last.
-        compiled: Whether the classifier was compiled.
-        noise_compiled: Whether the noise was compiled.
-        tf32_matmul: Whether products of float32 matrices might be rounded to TF32.
-        tf32_convolution: Whether float32 convolutions might be.
-        clamp: Whether the noisy picture was clamped to [0, 1].
-        device: The name of the device.
-        versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime where imported.
-    """
-
-    model: str
-    weights_hash: str | None
-    classifier_hash: str
-    output: str
-    label_names: tuple[str, ...]
-    dataset: str
-    image_ids: tuple[str, ...]
-    first_picture_hash: str
-    sigma: float
-    draws: int
-    seed: int
-    k_max: int
-    noise: str
-    precision: str
-    channels_last: bool
-    compiled: bool
-    noise_compiled: bool
-    tf32_matmul: bool
-    tf32_convolution: bool
-    clamp: bool
-    device: str
-    versions: Mapping[str, str]
-
-    def differences(self, other: "Provenance") -> list[str]:
-        """The names of the fields in which two runs differ."""
-        return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -142,8 +86,13 @@ def _check_format(stored: Mapping[str, Any], path: Path) -> None:
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:
-    provenance = dict(stored["provenance"])
-    provenance["label_names"] = tuple(provenance["label_names"])
-    provenance["image_ids"] = tuple(provenance["image_ids"])
+    provenance = {name: _frozen(value) for name, value in stored["provenance"].items()}
     shards = {int(index): Shard(**shard) for index, shard in stored["shards"].items()}
     return Manifest(Provenance(**provenance), int(stored["shard_images"]), shards)
+
+
+def _frozen(value: Any) -> Any:
+    """The value as it was before JSON made its tuples lists."""
+    if isinstance(value, dict):
+        return {key: _frozen(inner) for key, inner in value.items()}
+    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value

@@ -1,0 +1,126 @@
+"""When to stop drawing: nothing more to gain at the radii that were asked for."""
+
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify.arguments import checked_kindness, checked_radii
+from multiguard.certify.bounds import Projected
+from multiguard.certify.looks import Looks, best_over_looks, tallies_at_looks
+from multiguard.certify.rules import Rule, Tallied, Threshold, TopK
+from multiguard.certify.types import Floats, Method, ThresholdMethod
+
+# On real votes forecasts of this kindness lost a tenth of a point at most; half of it now and then half a point.
+_KINDNESS = 2.0
+
+
+class StoppingRule:
+    """Says of pictures, after each of their looks, whether more draws can be expected to raise their certified size.
+
+    A picture is decided when its certified size is at its maximum at every radius asked for; when a kind forecast of
+    the votes at the looks to come would certify no more at any of them; or when no look is left. The radii of
+    `adaptive_radii` hold whatever this rule says.
+
+    Args:
+        looks: The looks, fixed before the draws.
+        radii: The radii asked for, in the unit of sigma.
+        num_labels: c, the number of labels there are.
+        k: As in `certified_radii`.
+        k_prime: As in `certified_radii`.
+        sigma: As in `certified_radii`.
+        alpha: As in `certified_radii`, for all looks together.
+        method: As in `certified_radii`.
+        kindness: How many standard deviations better than so far the draws to come are taken to be. With `math.inf` a
+            picture stops only where its certified size provably cannot rise any more.
+    """
+
+    def __init__(
+        self,
+        looks: Looks,
+        *,
+        radii: Sequence[float],
+        num_labels: int,
+        k: int,
+        k_prime: int,
+        sigma: float,
+        alpha: float = 0.001,
+        method: Method = "joint",
+        kindness: float = _KINDNESS,
+    ) -> None:
+        rule = TopK.checked(num_labels, k, k_prime, sigma, alpha, method)
+        self.looks = looks
+        self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
+
+    def decided(self, ranked: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
+        """For each picture whether its draws may end; the draws of each must be one of `looks.draws`.
+
+        Args:
+            ranked: For each picture all its votes so far, (draws, K') as `certified_radii_batch` takes them.
+            labels: For each picture the indices of L. One without labels is decided at once.
+        """
+        return self._outlook.decided(ranked, labels, "ranked")
+
+
+class ThresholdStoppingRule:
+    """Says of pictures under the threshold rule whether more draws can be expected to raise a floor or lower a ceiling.
+
+    As `StoppingRule`, with the arguments of `threshold_radii` in place of those of `certified_radii`.
+    """
+
+    def __init__(
+        self,
+        looks: Looks,
+        *,
+        radii: Sequence[float],
+        num_labels: int,
+        threshold: float,
+        sigma: float,
+        alpha: float = 0.001,
+        method: ThresholdMethod = "joint",
+        kindness: float = _KINDNESS,
+    ) -> None:
+        rule = Threshold.checked(num_labels, threshold, sigma, alpha, method)
+        self.looks = looks
+        self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_kindness(kindness))
+
+    def decided(self, hits: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
+        """For each picture whether its draws may end; the draws of each must be one of `looks.draws`.
+
+        Args:
+            hits: For each picture all its votes so far, boolean (draws, num_labels).
+            labels: For each picture the indices of L.
+        """
+        return self._outlook.decided(hits, labels, "hits")
+
+
+class _Outlook(Generic[Tallied]):
+    """What each picture has at the radii asked for, and what it can hope for."""
+
+    def __init__(self, rule: Rule[Tallied], looks: Looks, asked: Floats, kindness: float) -> None:
+        self.rule, self.looks, self.asked, self.kindness = rule.only_at(asked), looks, asked, kindness
+        # A later look with at least as large a share has a forecast at least as good.
+        shares = looks.shares
+        self.worthwhile = [i for i, share in enumerate(shares) if all(share > later for later in shares[i + 1 :])]
+
+    def decided(self, votes: Sequence[ArrayLike], labels: Sequence[ArrayLike], name: str) -> list[bool]:
+        tallies = tallies_at_looks(self.rule, self.looks, votes, labels, name)
+        best = best_over_looks(self.rule, self.looks, tallies)
+        open_ones = [i for i, radii in enumerate(best) if np.any(radii < self.asked.max())]
+        rising: set[int] = set()
+        for look in self.worthwhile:
+            rising |= self._rising([i for i in open_ones if len(tallies[i]) <= look], look, tallies, best)
+        return [i not in rising for i in range(len(best))]
+
+    def _rising(
+        self, pictures: Sequence[int], look: int, tallies: Sequence[Sequence[Tallied]], best: Sequence[Floats]
+    ) -> set[int]:
+        """Those pictures for which the forecast at this look certifies more, at some radius asked for."""
+        forecast = Projected(self.looks.draws[look], self.kindness)
+        hopes = self.rule.solve([tallies[i][-1] for i in pictures], self.looks.shares[look], forecast)
+        return {i for i, hope in zip(pictures, hopes, strict=True) if self._gains(best[i], hope)}
+
+    def _gains(self, has: Floats, hope: Floats) -> bool:
+        asked = self.asked[:, None]
+        return bool(np.any((has < asked) & (hope >= asked)))

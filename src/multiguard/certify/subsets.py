@@ -1,0 +1,138 @@
+"""Lower bounds for the largest probability in every set U of labels of L, from how the draws hit its subsets.
+
+For S in U and any r the labels of S share what their layers keep, whatever the perturbation:
+
+    max over i in S of p*_i  >=  A(S) = (1/|S|) sum_{l=1..min(k',|S|)} down(q_{S,l}),
+
+q_{S,l} a lower bound of the probability that at least l labels of S are hit.
+"""
+
+from functools import cache
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.certify.bounds import Bounds
+from multiguard.certify.group import Group
+from multiguard.certify.layers import Layers
+from multiguard.certify.tally import MOST_SUBSET_LABELS
+from multiguard.certify.types import Floats
+
+# Alpha divided among more bounds than this would be lost in the smallest doubles, and prove nothing anyway.
+_MOST_EVENTS = 10**80
+
+
+def weakest_out(group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> "SubsetSide | OverlapSide":
+    """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
+
+    Args:
+        group: The pictures, all with d >= 1 labels.
+        sizes: The sizes e.
+        k_prime: The most labels that a draw can hit.
+        alpha: What the bounds of one U may spend together.
+        bounds: Where probabilities come from.
+    """
+    side = SubsetSide if group.num_true <= MOST_SUBSET_LABELS else OverlapSide
+    return side(group, sizes, k_prime, alpha, bounds)
+
+
+class SubsetSide:
+    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by pictures."""
+
+    def __init__(self, group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> None:
+        self.members = subset_sizes(group.num_true)
+        self.outs = [group.num_true - e + 1 for e in sizes]
+        mass = layer_mass(group, k_prime)
+        lower = np.zeros((len(sizes), *mass.shape))
+        for row, out in enumerate(self.outs):
+            inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
+            level = levels(alpha, out, k_prime)[self.members[inside] - 1]
+            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
+        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1))
+
+    def __call__(self, r: Floats) -> Floats:
+        """(rows,) the bound at each row's r."""
+        best = best_within(self.layers.shifted(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
+        weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
+        return np.concatenate(weakest)
+
+
+class OverlapSide:
+    """r -> a lower bound of max over U of p*, from single labels and from how many labels of L each draw hits.
+
+    For too many labels to try every subset. Single labels are combined as in Theorem 1 (at no cost in alpha); and
+    since a draw that hits h labels of L hits at least h - (e - 1) of U, the layers of L from e on serve every U.
+    """
+
+    def __init__(self, group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> None:
+        terms = [self._terms(group, e, k_prime, alpha, bounds) for e in sizes]
+        self.singles = Layers.stacked([singles for singles, _ in terms], absent=0.0)
+        self.overlaps = Layers.stacked([overlaps for _, overlaps in terms], absent=0.0)
+
+    @staticmethod
+    def _terms(group: Group, e: int, k_prime: int, alpha: float, bounds: Bounds) -> tuple[Layers, Layers]:
+        out = group.num_true - e + 1
+        deep = max(0, min(k_prime, group.num_true) - e + 1)
+        share = alpha / (2 if deep else 1)
+        draws = group.draws[:, None]
+        single = -np.sort(-bounds.lower(group.mass_on_labels, draws, share / out), axis=1)[:, e - 1 :]
+        taken = np.arange(1, out + 1)
+        shared = np.minimum(taken, k_prime)
+        means = np.minimum(np.cumsum(single, axis=1) / shared, 1.0)
+        overlap = bounds.lower(at_least(group)[:, e - 1 :], draws, share / max(deep, 1))
+        return Layers.of(means[:, :, None], shared / taken), Layers.of(overlap[:, None, :], np.array([1 / out]))
+
+    def __call__(self, r: Floats) -> Floats:
+        """(rows,) the bound at each row's r."""
+        best: Floats = np.maximum(self.singles.shifted(-r).max(axis=1), self.overlaps.shifted(-r)[:, 0])
+        return best
+
+
+def levels(alpha: float, members: int, k_prime: int) -> Floats:
+    """(members,) the level of each bound on a subset of 1, 2, ... of the members; 0 where it is too small to use.
+
+    Each size gets an equal part of alpha, divided over its C(members, size) subsets and their layers.
+    """
+    events = [members * comb(members, size) * min(k_prime, size) for size in range(1, members + 1)]
+    return np.array([alpha / count if count < _MOST_EVENTS else 0.0 for count in events])
+
+
+def at_least(group: Group) -> Floats:
+    """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels of L."""
+    overlap = np.stack([tally.overlap_mass for tally in group.tallies])
+    return np.cumsum(overlap[:, :0:-1], axis=1)[:, ::-1]
+
+
+def layer_mass(group: Group, k_prime: int) -> Floats:
+    """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L.
+
+    Bit by bit the index turns from the labels hit into the labels of the subset, and the last axis counts the hits in
+    common so far.
+    """
+    images, labels = group.images, group.num_true
+    layers = min(k_prime, labels)
+    mass = np.zeros((images, 1 << labels, layers + 1))
+    mass[:, :, 0] = np.stack([tally.pattern_mass for tally in group.tallies])
+    for bit in range(labels):
+        halves = mass.reshape(images, -1, 2, 1 << bit, layers + 1)
+        missed, hit = halves[:, :, 0].copy(), halves[:, :, 1].copy()
+        halves[:, :, 0] += hit
+        halves[:, :, 1] = missed
+        halves[:, :, 1, :, 1:] += hit[..., :-1]
+    return np.cumsum(mass[:, :, :0:-1], axis=2)[:, :, ::-1]
+
+
+def best_within(values: Floats, better: np.ufunc) -> Floats:
+    """(rows, 2^d) the best value among the subsets of each set, overwriting `values`; better: maximum or minimum."""
+    rows, sets = values.shape
+    for bit in range(sets.bit_length() - 1):
+        halves = values.reshape(rows, -1, 2, 1 << bit)
+        better(halves[:, :, 0], halves[:, :, 1], out=halves[:, :, 1])
+    return values
+
+
+@cache
+def subset_sizes(labels: int) -> NDArray[np.uint8]:
+    """(2^labels,) the number of bits set in each index."""
+    return np.bitwise_count(np.arange(1 << labels))

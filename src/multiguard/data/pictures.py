@@ -1,0 +1,50 @@
+"""Pictures without labels: a folder or a few files, for prediction and for votes without ground truth."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from multiguard.data.listed import Entry, ListedDataset
+from multiguard.errors import DataError
+
+_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def open_pictures(
+    source: str | Path | Sequence[str | Path], label_names: Sequence[str], *, size: int | None = None
+) -> ListedDataset:
+    """Every picture of a folder, or the files given, without labels; an unreadable one raises `DataError` when read.
+
+    Args:
+        source: A folder, searched with all its subfolders for files named as pictures are (.jpg, .png, ...; hidden ones
+            are left out), or picture files. The id of a picture is its path within the folder, or the name of its file.
+        label_names: The labels of the classifier that will look at them.
+        size: Height and width to squash each picture to; None keeps its own.
+    """
+    if isinstance(source, str | Path):
+        folder = Path(source)
+        return ListedDataset(f"pictures:{folder.name}", label_names, _entries_in(folder), size=size)
+    return ListedDataset("pictures", label_names, _entries_of([Path(path) for path in source]), size=size)
+
+
+def _entries_in(folder: Path) -> list[Entry]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give a directory of pictures, or the files themselves")
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    entries = [Entry(name, folder / name, ()) for name in names if _is_picture(name)]
+    if not entries:
+        raise DataError(f"{folder}: no picture in it or below it; expected files ending in {', '.join(_SUFFIXES)}")
+    return entries
+
+
+def _entries_of(paths: Sequence[Path]) -> list[Entry]:
+    names = Counter(path.name for path in paths)
+    for name, times in names.items():
+        if times > 1:
+            raise DataError(f"{times} of the files are named '{name}', and a name is an id; give their folder instead")
+    return [Entry(path.name, path, ()) for path in paths]
+
+
+def _is_picture(name: str) -> bool:
+    hidden = any(part.startswith(".") for part in name.split("/"))
+    return not hidden and name.lower().endswith(_SUFFIXES)

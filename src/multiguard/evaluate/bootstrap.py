@@ -1,0 +1,109 @@
+"""How far an average over pictures would vary with other pictures: percentile bootstrap bands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate.scores import Averaging, Floats, certified_parts
+
+# Resampled pictures and scores are held about this many at a time.
+_NUMBERS_AT_A_TIME = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Where the averages lie in the middle `level` of resamples of the pictures; about the choice of pictures only.
+
+    They say nothing of the noise draws: that is alpha's part.
+
+    Attributes:
+        level: The share of the resamples between low and high.
+        resamples: How many times the pictures were drawn anew, with replacement.
+        seed: The seed of these draws.
+        precision: Low and high, each (radii,).
+        recall: Low and high, each (radii,).
+        f1: Low and high, each (radii,).
+    """
+
+    level: float
+    resamples: int
+    seed: int
+    precision: tuple[Floats, Floats]
+    recall: tuple[Floats, Floats]
+    f1: tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How bands are asked for: their level in (0, 1), how many resamples, and the seed of these."""
+
+    level: float
+    resamples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise InvalidInputError(f"the level of bands lies between 0 and 1, such as 0.95, but it is {self.level!r}")
+        if self.resamples < 1:
+            raise InvalidInputError(f"resamples must be at least 1, got {self.resamples!r}")
+        if self.seed < 0:
+            raise InvalidInputError(f"the seed of the bands must not be negative, got {self.seed!r}")
+
+
+def bootstrap_bands(
+    radii: Sequence[Floats],
+    num_true: Sequence[int],
+    k: int,
+    radius: Floats,
+    averaging: Averaging,
+    resampling: Resampling,
+) -> Bands:
+    """The percentile bootstrap, over the pictures that have labels, of the averages that `set_scores` gives.
+
+    Args:
+        radii: For each picture its radii.
+        num_true: For each picture its number of true labels.
+        k: How many labels the smoothed classifier returns.
+        radius: (radii,), the l2-norms asked about.
+        averaging: "mean" or "pooled".
+        resampling: The level, the resamples and their seed.
+    """
+    sizes, parts = certified_parts(radii, num_true, k, radius)
+    step = max(1, _NUMBERS_AT_A_TIME // resampling.resamples)
+    blocks = np.split(sizes, range(step, len(sizes), step))
+    precision, recall, f1 = (
+        np.concatenate([_band(block, part, averaging, resampling) for block in blocks], axis=1) for part in parts
+    )
+    return Bands(
+        resampling.level,
+        resampling.resamples,
+        resampling.seed,
+        precision=(precision[0], precision[1]),
+        recall=(recall[0], recall[1]),
+        f1=(f1[0], f1[1]),
+    )
+
+
+def _band(sizes: NDArray[np.int64], part: Floats, averaging: Averaging, resampling: Resampling) -> Floats:
+    """(low and high, radii) of the averages of sizes (radii, images) over their part (images,)."""
+    pooled = averaging == "pooled"
+    values = (sizes if pooled else sizes / part).T.astype(np.float64)
+    weights = part if pooled else np.ones_like(part)
+    averages = [(times @ values) / (times @ weights)[:, None] for times in _times_drawn(len(part), resampling)]
+    ends = [(1 - resampling.level) / 2, (1 + resampling.level) / 2]
+    return np.quantile(np.concatenate(averages), ends, axis=0)
+
+
+def _times_drawn(images: int, resampling: Resampling) -> Iterator[Floats]:
+    """How often each picture is drawn in each resample, (some resamples, images) at a time."""
+    rng = np.random.default_rng(resampling.seed)
+    step = max(1, _NUMBERS_AT_A_TIME // images)
+    for start in range(0, resampling.resamples, step):
+        rows = min(step, resampling.resamples - start)
+        drawn = rng.integers(images, size=(rows, images)) + images * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * images).reshape(rows, images).astype(np.float64)

@@ -1,0 +1,124 @@
+"""Certified scores over a grid of radii: one curve for each method, setting and averaging."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify import Method
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.scores import Averaging, Floats, Scores, set_scores
+from multiguard.evaluate.setting import Setting
+
+AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
+_MOST_RADII = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The average certified scores of a set of pictures at each radius; each picture's part is right with 1 - alpha.
+
+    Attributes:
+        method: What the radii were proved with.
+        setting: What was asked of the votes; its draws are a number.
+        sigma: The noise.
+        averaging: How pictures are averaged.
+        scores: Precision, recall and F1, each (radii,), and how many pictures they are taken over.
+        bands: How far the averages would vary with other pictures, where that was asked for.
+    """
+
+    method: Method
+    setting: Setting
+    sigma: float
+    averaging: Averaging
+    scores: Scores
+    bands: Bands | None = None
+
+
+def curves(
+    certificates: Certificates,
+    radius: ArrayLike,
+    *,
+    bands: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> list[Curve]:
+    """The certified scores at exactly these radii, of every method and in both averagings.
+
+    Pictures without labels are left out and counted.
+
+    Args:
+        certificates: What `certify_votes` returns.
+        radius: (radii,), the l2-norms to ask about.
+        bands: The level of bootstrap bands over pictures, such as 0.95; None for no bands.
+        resamples: How many times the bands draw the pictures anew.
+        seed: The seed of these draws; all curves share them.
+    """
+    asked = checked_radius(radius)
+    drawn = None if bands is None else Resampling(bands, resamples, seed)
+    return [
+        curve
+        for method, radii in certificates.radii.items()
+        for curve in averaged(
+            method, certificates.setting, certificates.sigma, radii, certificates.labels, asked, drawn
+        )
+    ]
+
+
+def averaged(
+    method: Method,
+    setting: Setting,
+    sigma: float,
+    radii: Sequence[Floats],
+    labels: Sequence[Sequence[int]],
+    radius: Floats,
+    resampling: Resampling | None = None,
+) -> list[Curve]:
+    """One method's curves of one setting, in both averagings."""
+    num_true = [len(true) for true in labels]
+    found = []
+    for averaging in AVERAGINGS:
+        scores = set_scores(radii, num_true=num_true, k=setting.k, radius=radius, averaging=averaging)
+        bands = None
+        if resampling is not None:
+            bands = bootstrap_bands(radii, num_true, setting.k, radius, averaging, resampling)
+        found.append(Curve(method, setting, sigma, averaging, scores, bands))
+    return found
+
+
+def radius_grid(sigma: float, *, to: float | None = None, step: float | None = None) -> Floats:
+    """The radii 0, step, 2 step, ... up to `to`, each the very float that its decimal text means.
+
+    So 0.15 of the grid is the 0.15 that a reader types, not 3 x 0.05, and a claim at R is a claim at the R shown.
+
+    Args:
+        sigma: The noise, positive.
+        to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
+        step: The distance of two radii; sigma / 20 by default.
+    """
+    for name, value in (("sigma", sigma), ("step", step), ("to", to)):
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    noise = Decimal(repr(float(sigma)))
+    stride = noise / 20 if step is None else Decimal(repr(float(step)))
+    end = 3 * noise if to is None else Decimal(repr(float(to)))
+    count = end // stride + 1
+    if count > _MOST_RADII:
+        raise InvalidInputError(f"steps of {stride} up to {end} are {count} radii, more than {_MOST_RADII:,}")
+    return np.array([float(stride * index) for index in range(int(count))])
+
+
+def checked_radius(radius: ArrayLike) -> Floats:
+    """The radii as one row of numbers, none negative; at least one."""
+    asked = np.atleast_1d(np.asarray(radius, dtype=np.float64))
+    if asked.ndim != 1 or asked.size == 0 or not np.all((asked >= 0) & np.isfinite(asked)):
+        raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
+    return asked

@@ -1,0 +1,216 @@
+"""A certificates folder: what was proved, the curves made of it, and where it comes from; whole, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from multiguard.certify.arguments import checked_method
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.curve import Curve
+from multiguard.evaluate.fileset import place, replace_together
+from multiguard.evaluate.label import LabelScores, label_scores
+from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
+from multiguard.files import file_hash, require_folder, write_atomically
+
+if TYPE_CHECKING:
+    from multiguard.votes import Votes
+
+ROWS_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
+CERTIFICATES_NAME = "certificates.json"
+_HASHED = (ROWS_NAME, CURVES_NAME, LABELS_NAME)
+_NAMES = (*_HASHED, CERTIFICATES_NAME)
+_FORMAT = "multiguard-certificates"
+_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class CertificatesFolder:
+    """A certificates folder as it was written, every file's hash found right.
+
+    Attributes:
+        certificates: What was proved of every picture.
+        curves: The curves, those of a sweep among them.
+        labels: How often each label is certified on its own.
+        provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
+        votes_hash: The sha256 of the votes' manifest.
+        source: Which pictures and which model, for people and for the report; empty where unknown.
+        command: What made the folder, where it was told.
+    """
+
+    certificates: Certificates
+    curves: list[Curve]
+    labels: list[LabelScores]
+    provenance: Mapping[str, Any]
+    votes_hash: str
+    source: Mapping[str, Any]
+    command: str | None
+
+
+def write_certificates(
+    folder: str | Path,
+    certificates: Certificates,
+    curves: Sequence[Curve],
+    *,
+    radius: ArrayLike,
+    votes: Votes,
+    source: Mapping[str, Any] | None = None,
+    command: str | None = None,
+    force: bool = False,
+) -> None:
+    """Write a certificates folder so that a reader finds the old set of files or the new one, never a mix.
+
+    Args:
+        folder: Where to write; made if it is not there.
+        certificates: What `certify_votes` proved.
+        curves: What goes into curves.csv, sweeps among them.
+        radius: (radii,), the l2-norms of labels.csv.
+        votes: The votes that the certificates are made of.
+        source: Which pictures and which model, as plain JSON values.
+        command: The command line that made the folder.
+        force: Whether to replace certificates that are there.
+    """
+    target = Path(folder)
+    _check_from(certificates, votes)
+    labels = label_scores(certificates, radius)
+    if not force and any(place(target, name).exists() for name in _NAMES):
+        raise InvalidInputError(
+            f"{target} holds certificates already; --force (force=True) replaces them, or name another folder"
+        )
+    require_folder(target)
+
+    def write(part: Path) -> None:
+        from multiguard.evaluate.rows import write_rows
+
+        write_rows(part / ROWS_NAME, certificates)
+        write_curves(part / CURVES_NAME, curves)
+        write_labels(part / LABELS_NAME, labels)
+        files = {name: file_hash(part / name) for name in _HASHED}
+        _save(part / CERTIFICATES_NAME, _described(certificates, votes, source or {}, command, files))
+
+    replace_together(target, _NAMES, write)
+
+
+def read_certificates(folder: str | Path) -> CertificatesFolder:
+    """A certificates folder after the hash of every file has been found right; else `DataError` naming the file."""
+    target, seen = Path(folder), ""
+    while True:
+        try:
+            return _read(target)
+        except DataError as error:
+            # What fails twice alike is the folder's fault; anything else may come of its being replaced just now.
+            if str(error) == seen:
+                raise
+            seen = str(error)
+
+
+def _check_from(certificates: Certificates, votes: Votes) -> None:
+    """Raises unless the certificates can be those of the votes, and every label has a name of its own."""
+    run = votes.provenance
+    if (certificates.ids, certificates.labels) != (votes.ids, votes.labels):
+        raise InvalidInputError("the certificates are not of the pictures of these votes; certify these votes anew")
+    if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
+        raise InvalidInputError("the certificates are of another sigma or other labels than these votes")
+    name, times = Counter(run.label_names).most_common(1)[0]
+    if times > 1:
+        raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
+
+
+def _described(
+    certificates: Certificates,
+    votes: Votes,
+    source: Mapping[str, Any],
+    command: str | None,
+    files: Mapping[str, str],
+) -> dict[str, Any]:
+    provenance = asdict(votes.provenance)
+    del provenance["image_ids"]
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "setting": asdict(certificates.setting),
+        "sigma": certificates.sigma,
+        "methods": certificates.methods,
+        "label_names": certificates.label_names,
+        "provenance": provenance,
+        "votes_sha256": votes.manifest_hash,
+        "source": dict(source),
+        "command": command,
+        "files": files,
+    }
+
+
+def _save(path: Path, described: Mapping[str, Any]) -> None:
+    """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
+    try:
+        text = json.dumps({**described, "sha256": _own_hash(described)}, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _own_hash(described: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    """The description, of a format that is known and as it was written."""
+    path = place(folder, CERTIFICATES_NAME)
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
+        whole = stored["sha256"] == _own_hash(stored)
+    except FileNotFoundError as error:
+        raise DataError(f"{folder} is not a certificates folder: it has no {CERTIFICATES_NAME}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+    if not known:
+        raise DataError(f"{path} is not of format {_FORMAT!r}, version {_VERSION}; certify the votes anew")
+    if not whole:
+        raise DataError(f"{path} was altered after it was written; certify the votes anew")
+    return dict(stored)
+
+
+def _read(folder: Path) -> CertificatesFolder:
+    from multiguard.evaluate.rows import parse_rows
+
+    stored = _load(folder)
+    content = {name: _verified(place(folder, name), stored["files"][name]) for name in _HASHED}
+    certificates = parse_rows(
+        content[ROWS_NAME],
+        folder / ROWS_NAME,
+        setting=Setting(**stored["setting"]),
+        sigma=stored["sigma"],
+        label_names=tuple(stored["label_names"]),
+        methods=[checked_method(method) for method in stored["methods"]],
+    )
+    return CertificatesFolder(
+        certificates=certificates,
+        curves=parse_curves(content[CURVES_NAME], folder / CURVES_NAME),
+        labels=parse_labels(content[LABELS_NAME], folder / LABELS_NAME),
+        provenance=stored["provenance"],
+        votes_hash=stored["votes_sha256"],
+        source=stored["source"],
+        command=stored["command"],
+    )
+
+
+def _verified(path: Path, sha256: str) -> bytes:
+    """The bytes of a file, which are those that were written."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); certify the votes anew") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DataError(f"{path} was altered after it was written, or is damaged; certify the votes anew")
+    return content

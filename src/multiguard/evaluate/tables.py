@@ -1,0 +1,192 @@
+"""curves.csv and labels.csv: every number as written is the number that was computed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from multiguard.certify.arguments import checked_method
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate.bootstrap import Bands
+from multiguard.evaluate.curve import AVERAGINGS, Curve
+from multiguard.evaluate.label import LabelScores
+from multiguard.evaluate.scores import Averaging, Floats, Scores
+from multiguard.evaluate.setting import Setting
+from multiguard.files import write_atomically
+
+_SCORES = ("precision", "recall", "f1")
+_CURVE = ("method", "k", "k_prime", "alpha", "n", "averaging", "images", "without_labels", "sigma")
+_BAND_ENDS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
+CURVE_COLUMNS = (
+    "method",
+    "k",
+    "k_prime",
+    "alpha",
+    "n",
+    "R",
+    "averaging",
+    *_SCORES,
+    "images",
+    "without_labels",
+    "sigma",
+)
+BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
+LABEL_COLUMNS = ("label", "R", "images", "certified")
+
+# A cell that begins so would be taken for a formula by a spreadsheet; an apostrophe before it makes it text. Names that
+# have apostrophes before such a sign themselves get one more, so that one can be taken away again.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+Row = Mapping[str, str]
+T = TypeVar("T")
+
+
+def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
+    """Write curves so that `read_curves` gives back the very same numbers; the file is there whole or not at all.
+
+    Args:
+        path: The CSV file; replaced if it is there.
+        curves: No two of the same method, setting, sigma and averaging.
+    """
+    keys = [(curve.method, curve.setting, curve.sigma, curve.averaging) for curve in curves]
+    repeated = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+    if repeated is not None:
+        raise InvalidInputError(f"two curves are of the same method, setting, sigma and averaging: {repeated}")
+    banded = any(curve.bands is not None for curve in curves)
+    columns = (*CURVE_COLUMNS, *BAND_COLUMNS) if banded else CURVE_COLUMNS
+    _write(Path(path), columns, (row for curve in curves for row in _curve_rows(curve)), csv.QUOTE_MINIMAL)
+
+
+def read_curves(path: str | Path) -> list[Curve]:
+    """The curves of a file that `write_curves` wrote, number for number."""
+    try:
+        return parse_curves(Path(path).read_bytes(), Path(path))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_curves(content: bytes, path: Path) -> list[Curve]:
+    """The curves in the content of this file, or a `DataError` that names it."""
+    rows = _rows(content, path, CURVE_COLUMNS, BAND_COLUMNS)
+    runs = [list(run) for _, run in groupby(rows, key=lambda row: [row[name] for name in _CURVE])]
+    return [_parsed(path, _curve, run) for run in runs]
+
+
+def write_labels(path: str | Path, labels: Sequence[LabelScores]) -> None:
+    """Write per-label results so that `parse_labels` gives back the very same names and numbers.
+
+    A name that a spreadsheet would take for a formula gets an apostrophe before it.
+    """
+    rows = (
+        {"label": _as_text(one.label), "R": radius, "images": one.images, "certified": certified}
+        for one in labels
+        for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
+    )
+    _write(Path(path), LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC)
+
+
+def parse_labels(content: bytes, path: Path) -> list[LabelScores]:
+    """The per-label results in the content of this file, or a `DataError` that names it."""
+    runs = [list(run) for _, run in groupby(_rows(content, path, LABEL_COLUMNS), key=lambda row: row["label"])]
+    return [_parsed(path, _label, run) for run in runs]
+
+
+def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
+    setting, scores, bands = curve.setting, curve.scores, curve.bands
+    same = {
+        "method": curve.method,
+        "k": setting.k,
+        "k_prime": setting.k_prime,
+        "alpha": setting.alpha,
+        "n": setting.n,
+        "averaging": curve.averaging,
+        "images": scores.images,
+        "without_labels": scores.without_labels,
+        "sigma": curve.sigma,
+    }
+    columns = {"R": scores.radius, **{name: getattr(scores, name) for name in _SCORES}}
+    if bands is not None:
+        same |= {"level": bands.level, "resamples": bands.resamples, "seed": bands.seed}
+        ends = [end for name in _SCORES for end in getattr(bands, name)]
+        columns |= dict(zip(_BAND_ENDS, ends, strict=True))
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield {**same, **dict(zip(columns, values, strict=True))}
+
+
+def _curve(rows: Sequence[Row]) -> Curve:
+    first = rows[0]
+    setting = Setting(int(first["k"]), int(first["k_prime"]), float(first["alpha"]), int(first["n"]))
+    precision, recall, f1 = (_column(rows, name) for name in _SCORES)
+    images, without = int(first["images"]), int(first["without_labels"])
+    scores = Scores(_column(rows, "R"), precision, recall, f1, images, without)
+    method, averaging = checked_method(first["method"]), _averaging(first["averaging"])
+    return Curve(method, setting, float(first["sigma"]), averaging, scores, _bands(rows))
+
+
+def _bands(rows: Sequence[Row]) -> Bands | None:
+    first = rows[0]
+    if not first.get("level"):
+        return None
+    precision, recall, f1 = ((_column(rows, f"{name}_low"), _column(rows, f"{name}_high")) for name in _SCORES)
+    return Bands(float(first["level"]), int(first["resamples"]), int(first["seed"]), precision, recall, f1)
+
+
+def _label(rows: Sequence[Row]) -> LabelScores:
+    name = _from_text(rows[0]["label"])
+    return LabelScores(name, int(rows[0]["images"]), _column(rows, "R"), _column(rows, "certified"))
+
+
+def _averaging(text: str) -> Averaging:
+    for averaging in AVERAGINGS:
+        if text == averaging:
+            return averaging
+    raise ValueError(f"unknown averaging {text!r}")
+
+
+def _column(rows: Sequence[Row], name: str) -> Floats:
+    return np.array([float(row[name]) for row in rows])
+
+
+def _as_text(name: str) -> str:
+    return f"'{name}" if _FORMULA.match(name) else name
+
+
+def _from_text(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]], quoting: Literal[0, 2]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, quoting=quoting, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+
+
+def _rows(content: bytes, path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Sequence[Row]:
+    """The rows of a CSV file that has these columns; each row has a cell in every one."""
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+        rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV: {error}") from error
+    header = tuple(reader.fieldnames or ())
+    if header not in (tuple(columns), (*columns, *optional)):
+        raise DataError(f"{path} must have the columns {','.join(columns)}; it has {','.join(header) or 'none'}")
+    if any(None in row or None in row.values() for row in rows):
+        raise DataError(f"{path} is damaged: a row has not as many cells as the header")
+    return rows
+
+
+def _parsed(path: Path, parse: Callable[[Sequence[Row]], T], rows: Sequence[Row]) -> T:
+    try:
+        return parse(rows)
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,330 @@
+"""Floors and ceilings of g_t: against loops, against the exact limit, and where a formula of their own exists."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy.special import ndtr, ndtri
+from tests.certify import literal
+from tests.certify.cases import random_sets
+from tests.certify.limit import ceiling_limit, floor_limit
+from tests.certify.literal_threshold import ceiling_of, floor_of
+from tests.certify.test_precision import DIGITS, shifted
+
+from multiguard.certify import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    exact_threshold_radii,
+    hits_from_ranked,
+    threshold_label_radii,
+    threshold_radii,
+    threshold_radii_batch,
+)
+from multiguard.certify.threshold import MOST_SUSPECTS
+from multiguard.errors import InvalidInputError
+
+GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])
+
+
+def random_sets_with_chances(rng: np.random.Generator, *, labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Some different sets of labels, as boolean rows, and a random probability for each."""
+    sets = np.unique(rng.random((10, labels)) < rng.random(labels), axis=0)
+    return sets, rng.dirichlet(np.full(len(sets), rng.choice([0.2, 1.0])))
+
+
+def clear_of(radii: np.ndarray, sigma: float) -> list[float]:
+    """The grid points at which no radius lies."""
+    return [r for r in GRID if np.all(np.abs(radii / sigma - r) > 1e-8)]
+
+
+@pytest.mark.parametrize(
+    ("c", "d", "draws", "threshold"),
+    [(3, 1, 60, 0.5), (5, 3, 200, 0.5), (6, 4, 300, 0.2), (7, 2, 100, 0.4), (8, 0, 150, 0.3), (5, 5, 200, 0.6)],
+)
+def test_against_loops(c: int, d: int, draws: int, threshold: float) -> None:
+    rng = np.random.default_rng([c, d, draws])
+    for spread in (0.7, 2.0):
+        hits = random_sets(rng, labels=c, draws=draws, spread=spread)
+        labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d])
+        radii = threshold_radii(hits, labels, threshold=threshold, sigma=2.0, alpha=0.02)
+        options = {"threshold": threshold, "alpha": 0.01}
+        rows = hits.tolist()
+        for r in clear_of(np.concatenate([radii.true, radii.false]), 2.0):
+            assert np.sum(radii.true >= 2 * r) == floor_of(rows, labels, r=r, **options)
+            entered = np.sum(radii.false < 2 * r)
+            assert entered == ceiling_of(rows, labels, r=r, suspects=MOST_SUSPECTS, **options)
+
+
+def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
+    monkeypatch.setattr("multiguard.certify.threshold.MOST_SUSPECTS", 2)
+    rng = np.random.default_rng(1)
+    seen = set()
+    # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.
+    some = [(random_sets(rng, labels=6, draws=150, spread=1.0), 0.4) for _ in range(10)]
+    one = [(np.eye(6, dtype=np.bool_)[rng.integers(0, 6, 900)], 0.35) for _ in range(3)]
+    for hits, threshold in some + one:
+        radii = threshold_radii(hits, [0], threshold=threshold, sigma=1.0, alpha=0.02)
+        for r in clear_of(radii.false, 1.0):
+            entered = int(np.sum(radii.false < r))
+            seen.add(entered)
+            assert entered == ceiling_of(hits.tolist(), [0], threshold=threshold, alpha=0.01, r=r, suspects=2)
+    assert len(seen) > 3
+
+
+def test_exact_probabilities_against_loops() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(15):
+        sets, chances = random_sets_with_chances(rng, labels=5)
+        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[: int(rng.integers(1, 4))])
+        radii = exact_threshold_radii(sets, chances, labels, threshold=0.4, sigma=1.0)
+        exact = {"threshold": 0.4, "alpha": 0.5, "weights": chances.tolist()}
+        for r in clear_of(np.concatenate([radii.true, radii.false]), 1.0):
+            rows = sets.tolist()
+            assert np.sum(radii.true >= r) == floor_of(rows, labels, r=r, lower=literal.exact, **exact)
+            assert np.sum(radii.false < r) == ceiling_of(rows, labels, r=r, suspects=6, upper=literal.exact, **exact)
+
+
+@pytest.mark.parametrize("c", [4, 8, 20])
+def test_joint_is_never_below_label_by_label_at_equal_bounds(c: int) -> None:
+    """With exact probabilities; the staircase of the many labels too (d > 12)."""
+    rng = np.random.default_rng(c)
+    higher = {"true": 0, "false": 0}
+    for _ in range(60):
+        sets, chances = random_sets_with_chances(rng, labels=c)
+        labels = np.argsort(-(chances @ sets))[: int(rng.integers(0, c + 1))]
+        for threshold in (0.2, 0.5):
+            joint, single = (
+                exact_threshold_radii(sets, chances, labels, threshold=threshold, sigma=1.0, method=m)
+                for m in ("joint", "independent")
+            )
+            for side in higher:
+                ours, theirs = getattr(joint, side), getattr(single, side)
+                assert ours.shape == theirs.shape == ((len(labels),) if side == "true" else (c - len(labels),))
+                # Beyond 6 sigma doubles cannot tell a probability from 1.
+                assert np.all(ours >= np.minimum(theirs, 6) - 1e-9)
+                higher[side] += np.any((ours > theirs + 1e-3) & (ours < 6))
+    assert higher["true"] > 0
+    assert higher["false"] > 0
+
+
+def test_never_above_the_exact_limit() -> None:
+    """The least radius at which some classifier with the same vote distribution breaks the floor or the ceiling."""
+    ratios: dict[str, list[float]] = {"joint": [], "independent": []}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sets, chances = random_sets_with_chances(rng, labels=4)
+        chances = 0.99 * chances + 0.01 / len(sets)
+        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:2])
+        radii = {m: exact_threshold_radii(sets, chances, labels, threshold=0.4, sigma=1.0, method=m) for m in ratios}
+        claims = [("true", e, floor_limit(sets, chances, labels, threshold=0.4, e=e + 1)) for e in range(2)]
+        claims += [("false", m, ceiling_limit(sets, chances, labels, threshold=0.4, m=m)) for m in range(2)]
+        for side, at, limit in claims:
+            for method, found in ratios.items():
+                proved = getattr(radii[method], side)[at]
+                assert proved <= limit + 1e-6 or np.isposinf(limit), (seed, side, at, method)
+                if np.isfinite(limit) and limit > 0.05:
+                    found.append(max(float(proved), 0.0) / limit)
+    joint, independent = (np.mean(found) for found in ratios.values())
+    assert len(ratios["joint"]) >= 20
+    assert joint > independent
+    assert joint > 0.9
+
+
+def test_a_claim_above_the_limit_is_caught() -> None:
+    """One label: the certificate is tight, so the limit lies at it."""
+    sets, chances = np.array([[True], [False]]), np.array([0.9, 0.1])
+    kept = exact_threshold_radii(sets, chances, [0], threshold=0.5, sigma=1.0).true[0]
+    assert kept == pytest.approx(ndtri(0.9), abs=1e-9)
+    assert kept <= floor_limit(sets, chances, [0], threshold=0.5, e=1) < kept + 0.06
+    barred = exact_threshold_radii(sets, chances[::-1], [], threshold=0.5, sigma=1.0).false[0]
+    assert barred == pytest.approx(ndtri(0.9), abs=1e-9)
+    assert barred <= ceiling_limit(sets, chances[::-1], [], threshold=0.5, m=0) < barred + 0.06
+
+
+def test_labels_that_exclude_each_other_cannot_both_come_in() -> None:
+    """Two wrong labels at 0.4 each, never together: one alone may pass 0.5 soon, both only after 0.8 has become 1."""
+    sets, chances = np.array([[True, False], [False, True], [False, False]]), np.array([0.4, 0.4, 0.2])
+    joint, single = (
+        exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0, method=m).false
+        for m in ("joint", "independent")
+    )
+    np.testing.assert_allclose(single, -ndtri(0.4), atol=1e-9)
+    assert joint[0] == pytest.approx(-ndtri(0.4), abs=1e-9)
+    assert joint[1] > 3
+
+
+def test_labels_that_stand_in_for_each_other() -> None:
+    """Two true labels at 0.6 each, one of them always there: at least one stays, however far the attacker goes."""
+    sets, chances = np.array([[True, False], [False, True], [True, True]]), np.array([0.4, 0.4, 0.2])
+    joint, single = (
+        exact_threshold_radii(sets, chances, [0, 1], threshold=0.5, sigma=1.0, method=m).true
+        for m in ("joint", "independent")
+    )
+    np.testing.assert_allclose(single, ndtri(0.6), atol=1e-9)
+    assert joint[0] > 3
+
+
+@pytest.mark.parametrize(("hits", "draws", "threshold"), [(980, 1000, 0.5), (620, 1000, 0.6), (40, 40, 0.1)])
+def test_one_label_has_a_formula(hits: int, draws: int, threshold: float) -> None:
+    column = (np.arange(draws) < hits)[:, None]
+    sigma, alpha = 0.25, 0.01
+    low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(draws - hits, draws, alpha)
+    kept = threshold_label_radii(column, [0], threshold=threshold, sigma=sigma, alpha=alpha)[0]
+    barred = threshold_label_radii(~column, [], threshold=1 - threshold, sigma=sigma, alpha=alpha)[0]
+    expected = sigma * (ndtri(low) - ndtri(threshold))
+    assert kept == pytest.approx(expected if expected > 0 else -np.inf, abs=1e-9)
+    assert kept == barred or kept == pytest.approx(barred, abs=1e-9)
+    assert np.isneginf(threshold_label_radii(column, [], threshold=threshold, sigma=sigma, alpha=alpha)[0])
+    if np.isfinite(kept):
+        with mp.workdps(DIGITS):
+            r, further = (mpf(float(kept)) / mpf(sigma) + beyond for beyond in (0, mpf(10) ** -8))
+            assert shifted(float(low), -r) >= threshold > shifted(float(low), -further)
+            r = mpf(float(barred)) / mpf(sigma)
+            assert shifted(float(high), r) < 1 - mpf(threshold) + mpf(10) ** -16
+
+
+def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None:
+    """p = t exactly: the label is in, but any perturbation may push it out; outside L it is not out."""
+    sets, chances = np.array([[True], [False]]), np.array([0.5, 0.5])
+    assert exact_threshold_radii(sets, chances, [0], threshold=0.5, sigma=1.0).true[0] <= 0
+    assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
+
+
+def test_what_follows_from_a_claim_is_claimed() -> None:
+    """Two labels that are always hit, eight that never are: the strictest claims have the best levels."""
+    hits = np.zeros((200, 10), dtype=np.bool_)
+    hits[:, :2] = True
+    found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
+    assert found.true[0] == found.true[1] > 0
+    assert np.all(found.false == found.false[0])
+    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.001 / 4)), abs=1e-9)
+
+
+@st.composite
+def set_votes(draw: st.DrawFn):
+    c = draw(st.integers(1, 16))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    hits = random_sets(rng, labels=c, draws=draw(st.sampled_from([1, 20, 300])), spread=draw(st.sampled_from([0.5, 3])))
+    d = draw(st.integers(0, c))
+    return hits, rng.permutation(c)[:d], draw(st.sampled_from([0.05, 0.5, 0.8]))
+
+
+def radii_of(case, **options) -> tuple[np.ndarray, np.ndarray]:
+    hits, labels, threshold = case
+    found = threshold_radii(hits, labels, **{"threshold": threshold, "sigma": 0.5, "alpha": 0.01, **options})
+    return found.true, found.false
+
+
+@settings(max_examples=60, deadline=None)
+@given(set_votes(), st.sampled_from(["joint", "independent"]))
+def test_shape_and_order(case, method: str) -> None:
+    hits, labels, _ = case
+    true, false = radii_of(case, method=method)
+    assert true.shape == (len(labels),)
+    assert false.shape == (hits.shape[1] - len(labels),)
+    assert np.all(true[1:] <= true[:-1])
+    assert np.all(false[1:] >= false[:-1])
+    for radii in (true, false):
+        assert np.all((radii >= 0) | np.isneginf(radii))
+    for more, fewer in zip(radii_of(case, method=method, alpha=0.02), (true, false), strict=True):
+        assert np.all(more >= fewer)
+    for twice, once in zip(radii_of(case, method=method, sigma=1.0), (true, false), strict=True):
+        np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(set_votes(), st.integers(0, 2**32))
+def test_the_order_of_draws_and_labels_does_not_matter(case, seed: int) -> None:
+    hits, labels, threshold = case
+    rng = np.random.default_rng(seed)
+    mixed = (rng.permutation(hits, axis=0), rng.permutation(labels), threshold)
+    for one, other in zip(radii_of(case), radii_of(mixed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_batch_is_its_pictures_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(30)]
+    labels = [rng.choice(15, int(rng.integers(0, 16)), replace=False) for _ in votes]
+    batch = threshold_radii_batch(iter(votes), iter(labels), num_labels=15, threshold=0.4, sigma=0.5)
+    assert {0, 15} & {len(true) for true in labels}
+    assert max(len(true) for true in labels) > 12
+    for hits, true, found in zip(votes, labels, batch, strict=True):
+        alone = threshold_radii(hits, true, threshold=0.4, sigma=0.5)
+        np.testing.assert_array_equal(found.true, alone.true)
+        np.testing.assert_array_equal(found.false, alone.false)
+
+
+def test_hundreds_of_labels() -> None:
+    rng = np.random.default_rng(4)
+    hits = np.zeros((1000, 600), dtype=np.bool_)
+    hits[:, :3] = True
+    hits[:, 3:10] = rng.random((1000, 7)) < 0.6
+    found = threshold_radii(hits, [0, 1, 2], threshold=0.5, sigma=1.0)
+    assert found.true[2] > 1
+    assert found.false.shape == (597,)
+    assert np.isneginf(found.false[0])
+    assert found.false[7] > 1
+    assert np.all(ndtr(-found.false[7:]) > 0)
+
+
+GOOD = {"hits": np.eye(4, dtype=np.bool_), "labels": [0], "threshold": 0.5, "sigma": 0.5, "alpha": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"threshold": 0.0}, "strictly between 0 and 1"),
+        ({"threshold": 1.0}, "strictly between 0 and 1"),
+        ({"threshold": -0.1}, "threshold"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"threshold": "0.5"}, "threshold"),
+        ({"hits": np.array([[0, 1], [2, 1]])}, "ranked votes"),
+        ({"hits": np.eye(4)}, "boolean"),
+        ({"hits": np.zeros((0, 4), dtype=np.bool_)}, "at least one draw"),
+        ({"labels": [4]}, r"0\.\.3"),
+        ({"labels": [1, 1]}, "different"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"alpha": 1.0}, "alpha"),
+    ],
+)
+def test_misuse(change, says: str) -> None:
+    for function in (threshold_radii, threshold_label_radii):
+        with pytest.raises(InvalidInputError, match=says):
+            function(**{**GOOD, **change})
+        function(**GOOD)
+
+
+def test_misuse_of_a_batch() -> None:
+    hits = GOOD["hits"]
+    options = {"num_labels": 4, "threshold": 0.5, "sigma": 0.5}
+    for votes, labels, says in [
+        ([hits, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "picture 1: .*ranked votes"),
+        ([hits, hits[:, :3]], [[0], [0]], "picture 1: .*one column per label"),
+        ([hits, hits], [[0], [7]], "picture 1: .*labels"),
+        ([hits], [[0], [1]], "hits ends at 1"),
+        ([hits, hits], [[0]], "labels ends at 1"),
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            threshold_radii_batch(votes, labels, **options)
+    with pytest.raises(InvalidInputError, match="num_labels"):
+        threshold_radii_batch([hits], [[0]], **{**options, "num_labels": 0})
+
+
+def test_unknown_methods() -> None:
+    with pytest.raises(InvalidInputError, match="did you mean 'joint'"):
+        threshold_radii(**GOOD, method="jiont")
+    with pytest.raises(InvalidInputError, match="joint, independent"):
+        threshold_radii(**GOOD, method="paper")
+    with pytest.raises(InvalidInputError, match="one per vote set"):
+        exact_threshold_radii(np.eye(2, dtype=np.bool_), [1.0], [0], threshold=0.5, sigma=1.0)
+
+
+def test_sets_of_one_size_are_sets_too() -> None:
+    """Hits of ranked votes are allowed: a base classifier may return three labels each time."""
+    ranked = np.tile(np.arange(3), (50, 1))
+    found = threshold_radii(hits_from_ranked(ranked, k_prime=3, num_labels=5), [0, 4], threshold=0.5, sigma=1.0)
+    assert found.true[0] > 0
+    assert np.isneginf(found.true[1])

@@ -1,0 +1,82 @@
+"""Bands are the percentile bootstrap over pictures."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.evaluate.votes_cases import as_lists, random_votes
+
+from multiguard.certify import certified_size
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Setting, bootstrap, certify_votes, curves, radius_grid
+
+GRID = radius_grid(0.5, step=0.25)
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), Setting(k=3, k_prime=2))
+
+
+def slow_band(certified, averaging, part, *, level, resamples, seed):
+    """Each resample drawn and averaged on its own."""
+    kept = [i for i, true in enumerate(certified.labels) if true]
+    sizes = np.array([certified_size(certified.radii["joint"][i], GRID) for i in kept])
+    parts = np.array([part(len(certified.labels[i])) for i in kept])
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(resamples):
+        drawn = rng.integers(len(kept), size=len(kept))
+        if averaging == "pooled":
+            found.append(sizes[drawn].sum(axis=0) / parts[drawn].sum())
+        else:
+            found.append(np.mean(sizes[drawn] / parts[drawn, None], axis=0))
+    return np.quantile(found, [(1 - level) / 2, (1 + level) / 2], axis=0)
+
+
+@pytest.mark.parametrize("numbers", [1 << 22, 100])
+def test_bands_against_a_slow_loop(certified, monkeypatch, numbers) -> None:
+    monkeypatch.setattr(bootstrap, "_NUMBERS_AT_A_TIME", numbers)
+    parts = {"precision": lambda d: 3, "recall": lambda d: d, "f1": lambda d: (d + 3) / 2}
+    for curve in curves(certified, GRID, bands=0.9, resamples=57, seed=5):
+        assert (curve.bands.level, curve.bands.resamples, curve.bands.seed) == (0.9, 57, 5)
+        for name, part in parts.items():
+            expected = slow_band(certified, curve.averaging, part, level=0.9, resamples=57, seed=5)
+            np.testing.assert_allclose(getattr(curve.bands, name), expected, rtol=1e-12)
+
+
+def test_bands_against_scipy(certified) -> None:
+    curve = curves(certified, GRID, bands=0.95, resamples=4000, seed=1)[0]
+    kept = [i for i, true in enumerate(certified.labels) if true]
+    recall = [certified_size(certified.radii["joint"][i], GRID) / len(certified.labels[i]) for i in kept]
+    found = stats.bootstrap(
+        (np.array(recall),),
+        np.mean,
+        axis=0,
+        n_resamples=4000,
+        method="percentile",
+        random_state=np.random.default_rng(2),
+    ).confidence_interval
+    width = np.asarray(found.high) - np.asarray(found.low)
+    assert width[0] > 0.1
+    np.testing.assert_array_less(np.abs(curve.bands.recall[0] - found.low), 0.1 * width + 1e-12)
+    np.testing.assert_array_less(np.abs(curve.bands.recall[1] - found.high), 0.1 * width + 1e-12)
+
+
+def test_the_seed_decides(certified) -> None:
+    first, again, other = (curves(certified, GRID, bands=0.95, resamples=50, seed=seed) for seed in (3, 3, 4))
+    assert as_lists(first) == as_lists(again)
+    assert as_lists(first[0].bands.recall) != as_lists(other[0].bands.recall)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bands": 95}, "level"),
+        ({"bands": 0}, "level"),
+        ({"bands": 0.9, "resamples": 0}, "resamples"),
+        ({"bands": 0.9, "seed": -1}, "seed"),
+    ],
+)
+def test_wrong_bands_are_refused(certified, arguments, message) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        curves(certified, GRID, **arguments)

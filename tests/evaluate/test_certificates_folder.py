@@ -1,0 +1,344 @@
+"""A certificates folder is read as it was written, old or new but never mixed, or refused by the file's name."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.evaluate.votes_cases import (
+    as_lists,
+    assert_same_certificates,
+    assert_same_curves,
+    random_votes,
+    stored_votes,
+)
+
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import (
+    Setting,
+    certify_votes,
+    curves,
+    folder,
+    label_scores,
+    radius_grid,
+    read_certificates,
+    sweep,
+    write_certificates,
+)
+from multiguard.files import file_hash
+from multiguard.votes import read_votes
+
+FILES = {"certificates.parquet", "curves.csv", "labels.csv", "certificates.json"}
+GRID = radius_grid(0.5, step=0.25)
+OLD, NEW = Setting(k=3, k_prime=2), Setting(k=4, k_prime=1)
+
+
+@pytest.fixture(scope="module")
+def votes_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "votes"
+    random_votes(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def votes(votes_folder):
+    return read_votes(votes_folder)
+
+
+def put(folder, votes, setting: Setting, *, grid=GRID, **options) -> None:
+    certified = certify_votes(votes, setting, methods=("joint", "independent"))
+    drawn = curves(certified, grid, bands=0.9, resamples=50)
+    write_certificates(folder, certified, drawn, radius=grid, votes=votes, **options)
+
+
+def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
+    certified = certify_votes(votes, OLD, methods=("paper", "joint"))
+    drawn = curves(certified, GRID, bands=0.9) + sweep(votes, OLD, {"k": [1, 2]}, GRID)
+    source = {"data": {"name": "digits", "sizes": [1, 2.5, None]}, "model": {}}
+    place = tmp_path / "a" / "certificates"
+    write_certificates(place, certified, drawn, radius=GRID, votes=votes, source=source, command="multiguard certify")
+    found = read_certificates(str(place))
+    assert_same_certificates(found.certificates, certified)
+    assert_same_curves(found.curves, drawn)
+    assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
+    assert (found.source, found.command) == (source, "multiguard certify")
+    assert found.votes_hash == file_hash(votes_folder / "manifest.json")
+    expected = json.loads(json.dumps(asdict(votes.provenance)))
+    del expected["image_ids"]
+    assert found.provenance == expected
+    assert {path.name for path in place.iterdir()} == FILES
+
+
+def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
+    put(tmp_path, votes, OLD)
+    table = pq.read_table(tmp_path / "certificates.parquet")
+    assert table.column_names == ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits"]
+    row = table.to_pylist()[3]
+    assert row["id"] == votes.ids[3]
+    assert row["labels"] == [f"label {label}" for label in votes.labels[3]]
+    assert list(row["radii"]) == ["joint", "independent"]
+    assert len(row["radii"]["joint"]) == len(row["label_radii"]) == 3
+    assert len(row["predicted"]) == len(row["predicted_hits"]) == 3
+
+
+radii = st.lists(st.floats(allow_nan=False), max_size=4).map(np.array)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(
+    data=st.data(),
+    names=st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=20, max_size=20, unique=True),
+)
+def test_any_numbers_and_names_come_back(tmp_path, data, names) -> None:
+    folder = tmp_path / "votes"
+    shutil.rmtree(folder, ignore_errors=True)
+    ranked = [np.array([[0, 1]] * 5), np.array([[1, 0]] * 5), np.array([[2, 0]] * 5)]
+    votes = stored_votes(folder, ranked, [[0], [], [19, 4]], label_names=tuple(names))
+    certified = certify_votes(votes, Setting(k=2, k_prime=1))
+    drawn = curves(certified, GRID)
+    certified = replace(
+        certified,
+        radii={"joint": tuple(data.draw(radii) for _ in range(3)), "jia": tuple(data.draw(radii) for _ in range(3))},
+        label_radii=tuple(
+            np.array(data.draw(st.lists(st.floats(allow_nan=False), min_size=n, max_size=n))) for n in (1, 0, 2)
+        ),
+    )
+    write_certificates(tmp_path / "certificates", certified, drawn, radius=GRID, votes=votes, force=True)
+    found = read_certificates(tmp_path / "certificates")
+    assert_same_certificates(found.certificates, certified)
+    assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
+
+
+def test_certificates_are_replaced_only_by_force(tmp_path, votes) -> None:
+    put(tmp_path, votes, OLD)
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(InvalidInputError, match="holds certificates already; --force"):
+        put(tmp_path, votes, NEW)
+    assert read_certificates(tmp_path).certificates.setting.k == 3
+    put(tmp_path, votes, NEW, force=True)
+    assert read_certificates(tmp_path).certificates.setting.k == 4
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "report.html"}
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_not_even_a_single_file_of_these_names_is_replaced(tmp_path, votes, name) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InvalidInputError, match="--force"):
+        put(tmp_path, votes, OLD)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def edited(path) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+
+
+def truncated(path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def emptied(path) -> None:
+    path.write_bytes(b"")
+
+
+def swapped(path) -> None:
+    other = path.with_name("labels.csv" if path.name != "labels.csv" else "curves.csv")
+    path.write_bytes(other.read_bytes())
+
+
+def removed(path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("harm", [edited, truncated, emptied, swapped, removed])
+def test_a_file_that_was_harmed_is_refused_by_name(tmp_path, votes, name, harm) -> None:
+    put(tmp_path, votes, OLD)
+    harm(tmp_path / name)
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        read_certificates(tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("alpha", 1e-9), ("k", 1)])
+def test_a_claim_improved_by_hand_is_refused(tmp_path, votes, field, value) -> None:
+    put(tmp_path, votes, OLD)
+    path = tmp_path / "certificates.json"
+    stored = json.loads(path.read_text())
+    stored["setting"][field] = value
+    path.write_text(json.dumps(stored))
+    with pytest.raises(DataError, match=r"certificates\.json was altered"):
+        read_certificates(tmp_path)
+
+
+def test_another_format_is_refused(tmp_path, votes) -> None:
+    put(tmp_path, votes, OLD)
+    path = tmp_path / "certificates.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
+    with pytest.raises(DataError, match="version 1"):
+        read_certificates(tmp_path)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path, votes) -> None:
+    with pytest.raises(DataError, match="not a certificates folder"):
+        read_certificates(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match="name another"):
+        put(tmp_path / "file", votes, OLD)
+
+
+def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
+    certified = certify_votes(votes, OLD)
+    for name, other in (
+        ("pictures", random_votes(tmp_path / "fewer", images=10)),
+        ("sigma", random_votes(tmp_path / "sigma", sigma=0.25)),
+    ):
+        with pytest.raises(InvalidInputError, match=name):
+            write_certificates(tmp_path / "c", certified, [], radius=GRID, votes=other)
+    assert not (tmp_path / "c").exists()
+
+
+def test_labels_of_one_name_are_refused(tmp_path) -> None:
+    names = ("cat", "cat", *(f"label {i}" for i in range(18)))
+    votes = random_votes(tmp_path / "votes", label_names=names)
+    with pytest.raises(InvalidInputError, match="2 labels are named 'cat'"):
+        put(tmp_path / "c", votes, OLD)
+
+
+def test_a_source_that_json_cannot_hold_is_refused(tmp_path, votes) -> None:
+    for value in (object(), float("nan")):
+        with pytest.raises(InvalidInputError, match="plain JSON"):
+            put(tmp_path, votes, OLD, source={"data": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "grid", "command"),
+    [(100, GRID, ""), (8000, radius_grid(0.5), ""), (100_000, GRID, "x" * 100_000)],
+    ids=["certificates.parquet", "curves.csv", "certificates.json"],
+)
+def test_a_full_disk_leaves_the_old_set(tmp_path, votes, limit, grid, command) -> None:
+    put(tmp_path, votes, OLD)
+    before = {name: (tmp_path / name).read_bytes() for name in FILES}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            put(tmp_path, votes, NEW, grid=grid, command=command, force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
+    assert read_certificates(tmp_path).certificates.setting.k == 3
+    put(tmp_path, votes, NEW, grid=grid, command=command, force=True)
+    assert read_certificates(tmp_path).certificates.setting.k == 4
+
+
+PRELUDE = """
+import os, sys
+import multiguard.evaluate.rows
+from tests.evaluate.test_certificates_folder import NEW, OLD, put
+from multiguard.evaluate import read_certificates
+from multiguard.votes import read_votes
+votes, folder = read_votes(sys.argv[1]), sys.argv[2]
+"""
+
+# Ends a writer for good at the n-th time it touches a name on the disk, for every n until one comes through.
+KILLED = """
+def child(work):
+    process = os.fork()
+    if process == 0:
+        os._exit(work())
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+def write_until(moment):
+    seen = 0
+    def hook(event, arguments):
+        nonlocal seen
+        if event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "tempfile.mkstemp"):
+            seen += 1
+            if seen == moment:
+                os._exit(9)
+    sys.addaudithook(hook)
+    put(folder, votes, NEW, force=True)
+    return 0
+
+def read():
+    return read_certificates(folder).certificates.setting.k
+
+moment, ended = 1, 9
+while ended == 9:
+    assert child(lambda: put(folder, votes, OLD, force=True) or 0) == 0
+    assert child(read) == 3
+    ended = child(lambda: write_until(moment))
+    print(child(read), end=" ")
+    moment += 1
+assert ended == 0
+"""
+
+
+def run(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_set(tmp_path, votes_folder) -> None:
+    killed = run(KILLED, votes_folder, tmp_path)
+    output, errors = killed.communicate(timeout=300)
+    assert killed.returncode == 0, errors
+    found = output.split()
+    assert set(found) == {"3", "4"}
+    assert found == sorted(found)
+    assert len(found) > 12
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_set_replaced_while_it_is_read_is_read_anew(tmp_path, votes, monkeypatch, moment) -> None:
+    put(tmp_path, votes, OLD)
+    verified, calls = folder._verified, []
+
+    def interrupted(path, sha256) -> bytes:
+        calls.append(path)
+        if len(calls) == moment:
+            put(tmp_path, votes, NEW, force=True)
+        return verified(path, sha256)
+
+    monkeypatch.setattr(folder, "_verified", interrupted)
+    found = read_certificates(tmp_path)
+    assert found.certificates.setting.k == 4
+    assert {curve.setting.k for curve in found.curves} == {4}
+    assert len(calls) == moment + 3
+
+
+def test_a_reader_beside_a_writer_finds_one_set_or_the_other(tmp_path, votes, votes_folder) -> None:
+    put(tmp_path, votes, OLD)
+    writer = run(
+        "while True:\n    put(folder, votes, NEW, force=True)\n    put(folder, votes, OLD, force=True)",
+        votes_folder,
+        tmp_path,
+    )
+    try:
+        found = set()
+        for reading in range(5000):
+            read = read_certificates(tmp_path)
+            assert all(curve.setting == read.certificates.setting for curve in read.curves)
+            assert {len(each) for each in read.certificates.predicted} == {read.certificates.setting.k}
+            found.add(read.certificates.setting.k)
+            if len(found) == 2 and reading > 300:
+                break
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert found == {3, 4}
+    put(tmp_path, votes, NEW, force=True)
+    assert read_certificates(tmp_path).certificates.setting.k == 4
+    assert {path.name for path in tmp_path.iterdir()} == FILES

@@ -1,0 +1,76 @@
+"""Runs of every kind, with rows that can be made again, for the tests of votes."""
+
+import numpy as np
+
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
+
+
+def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
+    fields = {
+        "model": "linear",
+        "weights_hash": None,
+        "classifier_hash": "0" * 64,
+        "trained_sigma": 0.25,
+        "output": "logits",
+        "label_names": tuple(f"label {i}" for i in range(labels)),
+        "labelled": True,
+        "dataset": "generated[images=5,seed=0]",
+        "image_ids": tuple(f"image-é-{i}" for i in range(images)),
+        "first_picture_hash": "1" * 64,
+        "sigma": 0.1 + 0.2,
+        "rule": "top-k",
+        "k_max": 3,
+        "score_threshold": None,
+        "draws": 7,
+        "pilot_draws": 0,
+        "looks": None,
+        "look_shares": None,
+        "stopping": None,
+        "seed": 1 << 70,
+        "noise": "dice",
+        "precision": "float32",
+        "channels_last": False,
+        "compiled": False,
+        "noise_compiled": False,
+        "tf32_matmul": False,
+        "tf32_convolution": True,
+        "clamp": False,
+        "device": "cpu",
+        "versions": {"numpy": np.__version__},
+    }
+    return Provenance(**{**fields, **changes})
+
+
+THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
+ADAPTIVE = {
+    "draws": 7,
+    "looks": (2, 4, 7),
+    "look_shares": (0.25, 0.25, 0.5),
+    "stopping": {"radii": (0.25, 0.5), "alpha": 0.001, "k": 2, "k_prime": 1},
+}
+UNLABELLED = {"labelled": False, "pilot_draws": 5}
+
+
+def draws_of(run: Provenance, position: int) -> int:
+    return run.looks[position % len(run.looks)] if run.looks else run.draws
+
+
+def votes_of(run: Provenance, draws: int, seed: int) -> DrawVotes:
+    labels, rng = len(run.label_names), np.random.default_rng(seed)
+    if run.rule == "threshold":
+        return LabelSets.from_hits(rng.random((draws, labels)) < 0.3)
+    ranked = np.stack([rng.permutation(labels)[: run.k_max] for _ in range(draws)])
+    return ranked.astype(vote_dtype(labels))
+
+
+def row(run: Provenance, position: int) -> VoteRow:
+    votes = votes_of(run, draws_of(run, position), position)
+    pilot = votes_of(run, run.pilot_draws, 1000 + position) if run.pilot_draws else None
+    return VoteRow(run.image_ids[position], tuple(range(position % 3)) if run.labelled else (), votes, pilot)
+
+
+def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesWriter:
+    writer = VotesWriter(folder, run, shard_images=shard_images)
+    for index in writer.missing() if shards is None else shards:
+        writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
+    return writer
