@@ -104,6 +104,18 @@ def test_the_best_of_the_looks_each_at_its_share(method: str) -> None:
     assert len(differs) > 1
 
 
+def test_an_early_look_may_be_the_best() -> None:
+    """Votes that turn: what the first fifty draws proved stays proved."""
+    ranked = np.repeat([[0, 1], [2, 3]], [50, 70], axis=0)
+    early, late = adaptive_radii_batch([ranked[:50], ranked], [[0], [0]], looks=LOOKS, **TOP_K)
+    assert early[0] == late[0] > 0
+    hits = hits_from_ranked(ranked, k_prime=2, num_labels=8)
+    early, late = adaptive_threshold_radii_batch(
+        [hits[:50], hits], [[0], [0]], looks=LOOKS, **{**SETS, "threshold": 0.6}
+    )
+    assert early.true[0] == late.true[0] > 0
+
+
 def test_sets_over_the_looks() -> None:
     rng = np.random.default_rng(1)
     votes = [random_sets(rng, labels=8, draws=int(rng.choice(LOOKS.draws)), spread=1.5) for _ in range(20)]

@@ -119,8 +119,4 @@ class _Outlook(Generic[Tallied]):
         """Those pictures for which the forecast at this look certifies more, at some radius asked for."""
         forecast = Projected(self.looks.draws[look], self.kindness)
         hopes = self.rule.solve([tallies[i][-1] for i in pictures], self.looks.shares[look], forecast)
-        return {i for i, hope in zip(pictures, hopes, strict=True) if self._gains(best[i], hope)}
-
-    def _gains(self, has: Floats, hope: Floats) -> bool:
-        asked = self.asked[:, None]
-        return bool(np.any((has < asked) & (hope >= asked)))
+        return {i for i, hope in zip(pictures, hopes, strict=True) if np.any(hope > best[i])}
