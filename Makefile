@@ -7,7 +7,7 @@ DOCS_READY := .venv/.ready-docs
 .PHONY: demo test check bench docs clean
 
 demo: $(READY)
-	$(BIN)/python examples/certify_votes.py
+	$(BIN)/multiguard demo
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile

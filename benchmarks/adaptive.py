@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard import Looks, StoppingRule, adaptive_radii_batch, certified_radii_batch, certified_size, look_plan
+from multiguard.report import draw_tradeoff
 from multiguard.votes import read_votes
 
 Pictures = tuple[list[NDArray[np.integer]], list[NDArray[np.int64]]]
@@ -76,7 +77,7 @@ def rows(pictures: Pictures, num_labels: int, sigma: float, asked: argparse.Name
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the table, and draws it where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("votes", type=Path)
     parser.add_argument("--k", type=int, default=10)
@@ -85,12 +86,18 @@ def main() -> None:
     parser.add_argument("--radius", type=float, default=0.5)
     parser.add_argument("--draws", type=int, nargs="+", default=[100, 200, 500, 1000, 2000, 5000, 7000, 10000])
     parser.add_argument("--kindness", type=float, nargs="+", default=[2.0, 1.0])
+    parser.add_argument("--figure", type=Path, metavar="FOLDER", help="draw it there as PNG, SVG and PDF")
     asked = parser.parse_args()
     table = csv.writer(sys.stdout)
     table.writerow(COLUMNS)
+    printed = []
     for row in rows(*load(asked.votes, asked.k_prime), asked):
         table.writerow(row)
         sys.stdout.flush()
+        printed.append(dict(zip(COLUMNS, row, strict=True)))
+    if asked.figure is not None:
+        words = f"k′ = {asked.k_prime}, k = {asked.k}, α = {asked.alpha}, R = {asked.radius}, method joint"
+        draw_tradeoff(printed, asked.figure, subtitle=words)
 
 
 if __name__ == "__main__":

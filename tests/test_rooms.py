@@ -12,7 +12,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("module", ["multiguard", "multiguard.certify", "multiguard.evaluate"])
+@pytest.mark.parametrize("module", ["multiguard", "multiguard.certify", "multiguard.evaluate", "multiguard.report"])
 def test_imports_without_torch(module: str) -> None:
     finished = run(f"import {module}")
     assert finished.returncode == 0, finished.stderr

@@ -35,6 +35,7 @@ from multiguard.evaluate import (
     Certificates,
     Scores,
     Setting,
+    ThresholdSetting,
     certify_votes,
     curves,
     image_scores,
@@ -42,6 +43,8 @@ from multiguard.evaluate import (
     read_certificates,
     set_scores,
     sweep,
+    threshold_image_scores,
+    threshold_set_scores,
     write_certificates,
 )
 from multiguard.version import __version__
@@ -71,6 +74,7 @@ __all__ = [
     "Smoother",
     "StoppingRule",
     "ThresholdRadii",
+    "ThresholdSetting",
     "ThresholdStoppingRule",
     "Votes",
     "VotesError",
@@ -99,9 +103,11 @@ __all__ = [
     "set_scores",
     "subset",
     "sweep",
+    "threshold_image_scores",
     "threshold_label_radii",
     "threshold_radii",
     "threshold_radii_batch",
+    "threshold_set_scores",
     "vote_dataset",
     "write_certificates",
 ]

@@ -11,7 +11,18 @@ from multiguard.errors import InvalidInputError
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that a reader finds the old one or the new one whole, even after a power cut."""
+    """Write a file so that a reader finds the old one or the new one whole, even after a power cut.
+
+    Where it cannot be written, a full disk for one, the `OSError` names it and the old one stays.
+    """
+    try:
+        _write_and_replace(path, write)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def _write_and_replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     temporary = Path(name)
     try:

@@ -16,10 +16,10 @@ def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[st
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with shown("pictures") as progress:
-        progress("reading", 3, 10)
+        progress("reading [x]", 3, 10)
         progress("training", 5, 20)
         say("epoch 1 [red] done")
     output = capsys.readouterr()
     assert output.err == ""
-    for part in ("reading", "3/10", "training", "5/20", "pictures/s", "\nepoch 1 [red] done\n"):
+    for part in ("reading [x]", "3/10", "training", "5/20", "pictures/s", "\nepoch 1 [red] done\n"):
         assert part in output.out.replace("\x1b[2K", "").replace("\x1b[1A", "").replace("\r", "\n")

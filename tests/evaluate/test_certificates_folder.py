@@ -14,16 +14,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.evaluate.votes_cases import (
+    KINDS,
     as_lists,
     assert_same_certificates,
     assert_same_curves,
     random_votes,
+    setting_of,
+    source_of,
     stored_votes,
+    votes_of_kind,
 )
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import (
     Setting,
+    ThresholdSetting,
     certify_votes,
     curves,
     folder,
@@ -80,7 +85,7 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
 def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
     put(tmp_path, votes, OLD)
     table = pq.read_table(tmp_path / "certificates.parquet")
-    assert table.column_names == ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits"]
+    assert table.column_names == ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws"]
     row = table.to_pylist()[3]
     assert row["id"] == votes.ids[3]
     assert row["labels"] == [f"label {label}" for label in votes.labels[3]]
@@ -115,6 +120,53 @@ def test_any_numbers_and_names_come_back(tmp_path, data, names) -> None:
     found = read_certificates(tmp_path / "certificates")
     assert_same_certificates(found.certificates, certified)
     assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_of_certificates_is_read_as_it_was_written(tmp_path, kind) -> None:
+    votes = votes_of_kind(tmp_path / "votes", **KINDS[kind])
+    setting, source = setting_of(votes), source_of(votes)
+    certified = certify_votes(votes, setting, methods=("independent", "joint"), labels=source)
+    drawn = curves(certified, GRID, bands=0.9, resamples=20) + sweep(
+        votes, setting, {"alpha": [0.1]}, GRID, labels=source
+    )
+    write_certificates(tmp_path / "c", certified, drawn, radius=GRID, votes=votes)
+    found = read_certificates(tmp_path / "c")
+    assert_same_certificates(found.certificates, certified)
+    assert_same_curves(found.curves, drawn)
+    assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
+    stored = json.loads((tmp_path / "c" / "certificates.json").read_text())
+    assert (stored["rule"], stored["labelled"]) == (votes.rule, source == "truth")
+    columns = pq.read_table(tmp_path / "c" / "certificates.parquet").column_names
+    assert ("false_radii" in columns) == (votes.rule == "threshold")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
+    shutil.rmtree(tmp_path / "votes", ignore_errors=True)
+    votes = votes_of_kind(tmp_path / "votes", images=3, labels=4, **KINDS["adaptive unlabelled threshold"])
+    certified = certify_votes(votes, ThresholdSetting(0.4), labels="pilot")
+    assert any(certified.labels)
+    names, several = st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4).map(tuple)
+    labels = (tuple(data.draw(st.permutations(range(4)))), *(data.draw(several) for _ in range(2)))
+    methods = data.draw(st.lists(st.sampled_from(["joint", "independent"]), min_size=1, unique=True))
+    certified = replace(
+        certified,
+        setting=ThresholdSetting(data.draw(st.floats(1e-300, 0.999)), data.draw(st.floats(1e-200, 0.999)), 200),
+        labels=labels,
+        radii={method: tuple(data.draw(radii) for _ in range(3)) for method in methods},
+        false_radii={method: tuple(data.draw(radii) for _ in range(3)) for method in methods},
+        label_radii=tuple(
+            np.array(data.draw(st.lists(st.floats(allow_nan=False), min_size=len(own), max_size=len(own))))
+            for own in labels
+        ),
+        predicted=tuple((data.draw(names),) for _ in range(3)),
+        predicted_hits=tuple((data.draw(st.integers(0, 10**12)),) for _ in range(3)),
+    )
+    write_certificates(tmp_path / "certificates", certified, [], radius=GRID, votes=votes, force=True)
+    found = read_certificates(tmp_path / "certificates")
+    assert_same_certificates(found.certificates, certified)
 
 
 def test_certificates_are_replaced_only_by_force(tmp_path, votes) -> None:
@@ -168,12 +220,16 @@ def test_a_file_that_was_harmed_is_refused_by_name(tmp_path, votes, name, harm) 
         read_certificates(tmp_path)
 
 
-@pytest.mark.parametrize(("field", "value"), [("alpha", 1e-9), ("k", 1)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("setting", {"k": 3, "k_prime": 2, "alpha": 1e-9, "draws": 200}), ("rule", "threshold"), ("labelled", False)],
+)
 def test_a_claim_improved_by_hand_is_refused(tmp_path, votes, field, value) -> None:
     put(tmp_path, votes, OLD)
     path = tmp_path / "certificates.json"
     stored = json.loads(path.read_text())
-    stored["setting"][field] = value
+    assert stored[field] != value
+    stored[field] = value
     path.write_text(json.dumps(stored))
     with pytest.raises(DataError, match=r"certificates\.json was altered"):
         read_certificates(tmp_path)
@@ -182,8 +238,8 @@ def test_a_claim_improved_by_hand_is_refused(tmp_path, votes, field, value) -> N
 def test_another_format_is_refused(tmp_path, votes) -> None:
     put(tmp_path, votes, OLD)
     path = tmp_path / "certificates.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
-    with pytest.raises(DataError, match="version 1"):
+    path.write_text(path.read_text().replace('"version": 2', '"version": 1', 1))
+    with pytest.raises(DataError, match="version 2"):
         read_certificates(tmp_path)
 
 
@@ -203,6 +259,12 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
     ):
         with pytest.raises(InvalidInputError, match=name):
             write_certificates(tmp_path / "c", certified, [], radius=GRID, votes=other)
+    threshold = votes_of_kind(tmp_path / "sets", images=11, labels=20, **KINDS["unlabelled threshold"])
+    with pytest.raises(InvalidInputError, match="of the top-k rule, these votes of the threshold"):
+        write_certificates(tmp_path / "c", replace(certified, labelled=False), [], radius=GRID, votes=threshold)
+    adaptive = votes_of_kind(tmp_path / "adaptive", images=11, labels=20, **KINDS["adaptive unlabelled"])
+    with pytest.raises(InvalidInputError, match="pictures"):
+        write_certificates(tmp_path / "c", replace(certified, labelled=False), [], radius=GRID, votes=adaptive)
     assert not (tmp_path / "c").exists()
 
 

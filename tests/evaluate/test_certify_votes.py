@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import assert_same_certificates, random_votes, stored_votes
 from tests.shared_data import COCO_VOTES
-from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, write
 
 from multiguard.certify import METHODS, certified_radii, hits_from_ranked
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting, certificates, certify_votes, curves
-from multiguard.votes import most_frequent, read_votes
+from multiguard.votes import most_frequent
 
 
 @pytest.fixture
@@ -44,7 +43,8 @@ def test_every_claim_is_that_of_the_picture_alone(votes, draws) -> None:
         assert found.label_radii[position].shape == (len(true),)
         for label, radius in zip(true, found.label_radii[position], strict=True):
             assert radius == certified_radii(hits, [label], method="joint", **asked)[0]
-        assert found.predicted[position] == most_frequent(votes.ranked(position)[:draws], k=3, k_prime=2, num_labels=20)
+        ranked = votes.ranked(position)[: found.setting.draws]
+        assert found.predicted[position] == most_frequent(ranked, k=3, k_prime=2, num_labels=20)
         assert found.predicted_hits[position] == tuple(hits.sum(axis=0)[list(found.predicted[position])])
     assert finite > 20
     assert () in votes.labels
@@ -83,7 +83,7 @@ def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
 def test_every_picture_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
     certify_votes(votes, Setting(k=3, k_prime=2), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 
@@ -150,13 +150,3 @@ def test_certified_recall_of_the_coco_votes(tmp_path) -> None:
     assert (mean.averaging, pooled.averaging) == ("mean", "pooled")
     assert (mean.scores.images, mean.scores.without_labels) == (500, 0)
     np.testing.assert_allclose(100 * mean.scores.recall, [57.2, 50.7, 43.7, 38.8, 33.4, 28.8], atol=0.06)
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [(THRESHOLD, "threshold rule"), (ADAPTIVE, "adaptive run"), (UNLABELLED, "no ground truth")],
-)
-def test_votes_of_another_kind_are_never_certified_as_ranked_and_fixed_with_labels(tmp_path, kind, message) -> None:
-    write(tmp_path, provenance(**kind))
-    with pytest.raises(VotesError, match=message):
-        certify_votes(read_votes(tmp_path), Setting(k=2, k_prime=1))

@@ -39,7 +39,7 @@ def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
 def test_every_picture_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
     sweep(votes, BASE, {"k": [1, 2, 4], "n": [10, 20]}, GRID, methods=("joint", "jia"))
     assert read == list(range(11))
 
@@ -57,10 +57,10 @@ def test_nothing_to_vary_is_no_curves(votes) -> None:
         ({"k": [1, 21]}, "at most the number of labels, 20"),
         ({"alpha": [0.1, 1.0]}, "alpha"),
         ({"kprime": [1]}, "did you mean 'k_prime'"),
-        ({"draws": [10]}, "unknown parameter of a sweep 'draws'"),
+        ({"draws": [10]}, "unknown parameter of a sweep of the top-k rule 'draws'"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(votes, monkeypatch, vary, message) -> None:
-    monkeypatch.setattr(votes, "row", lambda position: pytest.fail("a picture was read"))
+    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("a picture was read"))
     with pytest.raises(InvalidInputError, match=message):
         sweep(votes, BASE, {"k": [1], **vary}, GRID)

@@ -11,10 +11,13 @@ from tests.evaluate.votes_cases import as_lists, assert_same_curves
 
 from multiguard.certify import METHODS
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, read_curves, write_curves
+from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, ThresholdSetting, read_curves, write_curves
 from multiguard.evaluate.tables import parse_labels, write_labels
 
-COLUMNS = "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,sigma"
+COLUMNS = (
+    "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,sigma,"
+    "rule,threshold,mean_draws,true_floor,false_ceiling"
+)
 BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_high,resamples,seed"
 
 share = st.floats(0, 1)
@@ -30,13 +33,17 @@ def any_curve(draw) -> Curve:
         return np.array(draw(st.lists(values, min_size=size, max_size=size)))
 
     count = st.integers(1, 10**6)
-    setting = Setting(draw(count), draw(count), draw(st.floats(1e-200, 0.99)), draw(count))
+    alpha, draws = draw(st.floats(1e-200, 0.99)), draw(count)
+    top_k = Setting(draw(count), draw(count), alpha, draws)
+    setting = draw(st.sampled_from([top_k, ThresholdSetting(draw(st.floats(1e-300, 1 - 1e-16)), alpha, draws)]))
     radius = np.array(draw(st.lists(st.floats(0, 1e300), min_size=size, max_size=size, unique=True)))
-    scores = Scores(radius, column(), column(), column(), draw(count), draw(st.integers(0, 9)))
+    counts = [column(st.floats(0, 1e6)) for _ in range(2)]
+    scores = Scores(radius, column(), column(), column(), *counts, draw(count), draw(st.integers(0, 9)))
     pairs = [(column(), column()) for _ in range(3)]
     bands = draw(st.sampled_from([None, Bands(draw(st.floats(0.01, 0.99)), draw(count), draw(count), *pairs)]))
-    method, averaging = draw(st.sampled_from(METHODS)), draw(st.sampled_from(["mean", "pooled"]))
-    return Curve(method, setting, draw(positive), averaging, scores, bands)
+    known = METHODS if setting is top_k else ("joint", "independent")
+    method, averaging = draw(st.sampled_from(known)), draw(st.sampled_from(["mean", "pooled"]))
+    return Curve(method, setting, draw(positive), averaging, scores, draw(st.floats(1, 1e6)), bands)
 
 
 def key(curve: Curve) -> tuple:
@@ -56,16 +63,26 @@ def test_curves_come_back(tmp_path, curves) -> None:
 def one_curve(**changes) -> Curve:
     half = np.array([0.5, 0.25])
     fields = {"method": "joint", "setting": Setting(3, 2, 0.001, 100), "sigma": 0.5, "averaging": "mean"}
-    scores = Scores(np.array([0.0, 0.1 + 0.2]), half, half / 3, half / 7, 8, 3)
-    return Curve(**{**fields, "scores": scores, **changes})
+    scores = Scores(np.array([0.0, 0.1 + 0.2]), half, half / 3, half / 7, 3 * half, half, 8, 3)
+    return Curve(**{**fields, "scores": scores, "mean_draws": 100.0, **changes})
 
 
 def test_the_rows_are_plain(tmp_path) -> None:
     write_curves(tmp_path / "curves.csv", [one_curve()])
     lines = (tmp_path / "curves.csv").read_text().split("\n")
-    assert lines[1] == "joint,3,2,0.001,100,0.0,mean,0.5,0.16666666666666666,0.07142857142857142,8,3,0.5"
+    assert (
+        lines[1]
+        == "joint,3,2,0.001,100,0.0,mean,0.5,0.16666666666666666,0.07142857142857142,8,3,0.5,top-k,,100.0,1.5,0.5"
+    )
     assert lines[2].split(",")[5] == "0.30000000000000004"
     assert lines[3:] == [""]
+
+
+def test_the_rows_of_the_threshold_rule_have_no_k(tmp_path) -> None:
+    write_curves(tmp_path / "curves.csv", [one_curve(setting=ThresholdSetting(0.3, 0.001, 100), mean_draws=62.5)])
+    line = (tmp_path / "curves.csv").read_text().split("\n")[1]
+    assert line.startswith("joint,,,0.001,100,0.0,mean,0.5,")
+    assert line.endswith(",8,3,0.5,threshold,0.3,62.5,1.5,0.5")
 
 
 def test_one_curve_twice_is_refused(tmp_path) -> None:
@@ -85,8 +102,13 @@ def test_a_curve_without_its_number_of_draws_is_refused(tmp_path) -> None:
         ("joint", "jont"),
         ("mean", "median"),
         ("0.30000000000000004", "a little"),
-        (",8,3,0.5\n", ",8,3\n"),
-        (",8,3,0.5\n", ",8,3,0.5,1\n"),
+        (",1.5,0.5\n", ",1.5\n"),
+        (",1.5,0.5\n", ",1.5,0.5,1\n"),
+        ("top-k,,", "threshold,,"),
+        ("top-k,,", "threshold,0.5,"),
+        ("top-k,,", "top-k,0.5,"),
+        ("top-k,,", "top,,"),
+        ("top-k,,100.0", "top-k,,many"),
         ("averaging", "average"),
         ("joint", '"joint'),
         ("joint", '"jo"int'),

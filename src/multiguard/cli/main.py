@@ -1,22 +1,71 @@
 """The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake to mend."""
 
-import sys
+import errno
+import os
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
+from multiguard.cli.certify import certify_command
 from multiguard.cli.data import data_app
+from multiguard.cli.predict import predict_command
+from multiguard.cli.report import report_command
+from multiguard.cli.run import demo_command, run_command
 from multiguard.cli.train import train_command
+from multiguard.cli.vote import vote_command
 from multiguard.errors import MultiGuardError
+
+_MISTAKE, _INTERRUPTED = 2, 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _OneLine(TyperGroup):
+    """Says what went wrong in one line where the user can mend it, or wanted it; a bug keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except MultiGuardError as error:
+            raise _left(str(error), _MISTAKE) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _left(_told(error), _MISTAKE) from error
+        except KeyboardInterrupt as error:
+            raise _left("interrupted; the same command goes on", _INTERRUPTED) from error
+
+
+def _left(message: str, code: int) -> typer.Exit:
+    typer.echo(f"multiguard: {' '.join(message.split())}", err=True)
+    return typer.Exit(code)
+
+
+def _told(error: OSError) -> str:
+    """What the system said, the file first where it is known."""
+    if error.filename is None or error.strerror is None:
+        return str(error) or type(error).__name__
+    kept = "; what was there before is as it was" if error.errno in _FULL else ""
+    return f"{error.filename}: {error.strerror}{kept}"
+
 
 app = typer.Typer(
     name="multiguard",
+    cls=_OneLine,
     help="Provable robustness for any multi-label classifier.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo_command)
 app.command("train")(train_command)
+app.command("vote")(vote_command)
+app.command("certify")(certify_command)
+app.command("report")(report_command)
+app.command("predict")(predict_command)
+app.command("run")(run_command)
 app.add_typer(data_app, name="data")
 
 
@@ -27,8 +76,6 @@ def _root() -> None:
 
 def run() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
-    try:
-        app()
-    except MultiGuardError as error:
-        typer.echo(f"multiguard: {' '.join(str(error).split())}", err=True)
-        sys.exit(2)
+    # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    app()

@@ -15,6 +15,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 Report = Callable[[str, int, int], None]
@@ -24,13 +25,19 @@ class _Rate(ProgressColumn):
     """How many of the counted things a second."""
 
     def __init__(self, unit: str) -> None:
-        super().__init__()
+        super().__init__(table_column=_one_line())
         self._unit = unit
 
     def render(self, task: Task) -> Text:
         """The rate of the last moments."""
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f} {self._unit}/s" if speed else f"- {self._unit}/s", style="cyan")
+        shown = f"{speed:,.{0 if speed >= 10 else 1}f}" if speed else "-"
+        return Text(f"{shown} {self._unit}/s", style="cyan")
+
+
+def _one_line(most: int | None = None) -> Column:
+    """A column that is cut rather than wrapped."""
+    return Column(no_wrap=True, overflow="ellipsis", max_width=most)
 
 
 def say(line: str) -> None:
@@ -46,13 +53,21 @@ def shown(unit: str) -> Iterator[Report]:
         unit: What is counted.
     """
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=_one_line(most=22)),
+        BarColumn(bar_width=14),
+        MofNCompleteColumn(table_column=_one_line()),
+        _Rate(unit),
+        TimeRemainingColumn(table_column=_one_line()),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
 
         def report(doing: str, done: int, total: int) -> None:
             if doing not in tasks:
-                tasks[doing] = progress.add_task(doing)
+                for before in tasks.values():
+                    progress.update(before, visible=False)
+                tasks[doing] = progress.add_task(doing, total=total, completed=done)
             progress.update(tasks[doing], completed=done, total=total)
 
         yield report

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from multiguard.cli.options import Difficult, Root, Separator, Table, Workers, given
+from multiguard.cli.options import Data, Difficult, Force, Root, Separator, Table, Workers, given
 from multiguard.cli.progress import say, shown
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
 
-_Data = Annotated[str, Option(help="voc2007, coco, nuswide, folder or digits.")]
 _Out = Annotated[Path, Option(help="The model folder to write; with a run in it, the run goes on.")]
 _Model = Annotated[str | None, Option(help="cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")]
 _Weights = Annotated[str | None, Option(help="A .safetensors or .pth file, or 'pretrained' to download.")]
@@ -46,7 +45,7 @@ _Seed = Annotated[int | None, Option(help="Decides order, crops, noise and first
 
 
 def train_command(
-    data: _Data,
+    data: Data,
     out: _Out,
     root: Root = None,
     model: _Model = None,
@@ -79,6 +78,7 @@ def train_command(
     shift: _Shift = None,
     flip: _Flip = None,
     seed: _Seed = None,
+    force: Force = False,
 ) -> None:
     """Train a base classifier under Gaussian noise and write its model folder.
 
@@ -89,17 +89,21 @@ def train_command(
     _train(**locals())
 
 
-def _train(*, data: str, out: Path, compile_: bool, **rest: Any) -> None:
+def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) -> None:
     from dataclasses import fields
 
+    from multiguard.pipeline.training import discard_old_model
     from multiguard.train.job import Job, run_job
     from multiguard.train.recipe import Recipe, recipe_for
 
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
+    job = Job(data, out, recipe, options=options, compiled=compile_, **rest)
+    if force:
+        discard_old_model(job)
     with shown("pictures") as progress:
-        result = run_job(Job(data, out, recipe, options=options, compiled=compile_, **rest), _show_epoch, progress)
+        result = run_job(job, show_epoch, progress)
     _show_result(result)
 
 
@@ -109,7 +113,8 @@ def _say_if_untrained(model: str | None, weights: str | None) -> None:
         typer.echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
 
 
-def _show_epoch(record: dict[str, Any]) -> None:
+def show_epoch(record: dict[str, Any]) -> None:
+    """Print one line about an epoch of training."""
     rate = record["images_per_second"]
     say(
         f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:.3f}  "
@@ -128,5 +133,6 @@ def _show_result(result: "TrainResult") -> None:
     best = result.best
     typer.echo(
         f"best epoch {best['epoch']}: mAP {best['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
-        f"{best['map_clean']:.4f} without noise; model in {result.folder}"
+        f"{best['map_clean']:.4f} without noise"
     )
+    typer.echo(f"model: {result.folder}")

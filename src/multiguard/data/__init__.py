@@ -6,6 +6,7 @@ from multiguard.data.digits import DigitsDataset
 from multiguard.data.pictures import open_pictures
 from multiguard.data.pixels import Pixels, load_pixels
 from multiguard.data.sample import Catalogued, Dataset, Problem, Sample
+from multiguard.data.source import Source
 from multiguard.data.subset import Subset, hold_out, subset
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Pixels",
     "Problem",
     "Sample",
+    "Source",
     "Subset",
     "check_dataset",
     "hold_out",

@@ -24,6 +24,7 @@ class Known:
         train_split: What training reads by default.
         val_splits: For a training split, what validation reads by default; where none is named here, a part of
             the training split is held out.
+        test_split: What is voted on by default.
         options: The further keyword options that it understands.
         own_splits: Called with (root, table), the splits that the user's own table names; None where they are fixed.
         listed: Whether its opener can collect the faulty lines of a table.
@@ -33,6 +34,7 @@ class Known:
     needs_root: bool
     train_split: str
     val_splits: Mapping[str, str]
+    test_split: str
     options: tuple[str, ...] = ()
     own_splits: Callable[[Path, Path | None], tuple[str, ...]] | None = None
     listed: bool = False
@@ -47,11 +49,11 @@ _WITH_YEARS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
 _FOLDER_OPTIONS = ("table", "separator", "label_names")
 
 DATASETS: Mapping[str, Known] = {
-    "voc2007": Known(open_voc2007, True, "train", _USUAL, ("difficult",)),
-    "coco": Known(open_coco, True, "train", _WITH_YEARS),
-    "nuswide": Known(open_nuswide, True, "train", _USUAL, ("table",), listed=True),
-    "folder": Known(open_folder, True, ALL, _USUAL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
-    "digits": Known(_open_digits, False, "train", _USUAL, ("images", "seed")),
+    "voc2007": Known(open_voc2007, True, "train", _USUAL, "test", ("difficult",)),
+    "coco": Known(open_coco, True, "train", _WITH_YEARS, "val"),
+    "nuswide": Known(open_nuswide, True, "train", _USUAL, "val", ("table",), listed=True),
+    "folder": Known(open_folder, True, ALL, _USUAL, ALL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
+    "digits": Known(_open_digits, False, "train", _USUAL, "test", ("images", "seed")),
 }
 
 
@@ -64,11 +66,20 @@ def find_known(name: str) -> Known:
 
 def training_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
     """What training reads where no split is asked for: "train", or all of a table that names no splits."""
-    known = find_known(name)
-    splits = _own_splits(known, root, table)
-    if splits and "train" not in splits:
-        raise DataError(f"{name}: no split given, and none is called train; the table's are {', '.join(splits)}")
-    return "train" if splits else known.train_split
+    return _usual_split(name, "train", find_known(name).train_split, root, table)
+
+
+def voting_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
+    """What is voted on where no split is asked for: the dataset's test split, or all of a table without splits."""
+    return _usual_split(name, "test", find_known(name).test_split, root, table)
+
+
+def _usual_split(name: str, wanted: str, fixed: str, root: Path | str | None, table: Path | None) -> str:
+    """The fixed split, or the wanted one of a table that names its own."""
+    splits = _own_splits(find_known(name), root, table)
+    if splits and wanted not in splits:
+        raise DataError(f"{name}: no split given, and none is called {wanted}; the table's are {', '.join(splits)}")
+    return wanted if splits else fixed
 
 
 def validation_split(name: str, split: str, root: Path | str | None = None, table: Path | None = None) -> str | None:

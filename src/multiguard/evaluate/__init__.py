@@ -5,21 +5,32 @@ from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.curve import Curve, curves, radius_grid
 from multiguard.evaluate.folder import CertificatesFolder, read_certificates, write_certificates
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.evaluate.scores import Averaging, Scores, image_scores, set_scores
-from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.question import LabelSource
+from multiguard.evaluate.scores import (
+    Averaging,
+    Scores,
+    image_scores,
+    set_scores,
+    threshold_image_scores,
+    threshold_set_scores,
+)
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.evaluate.sweeps import Parameter, sweep
 from multiguard.evaluate.tables import read_curves, write_curves
 
 __all__ = [
+    "AnySetting",
     "Averaging",
     "Bands",
     "Certificates",
     "CertificatesFolder",
     "Curve",
     "LabelScores",
+    "LabelSource",
     "Parameter",
     "Scores",
     "Setting",
+    "ThresholdSetting",
     "certify_votes",
     "curves",
     "image_scores",
@@ -29,6 +40,8 @@ __all__ = [
     "read_curves",
     "set_scores",
     "sweep",
+    "threshold_image_scores",
+    "threshold_set_scores",
     "write_certificates",
     "write_curves",
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.scores import Averaging, Floats, certified_parts
+from multiguard.evaluate.scores import Averaging, Counts, Floats, ratio
 
 # Resampled pictures and scores are held about this many at a time.
 _NUMBERS_AT_A_TIME = 1 << 22
@@ -55,30 +54,15 @@ class Resampling:
             raise InvalidInputError(f"the seed of the bands must not be negative, got {self.seed!r}")
 
 
-def bootstrap_bands(
-    radii: Sequence[Floats],
-    num_true: Sequence[int],
-    k: int,
-    radius: Floats,
-    averaging: Averaging,
-    resampling: Resampling,
-) -> Bands:
-    """The percentile bootstrap, over the pictures that have labels, of the averages that `set_scores` gives.
+def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
+    """The percentile bootstrap, over the pictures that have labels, of the averages that `averaged_scores` gives.
 
     Args:
-        radii: For each picture its radii.
-        num_true: For each picture its number of true labels.
-        k: How many labels the smoothed classifier returns.
-        radius: (radii,), the l2-norms asked about.
+        counts: What is certified of each picture, (radii, images).
         averaging: "mean" or "pooled".
         resampling: The level, the resamples and their seed.
     """
-    sizes, parts = certified_parts(radii, num_true, k, radius)
-    step = max(1, _NUMBERS_AT_A_TIME // resampling.resamples)
-    blocks = np.split(sizes, range(step, len(sizes), step))
-    precision, recall, f1 = (
-        np.concatenate([_band(block, part, averaging, resampling) for block in blocks], axis=1) for part in parts
-    )
+    precision, recall, f1 = (_band(*fraction, averaging, resampling) for fraction in counts.fractions)
     return Bands(
         resampling.level,
         resampling.resamples,
@@ -89,14 +73,18 @@ def bootstrap_bands(
     )
 
 
-def _band(sizes: NDArray[np.int64], part: Floats, averaging: Averaging, resampling: Resampling) -> Floats:
-    """(low and high, radii) of the averages of sizes (radii, images) over their part (images,)."""
-    pooled = averaging == "pooled"
-    values = (sizes if pooled else sizes / part).T.astype(np.float64)
-    weights = part if pooled else np.ones_like(part)
-    averages = [(times @ values) / (times @ weights)[:, None] for times in _times_drawn(len(part), resampling)]
+def _band(numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling) -> Floats:
+    """(low and high, radii) of the averages of fractions (radii, images)."""
+    if averaging == "mean":
+        numerator, denominator = ratio(numerator, denominator), np.ones_like(numerator)
+    step = max(1, _NUMBERS_AT_A_TIME // resampling.resamples)
     ends = [(1 - resampling.level) / 2, (1 + resampling.level) / 2]
-    return np.quantile(np.concatenate(averages), ends, axis=0)
+    bands = []
+    for start in range(0, len(numerator), step):
+        top, bottom = numerator[start : start + step].T, denominator[start : start + step].T
+        averages = [ratio(times @ top, times @ bottom) for times in _times_drawn(len(top), resampling)]
+        bands.append(np.quantile(np.concatenate(averages), ends, axis=0))
+    return np.concatenate(bands, axis=1)
 
 
 def _times_drawn(images: int, resampling: Resampling) -> Iterator[Floats]:

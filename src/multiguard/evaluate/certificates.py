@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from multiguard.certify import Method, certified_radii_batch
-from multiguard.certify.arguments import checked_method
+from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate.question import Labels, LabelSource, Proved, checked_methods, question
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import Setting, resolved
+from multiguard.evaluate.setting import AnySetting, resolved
 
 if TYPE_CHECKING:
-    from multiguard.votes import Ranked, VoteRow, Votes
+    from multiguard.votes import Rule, VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 
@@ -30,77 +29,116 @@ _PICTURES_AT_A_TIME = 512
 class Certificates:
     """What is proved of a set of pictures in one setting: each picture's claims hold with probability 1 - alpha.
 
-    The probability is over the draws, for each picture and method alone. `certified_radii` says what a method's radii
-    promise; `label_radii` promise less together than alone, as each of them spends the whole of alpha.
+    The probability is over the draws, for each picture and method alone. About the ground truth (`labelled`) the claims
+    on L as a set hold at once, and each label's own radius alone, as it spends the whole of alpha. About labels chosen
+    from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once; what they say is how many
+    of the predicted labels stay, not that these are right.
 
     Attributes:
-        setting: What was asked; its draws are a number.
+        setting: What was asked; its draws are a number, in an adaptive run the most that a picture took.
         sigma: The noise.
         label_names: The c label names, in index order.
         ids: The ids of the pictures.
-        labels: For each picture the indices of its true labels, L.
-        radii: For each method and picture the radii, (min(d, k),): size e survives up to radii[e - 1].
+        labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
+        labels: For each picture the indices of L, d of them; chosen ones most hits first.
+        radii: For each method and picture up to which radius at least e = 1, 2, ... labels of L are returned:
+            (min(d, k),) for the top-k rule, (d,) for the threshold rule.
+        false_radii: For each method and picture up to which radius at most m = 0, 1, ... labels outside L are returned,
+            (c - d,), together with `radii`; None for the top-k rule, where at most k - e are.
         label_radii: For each picture and each label of L, in the order of `labels`, the radius up to which that label
-            alone stays among the k returned, against all other labels (method joint). Each radius on its own is right
-            with probability at least 1 - alpha.
-        predicted: For each picture the k labels with the most hits, most first and of equals the smaller index: an
-            estimate of what the smoothed classifier returns, not a claim.
+            alone is returned: for the top-k rule against all other labels (method joint).
+        predicted: For each picture the labels that the smoothed classifier would return if the certifying draws were
+            all there are, most hits first and of equals the smaller index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
+        draws: How many draws certify each picture; all alike unless the run was adaptive.
     """
 
-    setting: Setting
+    setting: AnySetting
     sigma: float
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
-    labels: tuple[tuple[int, ...], ...]
+    labelled: bool
+    labels: tuple[Labels, ...]
     radii: Mapping[Method, tuple[Floats, ...]]
+    false_radii: Mapping[Method, tuple[Floats, ...]] | None
     label_radii: tuple[Floats, ...]
-    predicted: tuple[tuple[int, ...], ...]
+    predicted: tuple[Labels, ...]
     predicted_hits: tuple[tuple[int, ...], ...]
+    draws: tuple[int, ...]
 
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that the radii were proved with."""
         return tuple(self.radii)
 
+    @property
+    def rule(self) -> Rule:
+        """The rule that is certified, "top-k" or "threshold"."""
+        return self.setting.rule
+
+    def proved(self, method: Method) -> list[Proved]:
+        """For each picture what this method proves of L as a set."""
+        true = self.radii[method]
+        false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
+        return [Proved(*each) for each in zip(true, false, strict=True)]
+
 
 def certify_votes(
-    votes: Votes, setting: Setting, *, methods: Sequence[Method] = ("joint",), progress: Progress | None = None
+    votes: Votes,
+    setting: AnySetting,
+    *,
+    methods: Sequence[Method] = ("joint",),
+    labels: LabelSource = "truth",
+    progress: Progress | None = None,
 ) -> Certificates:
     """Each picture's claims, of each method, hold with probability at least 1 - alpha over its draws.
 
-    Every picture's votes are read once. The true labels come from the votes folder and must not have been chosen
-    from its draws.
+    Every picture's votes are read once. Votes of an adaptive run have alpha split over their looks.
 
     Args:
         votes: What `read_votes` returns.
-        setting: k, k', alpha and the number of draws.
-        methods: The methods to prove with, on the same votes.
+        setting: A `Setting` for votes of the top-k rule, a `ThresholdSetting` for those of the threshold rule.
+        methods: The methods to prove with, on the same votes; the threshold rule knows "joint" and "independent".
+        labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
+            certify the labels that the pilot draws choose. Then recall is the share of the predicted labels that
+            provably stay.
         progress: Called with the number of pictures done and of all pictures.
     """
-    setting, methods = resolved(setting, votes.provenance), checked_methods(methods)
-    radii: dict[Method, list[Floats]] = {method: [] for method in methods}
+    asked = question(votes, resolved(setting, votes.provenance), labels)
+    methods = checked_methods(methods, asked.setting)
+    found: dict[Method, list[Proved]] = {method: [] for method in methods}
+    chosen: list[Labels] = []
     label_radii: list[Floats] = []
-    predicted: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    predicted: list[tuple[Labels, tuple[int, ...]]] = []
     steps = Steps(len(votes), len(votes) * (len(methods) + 1), progress)
     for rows in portions(votes):
+        own = [asked.labels(row) for row in rows]
         for method in methods:
-            radii[method] += portion_radii(rows, votes, setting, method)
+            found[method] += asked.proved(rows, own, method)
             steps.take(len(rows))
-        label_radii += _label_radii(rows, votes, setting)
-        predicted += [_most_hit(row.ranked, setting, len(votes.provenance.label_names)) for row in rows]
+        chosen += own
+        label_radii += asked.label_radii(rows, own)
+        predicted += [asked.predicted(row) for row in rows]
         steps.take(len(rows))
     return Certificates(
-        setting=setting,
+        setting=asked.setting,
         sigma=votes.provenance.sigma,
         label_names=votes.provenance.label_names,
         ids=votes.ids,
-        labels=votes.labels,
-        radii={method: tuple(found) for method, found in radii.items()},
+        labelled=labels == "truth",
+        labels=tuple(chosen),
+        radii={method: tuple(each.true for each in proved) for method, proved in found.items()},
+        false_radii=_false_radii(found),
         label_radii=tuple(label_radii),
-        predicted=tuple(labels for labels, _ in predicted),
+        predicted=tuple(own for own, _ in predicted),
         predicted_hits=tuple(hits for _, hits in predicted),
+        draws=draws_taken(votes, asked.setting),
     )
+
+
+def draws_taken(votes: Votes, setting: AnySetting) -> tuple[int, ...]:
+    """How many draws of each picture certify it."""
+    return tuple(min(votes.draws_of(position), setting.n) for position in range(len(votes)))
 
 
 class Steps:
@@ -117,65 +155,27 @@ class Steps:
             self._progress(self._total * self._taken // self._steps, self._total)
 
 
-def checked_methods(methods: Sequence[Method]) -> tuple[Method, ...]:
-    """The methods, each known and named once; at least one."""
-    if isinstance(methods, str):
-        raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
-    if not methods:
-        raise InvalidInputError("methods is empty: name at least one, such as 'joint'")
-    return tuple(dict.fromkeys(checked_method(method) for method in methods))
-
-
 def portions(votes: Votes) -> Iterator[list[VoteRow]]:
     """All pictures in order, in runs whose votes fit in memory together."""
     if len(votes) == 0:
         raise InvalidInputError("these votes hold no picture, so there is nothing to certify")
     rows: list[VoteRow] = []
-    for row in votes:
-        rows.append(row)
-        held = sum(each.ranked.nbytes for each in rows)
-        if held >= _BYTES_AT_A_TIME or len(rows) == _PICTURES_AT_A_TIME:
+    for position in range(len(votes)):
+        rows.append(votes.row(position, looks=votes.looks))
+        if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _PICTURES_AT_A_TIME:
             yield rows
             rows = []
     if rows:
         yield rows
 
 
-def portion_radii(rows: Sequence[VoteRow], votes: Votes, setting: Setting, method: Method) -> list[Floats]:
-    """For each picture the promise of `certified_radii` about all its true labels."""
-    return _radii((row.ranked for row in rows), (row.labels for row in rows), votes, setting, method)
+def _bytes(row: VoteRow) -> int:
+    return row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
 
 
-def _label_radii(rows: Sequence[VoteRow], votes: Votes, setting: Setting) -> list[Floats]:
-    """For each picture and true label the promise of `certified_radii` about this label alone, each at full alpha."""
-    ranked = chain.from_iterable(repeat(row.ranked, len(row.labels)) for row in rows)
-    labels = ([label] for row in rows for label in row.labels)
-    each = _radii(ranked, labels, votes, setting, "joint")
-    ends = np.cumsum([len(row.labels) for row in rows])
-    return np.split(np.concatenate([np.empty(0), *each]), ends[:-1])
-
-
-def _radii(
-    ranked: Iterator[Ranked],
-    labels: Iterator[Sequence[int]],
-    votes: Votes,
-    setting: Setting,
-    method: Method,
-) -> list[Floats]:
-    return certified_radii_batch(
-        (each[: setting.n] for each in ranked),
-        labels,
-        num_labels=len(votes.provenance.label_names),
-        k=setting.k,
-        k_prime=setting.k_prime,
-        sigma=votes.provenance.sigma,
-        alpha=setting.alpha,
-        method=method,
-    )
-
-
-def _most_hit(ranked: Ranked, setting: Setting, num_labels: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The k labels with the most hits, of equals the smaller index first, and their hits."""
-    counts = np.bincount(ranked[: setting.n, : setting.k_prime].ravel(), minlength=num_labels)
-    labels = np.argsort(-counts, kind="stable")[: setting.k]
-    return tuple(labels.tolist()), tuple(counts[labels].tolist())
+def _false_radii(found: Mapping[Method, Sequence[Proved]]) -> dict[Method, tuple[Floats, ...]] | None:
+    """The ceilings of every picture; None where the rule has none."""
+    ceilings = {
+        method: tuple(each.false for each in proved if each.false is not None) for method, proved in found.items()
+    }
+    return ceilings if any(ceilings.values()) else None

@@ -11,12 +11,21 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method
+from multiguard.certify import Method, ThresholdRadii
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.scores import Averaging, Floats, Scores, set_scores
-from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.question import Labels, Proved
+from multiguard.evaluate.scores import (
+    Averaging,
+    Counts,
+    Floats,
+    Scores,
+    averaged_scores,
+    threshold_counts,
+    top_k_counts,
+)
+from multiguard.evaluate.setting import AnySetting, Setting
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
@@ -28,18 +37,20 @@ class Curve:
 
     Attributes:
         method: What the radii were proved with.
-        setting: What was asked of the votes; its draws are a number.
+        setting: What was asked of the votes; its draws are a number, in an adaptive run the most that a picture took.
         sigma: The noise.
         averaging: How pictures are averaged.
         scores: Precision, recall and F1, each (radii,), and how many pictures they are taken over.
+        mean_draws: How many draws these pictures took on average.
         bands: How far the averages would vary with other pictures, where that was asked for.
     """
 
     method: Method
-    setting: Setting
+    setting: AnySetting
     sigma: float
     averaging: Averaging
     scores: Scores
+    mean_draws: float
     bands: Bands | None = None
 
 
@@ -64,34 +75,64 @@ def curves(
     """
     asked = checked_radius(radius)
     drawn = None if bands is None else Resampling(bands, resamples, seed)
+    pictures = Pictures(certificates.setting, certificates.sigma, certificates.labels, certificates.draws)
     return [
         curve
-        for method, radii in certificates.radii.items()
-        for curve in averaged(
-            method, certificates.setting, certificates.sigma, radii, certificates.labels, asked, drawn
-        )
+        for method in certificates.methods
+        for curve in averaged(method, pictures, certificates.proved(method), asked, drawn)
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """What the curves of all methods have in common: what was asked of which pictures.
+
+    Attributes:
+        setting: What was asked; its draws are a number.
+        sigma: The noise.
+        labels: L of each picture.
+        draws: How many draws certify each picture.
+    """
+
+    setting: AnySetting
+    sigma: float
+    labels: Sequence[Labels]
+    draws: Sequence[int]
+
+    def mean_draws(self) -> float:
+        """Over the pictures that have labels, which are those that scores are taken over."""
+        return float(np.mean([taken for taken, own in zip(self.draws, self.labels, strict=True) if own]))
+
+    def counts(self, proved: Sequence[Proved], radius: Floats) -> Counts:
+        """What is certified of each picture at each radius."""
+        if isinstance(self.setting, Setting):
+            num_true = [len(own) for own in self.labels]
+            return top_k_counts([each.true for each in proved], num_true, self.setting.k, radius)
+        floors_and_ceilings = [ThresholdRadii(each.true, each.false) for each in proved if each.false is not None]
+        return threshold_counts(floors_and_ceilings, radius)
 
 
 def averaged(
     method: Method,
-    setting: Setting,
-    sigma: float,
-    radii: Sequence[Floats],
-    labels: Sequence[Sequence[int]],
+    pictures: Pictures,
+    proved: Sequence[Proved],
     radius: Floats,
     resampling: Resampling | None = None,
 ) -> list[Curve]:
     """One method's curves of one setting, in both averagings."""
-    num_true = [len(true) for true in labels]
-    found = []
-    for averaging in AVERAGINGS:
-        scores = set_scores(radii, num_true=num_true, k=setting.k, radius=radius, averaging=averaging)
-        bands = None
-        if resampling is not None:
-            bands = bootstrap_bands(radii, num_true, setting.k, radius, averaging, resampling)
-        found.append(Curve(method, setting, sigma, averaging, scores, bands))
-    return found
+    counts = pictures.counts(proved, radius)
+    return [
+        Curve(
+            method,
+            pictures.setting,
+            pictures.sigma,
+            averaging,
+            averaged_scores(counts, radius, averaging),
+            pictures.mean_draws(),
+            None if resampling is None else bootstrap_bands(counts, averaging, resampling),
+        )
+        for averaging in AVERAGINGS
+    ]
 
 
 def radius_grid(sigma: float, *, to: float | None = None, step: float | None = None) -> Floats:

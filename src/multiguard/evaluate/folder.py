@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import checked_method
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import Curve
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.question import checked_methods
+from multiguard.evaluate.setting import Setting, ThresholdSetting
 from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
 from multiguard.files import file_hash, require_folder, write_atomically
 
@@ -30,7 +30,7 @@ CERTIFICATES_NAME = "certificates.json"
 _HASHED = (ROWS_NAME, CURVES_NAME, LABELS_NAME)
 _NAMES = (*_HASHED, CERTIFICATES_NAME)
 _FORMAT = "multiguard-certificates"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +116,13 @@ def read_certificates(folder: str | Path) -> CertificatesFolder:
 def _check_from(certificates: Certificates, votes: Votes) -> None:
     """Raises unless the certificates can be those of the votes, and every label has a name of its own."""
     run = votes.provenance
-    if (certificates.ids, certificates.labels) != (votes.ids, votes.labels):
+    of_these = certificates.ids == votes.ids and certificates.draws == draws_taken(votes, certificates.setting)
+    if not of_these or (certificates.labelled and certificates.labels != votes.labels):
         raise InvalidInputError("the certificates are not of the pictures of these votes; certify these votes anew")
+    if certificates.rule != votes.rule:
+        raise InvalidInputError(
+            f"the certificates are of the {certificates.rule} rule, these votes of the {votes.rule}"
+        )
     if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
         raise InvalidInputError("the certificates are of another sigma or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
@@ -137,7 +142,9 @@ def _described(
     return {
         "format": _FORMAT,
         "version": _VERSION,
+        "rule": certificates.rule,
         "setting": asdict(certificates.setting),
+        "labelled": certificates.labelled,
         "sigma": certificates.sigma,
         "methods": certificates.methods,
         "label_names": certificates.label_names,
@@ -186,13 +193,15 @@ def _read(folder: Path) -> CertificatesFolder:
 
     stored = _load(folder)
     content = {name: _verified(place(folder, name), stored["files"][name]) for name in _HASHED}
+    setting = (ThresholdSetting if stored["rule"] == "threshold" else Setting)(**stored["setting"])
     certificates = parse_rows(
         content[ROWS_NAME],
         folder / ROWS_NAME,
-        setting=Setting(**stored["setting"]),
+        setting=setting,
+        labelled=stored["labelled"],
         sigma=stored["sigma"],
         label_names=tuple(stored["label_names"]),
-        methods=[checked_method(method) for method in stored["methods"]],
+        methods=checked_methods(stored["methods"], setting),
     )
     return CertificatesFolder(
         certificates=certificates,

@@ -12,7 +12,9 @@ from multiguard.evaluate.scores import Floats
 
 @dataclass(frozen=True, eq=False)
 class LabelScores:
-    """In which share of the pictures that have a label it is proved to stay among the k returned.
+    """In which share of the pictures that have a label it is proved to stay among those returned.
+
+    Where pilot draws chose the labels, a picture has those that were chosen.
 
     Attributes:
         label: The name of the label.
@@ -28,7 +30,7 @@ class LabelScores:
 
 
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:
-    """For each label that some picture has, in index order, how often it is certified; each claim alone at alpha.
+    """For each label that some picture has, in index order, how often its own radius reaches so far.
 
     Args:
         certificates: What `certify_votes` returns.

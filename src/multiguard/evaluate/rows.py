@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 from multiguard.certify import Method
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.scores import Floats
+from multiguard.evaluate.setting import AnySetting
 from multiguard.files import write_atomically
+from multiguard.votes import Rule
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
     """Write a row for each picture; the file is there whole or not at all."""
-    table = pa.Table.from_pylist(
-        [_row(certificates, i) for i in range(len(certificates.ids))], schema=_schema(certificates.methods)
-    )
+    rows = [_row(certificates, i) for i in range(len(certificates.ids))]
+    table = pa.Table.from_pylist(rows, schema=_schema(certificates.methods, certificates.rule))
     write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
@@ -27,29 +28,34 @@ def parse_rows(
     content: bytes,
     path: Path,
     *,
-    setting: Setting,
+    setting: AnySetting,
     sigma: float,
     label_names: tuple[str, ...],
+    labelled: bool,
     methods: Sequence[Method],
 ) -> Certificates:
     """The certificates whose rows are in the content of this file, or a `DataError` that names it."""
     try:
-        rows = pq.read_table(pa.BufferReader(content)).cast(_schema(methods)).to_pylist()
-        return _certificates(rows, setting, sigma, label_names, methods)
+        rows = pq.read_table(pa.BufferReader(content)).cast(_schema(methods, setting.rule)).to_pylist()
+        columns = _columns(rows, {name: label for label, name in enumerate(label_names)}, methods, setting.rule)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error
+    return Certificates(setting=setting, sigma=sigma, label_names=label_names, labelled=labelled, **columns)
 
 
-def _schema(methods: Sequence[Method]) -> pa.Schema:
+def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
     numbers, names = pa.list_(pa.float64()), pa.list_(pa.string())
+    by_method = pa.struct([(method, numbers) for method in methods])
     return pa.schema(
         [
             ("id", pa.string()),
             ("labels", names),
-            ("radii", pa.struct([(method, numbers) for method in methods])),
+            ("radii", by_method),
+            *([("false_radii", by_method)] if rule == "threshold" else []),
             ("label_radii", numbers),
             ("predicted", names),
             ("predicted_hits", pa.list_(pa.int64())),
+            ("draws", pa.int64()),
         ]
     )
 
@@ -59,29 +65,32 @@ def _row(certificates: Certificates, index: int) -> dict[str, Any]:
     return {
         "id": certificates.ids[index],
         "labels": [names[label] for label in certificates.labels[index]],
-        "radii": {method: radii[index].tolist() for method, radii in certificates.radii.items()},
+        "radii": _by_method(certificates.radii, index),
+        "false_radii": _by_method(certificates.false_radii or {}, index),
         "label_radii": certificates.label_radii[index].tolist(),
         "predicted": [names[label] for label in certificates.predicted[index]],
         "predicted_hits": certificates.predicted_hits[index],
+        "draws": certificates.draws[index],
     }
 
 
-def _certificates(
-    rows: Sequence[Mapping[str, Any]],
-    setting: Setting,
-    sigma: float,
-    label_names: tuple[str, ...],
-    methods: Sequence[Method],
-) -> Certificates:
-    index = {name: label for label, name in enumerate(label_names)}
-    return Certificates(
-        setting=setting,
-        sigma=sigma,
-        label_names=label_names,
-        ids=tuple(row["id"] for row in rows),
-        labels=tuple(tuple(index[name] for name in row["labels"]) for row in rows),
-        radii={method: tuple(np.array(row["radii"][method], np.float64) for row in rows) for method in methods},
-        label_radii=tuple(np.array(row["label_radii"], np.float64) for row in rows),
-        predicted=tuple(tuple(index[name] for name in row["predicted"]) for row in rows),
-        predicted_hits=tuple(tuple(row["predicted_hits"]) for row in rows),
-    )
+def _by_method(radii: Mapping[Method, Sequence[Floats]], index: int) -> dict[Method, list[float]]:
+    return {method: each[index].tolist() for method, each in radii.items()}
+
+
+def _columns(
+    rows: Sequence[Mapping[str, Any]], index: Mapping[str, int], methods: Sequence[Method], rule: Rule
+) -> dict[str, Any]:
+    def radii(column: str) -> dict[Method, tuple[Floats, ...]]:
+        return {method: tuple(np.array(row[column][method], np.float64) for row in rows) for method in methods}
+
+    return {
+        "ids": tuple(row["id"] for row in rows),
+        "labels": tuple(tuple(index[name] for name in row["labels"]) for row in rows),
+        "radii": radii("radii"),
+        "false_radii": radii("false_radii") if rule == "threshold" else None,
+        "label_radii": tuple(np.array(row["label_radii"], np.float64) for row in rows),
+        "predicted": tuple(tuple(index[name] for name in row["predicted"]) for row in rows),
+        "predicted_hits": tuple(tuple(row["predicted_hits"]) for row in rows),
+        "draws": tuple(row["draws"] for row in rows),
+    }

@@ -1,4 +1,18 @@
-"""Certified precision, recall and F1 at a radius, of one picture and of a set of them."""
+"""Certified precision, recall and F1 at a radius, of one picture and of a set of them.
+
+At a radius R a picture with d true labels has a floor e on the true labels that the smoothed classifier returns, and a
+ceiling m on the others: for every perturbation of l2-norm at most R, TP >= e and FP <= m. (The top-k rule returns k
+labels, so there m = k - e.) Then for every such perturbation
+
+    precision  TP / (TP + FP)                          >=  e / (e + m)
+    recall     TP / d                                  >=  e / d
+    F1         2 TP / (2 TP + FP + (d - TP))           >=  2 e / (e + m + d)
+
+since TP / (TP + FP) = 1 / (1 + FP / TP) and 2 TP / (TP + FP + d) = 2 / (1 + (FP + d) / TP) rise with TP and fall with
+FP. Where e = 0 all three are 0, also where m = 0: then the smoothed classifier may return nothing at all, which counts
+as precision 0. Sums over pictures have floors and ceilings that are the sums of theirs, so that pooled scores are lower
+bounds by the same argument.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify import certified_size
+from multiguard.certify import ThresholdRadii, certified_size
 from multiguard.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -18,11 +32,16 @@ Averaging = Literal["mean", "pooled"]
 class Scores:
     """Certified precision, recall and F1, each in the shape of `radius`.
 
+    Where the labels were chosen from pilot draws, "true" means chosen: recall is then the share of the predicted labels
+    that provably stay, and no score says how many of them are right.
+
     Attributes:
         radius: The l2-norms asked about.
-        precision: The least fraction of the k returned labels that are true.
-        recall: The least fraction of the true labels that are among the k returned.
-        f1: Their harmonic mean, 2 e / (d + k).
+        precision: The least fraction of the returned labels that are true, e / (e + m); 0 where e = 0.
+        recall: The least fraction of the true labels that are returned, e / d.
+        f1: Their harmonic mean, 2 e / (e + m + d).
+        true_floor: e, how many true labels are returned at least, on average over pictures.
+        false_ceiling: m, how many other labels are returned at most, on average over pictures; k - e for top-k.
         images: How many pictures the figures are taken over.
         without_labels: How many pictures were left out because they have no true label.
     """
@@ -31,8 +50,33 @@ class Scores:
     precision: Floats
     recall: Floats
     f1: Floats
+    true_floor: Floats
+    false_ceiling: Floats
     images: int
     without_labels: int
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What is certified at each radius of the pictures that have labels.
+
+    Attributes:
+        floors: (..., images), e of each picture, with the shape of the radii first.
+        ceilings: (..., images), m of each picture.
+        true: (images,), d of each picture, at least 1.
+        without_labels: How many pictures were left out because they have no true label.
+    """
+
+    floors: Floats
+    ceilings: Floats
+    true: Floats
+    without_labels: int
+
+    @property
+    def fractions(self) -> tuple[tuple[Floats, Floats], ...]:
+        """Numerator and denominator of precision, recall and F1, each (..., images)."""
+        returned, d = self.floors + self.ceilings, np.broadcast_to(self.true, self.floors.shape)
+        return (self.floors, returned), (self.floors, d), (2 * self.floors, returned + d)
 
 
 def image_scores(radii: ArrayLike, *, num_true: int, k: int, radius: ArrayLike) -> Scores:
@@ -44,12 +88,21 @@ def image_scores(radii: ArrayLike, *, num_true: int, k: int, radius: ArrayLike) 
         k: How many labels the smoothed classifier returns.
         radius: A number or an array of any shape.
     """
-    _check_lengths([radii], [num_true], k)
-    if num_true < 1:
-        raise InvalidInputError("num_true is 0: a picture without labels has no recall; leave it out and count it")
-    size = certified_size(radii, radius)
-    asked = np.asarray(radius, dtype=np.float64)
-    return Scores(asked, size / k, size / num_true, 2 * size / (num_true + k), images=1, without_labels=0)
+    _check_has_labels(num_true)
+    return set_scores([radii], num_true=[num_true], k=k, radius=radius)
+
+
+def threshold_image_scores(radii: ThresholdRadii, *, radius: ArrayLike) -> Scores:
+    """No perturbation of l2-norm at most `radius` takes the picture's scores below these, wherever its radii hold.
+
+    A perturbed prediction that is empty has precision 0. The head of this module has the proof.
+
+    Args:
+        radii: The picture's floors and ceilings, as `threshold_radii` returns them; at least one label is true.
+        radius: A number or an array of any shape.
+    """
+    _check_has_labels(len(np.asarray(radii.true)))
+    return threshold_set_scores([radii], radius=radius)
 
 
 def set_scores(
@@ -65,43 +118,93 @@ def set_scores(
         averaging: "mean", the mean over pictures of each one's scores (the paper's text); or "pooled", the scores
             of all labels thrown together (what its public script prints).
     """
-    if averaging not in ("mean", "pooled"):
-        raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per picture) or 'pooled'")
     asked = np.asarray(radius, dtype=np.float64)
-    sizes, parts = certified_parts(radii, num_true, k, asked)
-    precision, recall, f1 = (_average(sizes, part, averaging) for part in parts)
-    images = sizes.shape[-1]
-    return Scores(asked, precision, recall, f1, images=images, without_labels=len(num_true) - images)
+    return averaged_scores(top_k_counts(radii, num_true, k, asked), asked, averaging)
 
 
-def certified_parts(
-    radii: Sequence[ArrayLike], num_true: Sequence[int], k: int, radius: Floats
-) -> tuple[NDArray[np.int64], tuple[Floats, Floats, Floats]]:
-    """The certified sizes of the pictures that have labels, and what precision, recall and F1 divide them by.
+def threshold_set_scores(
+    radii: Sequence[ThresholdRadii], *, radius: ArrayLike, averaging: Averaging = "mean"
+) -> Scores:
+    """The average of the pictures' certified scores; each picture's part is right with its own probability 1 - alpha.
 
-    Returns:
-        The sizes, (..., images) with the shape of `radius` first; and for each of the three scores (images,).
+    Args:
+        radii: For each picture its floors and ceilings, as `threshold_radii_batch` returns them; pictures without
+            floors have no true label, and are left out and counted in `without_labels`.
+        radius: A number or an array of any shape.
+        averaging: As in `set_scores`.
     """
+    asked = np.asarray(radius, dtype=np.float64)
+    return averaged_scores(threshold_counts(radii, asked), asked, averaging)
+
+
+def top_k_counts(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int, radius: Floats) -> Counts:
+    """What these radii of the top-k rule certify; of k labels returned, those that are not true are false."""
     if len(radii) != len(num_true):
         raise InvalidInputError(
             f"radii and num_true must have one entry per picture, got {len(radii)} and {len(num_true)}"
         )
     _check_lengths(radii, num_true, k)
+    floors = [certified_size(proved, radius) for proved in radii]
+    return _counts(floors, [k - floor for floor in floors], num_true)
+
+
+def threshold_counts(radii: Sequence[ThresholdRadii], radius: Floats) -> Counts:
+    """What these floors and ceilings of the threshold rule certify; with nothing proved, all others may come in."""
+    floors = [certified_size(proved.true, radius) for proved in radii]
+    ceilings = [_ceiling(np.asarray(proved.false), radius) for proved in radii]
+    return _counts(floors, ceilings, [len(np.asarray(proved.true)) for proved in radii])
+
+
+def averaged_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scores:
+    """Precision, recall and F1: the mean of the pictures' own, or those of all labels thrown together."""
+    if averaging not in ("mean", "pooled"):
+        raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per picture) or 'pooled'")
+    precision, recall, f1 = (_average(*fraction, averaging) for fraction in counts.fractions)
+    return Scores(
+        radius,
+        precision,
+        recall,
+        f1,
+        true_floor=np.asarray(counts.floors.mean(axis=-1)),
+        false_ceiling=np.asarray(counts.ceilings.mean(axis=-1)),
+        images=len(counts.true),
+        without_labels=counts.without_labels,
+    )
+
+
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """The quotient, and 0 wherever the numerator is: no true label is certified, whatever may be returned beside."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
+
+
+def _average(numerator: Floats, denominator: Floats, averaging: Averaging) -> Floats:
+    if averaging == "pooled":
+        return ratio(np.asarray(numerator.sum(axis=-1)), np.asarray(denominator.sum(axis=-1)))
+    return np.asarray(ratio(numerator, denominator).mean(axis=-1))
+
+
+def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true: Sequence[int]) -> Counts:
+    """The counts of the pictures that have labels; at least one must."""
     kept = [i for i, count in enumerate(num_true) if count > 0]
     if not kept:
         raise InvalidInputError(
             f"none of the {len(num_true)} pictures has a true label, so there is nothing to average"
         )
-    sizes = np.stack([certified_size(radii[i], radius) for i in kept], axis=-1)
+    at_least, at_most = (
+        np.stack([np.asarray(each[i], np.float64) for i in kept], axis=-1) for each in (floors, ceilings)
+    )
     true = np.array([num_true[i] for i in kept], dtype=np.float64)
-    return sizes, (np.full_like(true, k), true, (true + k) / 2)
+    return Counts(at_least, at_most, true, len(num_true) - len(kept))
 
 
-def _average(sizes: NDArray[np.int64], part: Floats, averaging: Averaging) -> Floats:
-    """The sizes (..., images) over their part: fraction by fraction, or the sums."""
-    if averaging == "pooled":
-        return np.asarray(sizes.sum(axis=-1) / part.sum())
-    return np.asarray((sizes / part).mean(axis=-1))
+def _ceiling(false: Floats, radius: Floats) -> NDArray[np.int64]:
+    """The least m with false[m] >= radius, for each radius; all of them where there is none."""
+    return len(false) - certified_size(false[::-1], radius)
+
+
+def _check_has_labels(num_true: int) -> None:
+    if num_true < 1:
+        raise InvalidInputError("num_true is 0: a picture without labels has no recall; leave it out and count it")
 
 
 def _check_lengths(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from multiguard.certify.arguments import checked_setting
+from multiguard.certify.arguments import checked_alpha, checked_setting, checked_threshold
 from multiguard.errors import InvalidInputError, VotesError
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What one certificate is about; its promise holds for this choice, made without looking at the votes.
+    """What one certificate of the top-k rule is about; its promise is for this choice, made without seeing votes.
 
     Attributes:
         k: How many labels the smoothed classifier returns.
         k_prime: How many labels the base classifier returns, k'.
         alpha: The error allowed for each picture.
-        draws: n, the first so many draws of each picture; None for all of them.
+        draws: n, the first so many draws of each picture; None for all of them, the only choice for adaptive votes.
     """
 
     k: int
@@ -30,30 +30,87 @@ class Setting:
     draws: int | None = None
 
     @property
+    def rule(self) -> Literal["top-k"]:
+        """The rule that it belongs to."""
+        return "top-k"
+
+    @property
     def n(self) -> int:
-        """The number of draws, of a setting that names it."""
-        if self.draws is None:
-            raise InvalidInputError("this setting takes all draws of its votes; how many that is, only they can tell")
-        return self.draws
+        """The number of draws, of a setting that names it; in an adaptive run the most that a picture takes."""
+        return _named(self.draws)
 
 
-def resolved(setting: Setting, provenance: Provenance) -> Setting:
+@dataclass(frozen=True)
+class ThresholdSetting:
+    """What one certificate of the threshold rule is about; its promise is for this choice, made without seeing votes.
+
+    Attributes:
+        threshold: t in (0, 1): the smoothed classifier returns the labels that a draw has with probability t or more.
+        alpha: The error allowed for each picture.
+        draws: n, the first so many draws of each picture; None for all of them, the only choice for adaptive votes.
+    """
+
+    threshold: float
+    alpha: float = 0.001
+    draws: int | None = None
+
+    @property
+    def rule(self) -> Literal["threshold"]:
+        """The rule that it belongs to."""
+        return "threshold"
+
+    @property
+    def n(self) -> int:
+        """The number of draws, of a setting that names it; in an adaptive run the most that a picture takes."""
+        return _named(self.draws)
+
+
+AnySetting = Setting | ThresholdSetting
+
+
+def resolved(setting: AnySetting, run: Provenance) -> AnySetting:
     """The setting with its draws as a number, after everything it asks for has been found in the votes."""
-    asked = checked_setting(setting.k, setting.k_prime, setting.alpha, len(provenance.label_names))
-    if provenance.k_max is None:
-        raise VotesError("these are votes of the threshold rule, which has no k and no k'; certify them as such")
-    if asked.k_prime > provenance.k_max:
+    if setting.rule != run.rule:
+        raise VotesError(_OTHER_RULE[run.rule])
+    if isinstance(setting, ThresholdSetting):
+        threshold, alpha = checked_threshold(setting.threshold), checked_alpha(setting.alpha)
+        return ThresholdSetting(threshold, alpha, _draws(setting.draws, run))
+    asked = checked_setting(setting.k, setting.k_prime, setting.alpha, len(run.label_names))
+    if run.k_max is not None and asked.k_prime > run.k_max:
         raise InvalidInputError(
-            f"k_prime = {asked.k_prime}, but these votes keep {provenance.k_max} labels of each draw (k_max); "
-            f"ask for at most {provenance.k_max}, or vote again with a larger k_max"
+            f"k_prime = {asked.k_prime}, but these votes keep {run.k_max} labels of each draw (k_max); "
+            f"ask for at most {run.k_max}, or vote again with a larger k_max"
         )
-    draws = provenance.draws if setting.draws is None else setting.draws
-    if not (_is_whole(draws) and 1 <= draws <= provenance.draws):
+    return Setting(asked.k, asked.k_prime, asked.alpha, _draws(setting.draws, run))
+
+
+_OTHER_RULE = {
+    "threshold": "these are votes of the threshold rule, in which a draw has a set of labels, unranked, and no k': "
+    "certify them with a ThresholdSetting (--rule threshold), or vote again with --rule top-k",
+    "top-k": "these are votes of the top-k rule, in which a draw has its ranked labels but not which of them pass: "
+    "certify them with a Setting of k and k_prime (--rule top-k), or vote again with --rule threshold",
+}
+
+
+def _draws(asked: int | None, run: Provenance) -> int:
+    if run.looks is not None and asked is not None:
         raise InvalidInputError(
-            f"n = {draws!r}, but these votes hold {provenance.draws} draws of each picture; "
-            f"ask for 1 to {provenance.draws}, or vote again with more draws"
+            f"n = {asked!r}, but these are adaptive votes: the votes themselves decided how many draws a picture has, "
+            "so that no fixed n holds; leave n (draws) out, and alpha is split over the looks of the run"
         )
-    return Setting(asked.k, asked.k_prime, asked.alpha, int(draws))
+    draws = run.draws if asked is None else asked
+    if not (_is_whole(draws) and 1 <= draws <= run.draws):
+        raise InvalidInputError(
+            f"n = {draws!r}, but these votes hold {run.draws} draws of each picture; "
+            f"ask for 1 to {run.draws}, or vote again with more draws"
+        )
+    return int(draws)
+
+
+def _named(draws: int | None) -> int:
+    if draws is None:
+        raise InvalidInputError("this setting takes all draws of its votes; how many that is, only they can tell")
+    return draws
 
 
 def _is_whole(value: object) -> bool:

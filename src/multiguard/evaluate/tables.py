@@ -12,17 +12,22 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from multiguard.certify.arguments import checked_method
+from multiguard.certify import Method
+from multiguard.certify.arguments import checked_method, checked_threshold_method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.label import LabelScores
 from multiguard.evaluate.scores import Averaging, Floats, Scores
-from multiguard.evaluate.setting import Setting
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.files import write_atomically
 
 _SCORES = ("precision", "recall", "f1")
-_CURVE = ("method", "k", "k_prime", "alpha", "n", "averaging", "images", "without_labels", "sigma")
+_COUNTS = ("true_floor", "false_ceiling")
+_CURVE = (
+    *("method", "k", "k_prime", "alpha", "n", "averaging", "images", "without_labels", "sigma"),
+    *("rule", "threshold", "mean_draws"),
+)
 _BAND_ENDS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
 CURVE_COLUMNS = (
     "method",
@@ -36,6 +41,10 @@ CURVE_COLUMNS = (
     "images",
     "without_labels",
     "sigma",
+    "rule",
+    "threshold",
+    "mean_draws",
+    *_COUNTS,
 )
 BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
 LABEL_COLUMNS = ("label", "R", "images", "certified")
@@ -99,19 +108,17 @@ def parse_labels(content: bytes, path: Path) -> list[LabelScores]:
 
 
 def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
-    setting, scores, bands = curve.setting, curve.scores, curve.bands
-    same = {
+    scores, bands = curve.scores, curve.bands
+    same: dict[str, object] = {
         "method": curve.method,
-        "k": setting.k,
-        "k_prime": setting.k_prime,
-        "alpha": setting.alpha,
-        "n": setting.n,
+        **_setting_cells(curve.setting),
         "averaging": curve.averaging,
         "images": scores.images,
         "without_labels": scores.without_labels,
         "sigma": curve.sigma,
+        "mean_draws": curve.mean_draws,
     }
-    columns = {"R": scores.radius, **{name: getattr(scores, name) for name in _SCORES}}
+    columns = {"R": scores.radius, **{name: getattr(scores, name) for name in (*_SCORES, *_COUNTS)}}
     if bands is not None:
         same |= {"level": bands.level, "resamples": bands.resamples, "seed": bands.seed}
         ends = [end for name in _SCORES for end in getattr(bands, name)]
@@ -122,12 +129,34 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
 
 def _curve(rows: Sequence[Row]) -> Curve:
     first = rows[0]
-    setting = Setting(int(first["k"]), int(first["k_prime"]), float(first["alpha"]), int(first["n"]))
-    precision, recall, f1 = (_column(rows, name) for name in _SCORES)
+    precision, recall, f1, floor, ceiling = (_column(rows, name) for name in (*_SCORES, *_COUNTS))
     images, without = int(first["images"]), int(first["without_labels"])
-    scores = Scores(_column(rows, "R"), precision, recall, f1, images, without)
-    method, averaging = checked_method(first["method"]), _averaging(first["averaging"])
-    return Curve(method, setting, float(first["sigma"]), averaging, scores, _bands(rows))
+    scores = Scores(_column(rows, "R"), precision, recall, f1, floor, ceiling, images, without)
+    sigma, mean_draws = float(first["sigma"]), float(first["mean_draws"])
+    averaging = _averaging(first["averaging"])
+    return Curve(_method(first), _setting(first), sigma, averaging, scores, mean_draws, _bands(rows))
+
+
+def _setting_cells(setting: AnySetting) -> dict[str, object]:
+    """The cells that say what was asked; those of the other rule are empty."""
+    if isinstance(setting, ThresholdSetting):
+        own: dict[str, object] = {"k": "", "k_prime": "", "threshold": setting.threshold}
+    else:
+        own = {"k": setting.k, "k_prime": setting.k_prime, "threshold": ""}
+    return {**own, "rule": setting.rule, "alpha": setting.alpha, "n": setting.n}
+
+
+def _setting(row: Row) -> AnySetting:
+    alpha, draws = float(row["alpha"]), int(row["n"])
+    if row["rule"] == "top-k" and not row["threshold"]:
+        return Setting(int(row["k"]), int(row["k_prime"]), alpha, draws)
+    if row["rule"] == "threshold" and not (row["k"] or row["k_prime"]):
+        return ThresholdSetting(float(row["threshold"]), alpha, draws)
+    raise ValueError(f"a row of rule {row['rule']!r} with k {row['k']!r} and threshold {row['threshold']!r}")
+
+
+def _method(row: Row) -> Method:
+    return checked_threshold_method(row["method"]) if row["rule"] == "threshold" else checked_method(row["method"])
 
 
 def _bands(rows: Sequence[Row]) -> Bands | None:

@@ -56,7 +56,9 @@ def vote_dataset(
     """
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
-    scheme = _scheme(smoother, draws, adaptive, pilot_draws, labelled, seed)
+    scheme = checked_scheme(
+        smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
+    )
     provenance = describe_run(smoother, dataset, scheme)
     writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
     shards = {shard: writer.manifest.positions(shard) for shard in writer.missing()}
@@ -66,10 +68,10 @@ def vote_dataset(
     _write_shards(writer, ShardVoting(smoother, ids, _samples(dataset, todo, readers), scheme, counted))
 
 
-def _scheme(
-    smoother: Smoother, draws: int | None, adaptive: AdaptivePlan | None, pilot_draws: int, labelled: bool, seed: int
+def checked_scheme(
+    smoother: Smoother, *, draws: int | None, adaptive: AdaptivePlan | None, pilot_draws: int, labelled: bool, seed: int
 ) -> Scheme:
-    """What is drawn of every image, after all of it has been found to make sense."""
+    """What is drawn of every image, after all of it has been found to make sense; arguments as in `vote_dataset`."""
     labels = len(smoother.classifier.label_names)
     stopping = None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled)
     return Scheme(

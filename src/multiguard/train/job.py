@@ -75,8 +75,8 @@ def run_job(
     """
     find_known(job.data)
     decoding_threads(job.workers)
-    model = _model_name(job)
-    size = _native_size(model) if job.size is None else job.size
+    model = model_name(job)
+    size = native_size(model) if job.size is None else job.size
     training, validation = open_splits(job, size)
     torch.manual_seed(job.recipe.seed)
     backbone = start_backbone(job, training, size)
@@ -136,7 +136,8 @@ def _part(dataset: Catalogued, images: int | None, seed: int) -> Catalogued:
     return dataset if images is None else subset(dataset, images, seed)
 
 
-def _model_name(job: Job) -> str:
+def model_name(job: Job) -> str:
+    """What the job starts from: as it says, or the digits' own network."""
     if job.model is not None:
         return job.model
     if job.data == "digits":
@@ -148,13 +149,14 @@ def _is_folder(model: str) -> bool:
     return (Path(model) / CARD_FILE).is_file()
 
 
-def _native_size(model: str) -> int:
+def native_size(model: str) -> int:
+    """The height and width that a model folder or an architecture is at home with."""
     return read_card(Path(model)).image_size[0] if _is_folder(model) else input_size(model)
 
 
 def start_backbone(job: Job, data: Catalogued, size: int) -> Backbone:
     """The network that a job starts from, seen to take pictures of this size."""
-    model, dropout = _model_name(job), job.recipe.dropout
+    model, dropout = model_name(job), job.recipe.dropout
     if not _is_folder(model):
         backbone = build_backbone(model, len(data.label_names), job.weights, dropout=dropout, size=size)
     elif job.weights is not None:

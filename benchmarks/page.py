@@ -1,0 +1,86 @@
+"""The size of a report of 500 pictures and how long it takes to open: `python -m benchmarks.page`.
+
+Without a path it writes a report of simulated votes and random pixels, which compress worse than any photograph. Open
+time is from the start of navigation to the end of the page's own scripts and the first frame after them, in a fresh
+browser window each time.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from playwright.sync_api import Browser, sync_playwright
+from tests.report.studies import NoisePictures, make_run
+
+from multiguard.report import Study, write_page
+
+
+def simulated_report(folder: Path, images: int = 500) -> Path:
+    """A report of so many pictures, written and timed."""
+    study = Study(make_run(folder, images=images, methods=("joint", "paper", "jia", "independent"), swept=True))
+    start = time.perf_counter()
+    write_page(study, folder / "report.html", pictures=NoisePictures(study.main.certificates.ids, side=224))
+    print(f"page: {images} pictures written in {time.perf_counter() - start:.1f} s")
+    return folder / "report.html"
+
+
+def open_seconds(browser: Browser, path: Path, width: int) -> tuple[float, float]:
+    """From navigation to the first frame after all scripts have run, and the processor time of the page in it."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    metrics = page.context.new_cdp_session(page)
+    metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+    start = time.perf_counter()
+    page.goto(path.as_uri(), wait_until="load")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    taken = time.perf_counter() - start
+    found = {each["name"]: each["value"] for each in metrics.send("Performance.getMetrics")["metrics"]}
+    page.close()
+    return taken, found["TaskDuration"]
+
+
+def slide_milliseconds(browser: Browser, path: Path, *, all_cards: bool) -> float:
+    """The median of thirty steps of the slider, from the event to the next frame."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(path.as_uri())
+    if all_cards and page.locator("#show-all").is_visible():
+        page.locator("#show-all").click()
+    steps = page.evaluate(
+        """async () => {
+            const slider = document.getElementById("radius"), taken = [];
+            for (let step = 0; step < 30; step += 1) {
+                const start = performance.now();
+                slider.value = step;
+                slider.dispatchEvent(new Event("input"));
+                await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                taken.push(performance.now() - start);
+            }
+            return taken;
+        }"""
+    )
+    page.close()
+    return float(median(steps))
+
+
+def main() -> None:
+    """Prints the figures."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        sys.exit("page: no chromium, chromium-browser or google-chrome is installed")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else simulated_report(Path(folder))
+        print(f"  size: {path.stat().st_size / 1e6:.1f} MB")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for width in (1440, 390):
+            taken, busy = zip(*(open_seconds(browser, path, width) for _ in range(5)), strict=True)
+            print(f"  opens in {median(taken):.2f} s at {width} pixels (from {min(taken):.2f} to {max(taken):.2f}),")
+            print(f"    of which the page itself takes {median(busy):.2f} s of one processor")
+        for cards, words in ((False, "24 cards shown"), (True, "all cards shown")):
+            print(f"  a step of the slider, {words}: {slide_milliseconds(browser, path, all_cards=cards):.0f} ms")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

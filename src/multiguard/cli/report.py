@@ -1,0 +1,81 @@
+"""`multiguard report`: figures, tables and one page to send round."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from multiguard.cli.options import Force
+from multiguard.cli.progress import shown
+from multiguard.errors import InvalidInputError
+
+_Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
+_Beside = Annotated[
+    list[str] | None,
+    Option(help="Other certificates on the same pictures: another sigma, no training noise.", metavar="NAME=FOLDER"),
+]
+_Out = Annotated[Path | None, Option(help="The page to write [report.html in the run, or beside the certificates].")]
+_Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
+_Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
+_Title = Annotated[str | None, Option(help="The page's title [the dataset's name].")]
+_Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
+_NoPictures = Annotated[bool, Option("--no-pictures", help="Show no pictures on the page.")]
+_Gallery = Annotated[int | None, Option(help="The most pictures in the gallery [all].")]
+
+
+def report_command(
+    run: _Run,
+    beside: _Beside = None,
+    out: _Out = None,
+    figures: _Figures = None,
+    tables: _Tables = None,
+    title: _Title = None,
+    root: _Root = None,
+    no_pictures: _NoPictures = False,
+    gallery: _Gallery = None,
+    force: Force = False,
+) -> None:
+    """Draw the figures, write the tables and make the page of a run.
+
+    Example: multiguard report runs/certificates --out runs/report.html
+    """
+    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report
+
+    main, arms = find_certificates(run)
+    page = out or (main.parent / PAGE)
+    job = ReportJob(
+        main,
+        page,
+        figures or _beside(page, FIGURES),
+        tables or _beside(page, TABLES),
+        beside={**arms, **_named(beside)},
+        title=title,
+        root=root,
+        pictures=not no_pictures,
+        gallery=gallery,
+        force=force,
+    )
+    with shown("pictures") as progress:
+        done = report(job, lambda ready, total: progress("reporting", ready, total))
+    if done.without_pictures is not None and not no_pictures:
+        typer.echo(f"the page shows no pictures: {done.without_pictures}")
+    typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
+    typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
+    typer.echo(f"report: {done.page}")
+
+
+def _beside(page: Path, name: str) -> Path:
+    """Figures beside report.html, other-figures beside other.html: two pages of one folder do not share them."""
+    return page.parent / (name if page.stem == "report" else f"{page.stem}-{name}")
+
+
+def _named(beside: Sequence[str] | None) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for text in beside or ():
+        name, equals, folder = text.partition("=")
+        if not name or not equals or not folder:
+            raise InvalidInputError(f"--beside {text}: expected NAME=FOLDER, such as sigma-1=runs/other/certificates")
+        found[name] = Path(folder)
+    return found

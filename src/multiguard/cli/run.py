@@ -1,0 +1,84 @@
+"""`multiguard run` and `multiguard demo`: everything from one recipe."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from multiguard.cli.command import typed
+from multiguard.cli.options import one_of
+from multiguard.cli.progress import say, shown
+from multiguard.cli.scores import plain_console, show_scores
+from multiguard.cli.train import show_epoch
+
+_Recipe = Annotated[str, Argument(help="A YAML file, or one of digits, digits-figures, voc2007, coco and nuswide.")]
+_Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
+_DemoOut = Annotated[Path, Option(help="The run folder.")]
+_Set = Annotated[
+    list[str] | None,
+    Option("--set", help="Change the recipe, as in data.root=DIR; again for more.", metavar="KEY=VALUE"),
+]
+_Until = Annotated[str, Option(help="The last step to do: train, vote, certify or report.")]
+_Force = Annotated[bool, Option("--force", help="Throw away a model or votes that were made with other settings.")]
+_Device = Annotated[str | None, Option(help="Where voting runs, such as cpu or cuda:1 [a GPU, if any].")]
+_EARLIER = {"report": "report.html", "certify": "certificates", "vote": "votes", "train": "model"}
+
+
+def run_command(
+    recipe: _Recipe = "digits",
+    out: _Out = None,
+    set_: _Set = None,
+    until: _Until = "report",
+    force: _Force = False,
+    device: _Device = None,
+) -> None:
+    """Train, vote, certify and report as a recipe says, skipping every step whose inputs have not changed.
+
+    The same command goes on after an interruption.
+
+    Example: multiguard run digits --out runs/digits-run
+    """
+    _run(recipe, out or Path("runs") / f"{Path(recipe).stem}-run", set_ or [], until, force, device)
+
+
+def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, device: _Device = None) -> None:
+    """Train on handwritten digits, vote, certify with every method and write the report; minutes on a CPU.
+
+    Example: multiguard demo --out runs/demo
+    """
+    _run("digits", out, [], "report", force, device)
+
+
+def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
+    from multiguard.pipeline import Watcher, find_recipe, run_recipe
+    from multiguard.pipeline.steps import KINDS
+
+    one_of("until", until, KINDS)
+    recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
+    watcher = Watcher(_show_step, show_epoch, shown)
+    record = run_recipe(recipe, out, until=until, force=force, command=typed(), watcher=watcher)  # type: ignore[arg-type]
+    _show_end(out, until, record)
+
+
+def _show_step(name: str, words: str) -> None:
+    say(f"{name}: {words}")
+
+
+def _show_end(out: Path, until: str, record: Any) -> None:
+    from multiguard.evaluate import read_certificates
+
+    if until in ("certify", "report"):
+        say("")
+        show_scores(read_certificates(out / "certificates"), plain_console())
+        say("")
+    say(f"took: {_taken(record)}")
+    say(f"{until}: {out / _EARLIER[until]}")
+
+
+def _taken(record: Any) -> str:
+    """How long each kind of step took when it was last done, all lines of the run together."""
+    seconds: dict[str, float] = {}
+    for name, step in record.steps.items():
+        kind = name.split()[-1]
+        seconds[kind] = seconds.get(kind, 0.0) + (step.seconds or 0.0)
+    return ", ".join(f"{kind} {taken:.0f} s" for kind, taken in seconds.items())

@@ -1,0 +1,124 @@
+"""Certified scores on the terminal: never more than was proved, and no line beyond 80 columns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import partial
+
+from rich.console import Console
+from rich.table import Table
+
+from multiguard.evaluate import AnySetting, Certificates, CertificatesFolder, Curve, Setting
+
+_RADII = 7
+
+
+def plain_console() -> Console:
+    """A console that prints text as it is: no markup, no colours guessed from words."""
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def percent(share: float) -> str:
+    """A share in percent with one decimal, rounded down."""
+    return f"{(Decimal(repr(float(share))) * 100).quantize(Decimal('0.1'), ROUND_FLOOR)}%"
+
+
+def count(number: float, rounding: str) -> str:
+    """A mean number of labels with two decimals, rounded to the side asked for."""
+    return str(Decimal(repr(float(number))).quantize(Decimal("0.01"), rounding))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row that the table has for each method.
+
+    Attributes:
+        name: What it is called.
+        field: Which of the scores it shows.
+        text: How a value is written, never to say more than was proved.
+    """
+
+    name: str
+    field: str
+    text: Callable[[float], str]
+
+
+_TRUE = (Row("recall", "recall", percent), Row("precision", "precision", percent), Row("F1", "f1", percent))
+_STAY = Row("stay", "recall", percent)
+_COUNTS = (
+    Row("floor", "true_floor", partial(count, rounding=ROUND_FLOOR)),
+    Row("ceiling", "false_ceiling", partial(count, rounding=ROUND_CEILING)),
+)
+
+
+def radius_text(radius: float, decimals: int = 3) -> str:
+    """A certified radius, rounded down; words where it is no number."""
+    if radius == float("-inf"):
+        return "unconfirmed"
+    if radius == float("inf"):
+        return "any change"
+    return str(Decimal(repr(float(radius))).quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR))
+
+
+def asked_text(setting: AnySetting) -> str:
+    """Which smoothed classifier is meant, in the letters of the paper."""
+    return f"k' = {setting.k_prime}, k = {setting.k}" if isinstance(setting, Setting) else f"t = {setting.threshold:g}"
+
+
+def show_scores(found: CertificatesFolder, console: Console) -> None:
+    """Print the certified scores of every method at a handful of radii, what they mean, and who was left out."""
+    proved, curves = found.certificates, _own_curves(found)
+    pictures, without = curves[0].scores.images, curves[0].scores.without_labels
+    console.print(f"{pictures} pictures of {found.provenance['dataset']}")
+    adaptive = found.provenance["looks"] is not None
+    asked = asked_text(proved.setting) + ("" if adaptive else f", n = {proved.setting.n}")
+    console.print(f"{asked}, alpha = {proved.setting.alpha:g}, sigma = {proved.sigma:g}; means over pictures")
+    if adaptive:
+        console.print(f"adaptive draws: {curves[0].mean_draws:.1f} a picture on average, {proved.setting.n} at most")
+    if not proved.labelled:
+        console.print(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
+        console.print("stay: share of the predicted labels that provably stay, right or wrong")
+    console.print(_left_out(pictures, without, proved.labelled))
+    console.print()
+    console.print(_table(curves, _rows(proved)), soft_wrap=False)
+    if proved.rule == "threshold":
+        console.print()
+        console.print(
+            f"floor: {'true' if proved.labelled else 'predicted'} labels returned at least, for any change up to R"
+        )
+        console.print("ceiling: other labels returned at most")
+
+
+def _rows(proved: Certificates) -> list[Row]:
+    """What is told of each method: for chosen labels only how many stay, for the threshold rule floor and ceiling."""
+    rows = list(_TRUE) if proved.labelled else [_STAY]
+    return rows + list(_COUNTS) if proved.rule == "threshold" else rows
+
+
+def _own_curves(found: CertificatesFolder) -> list[Curve]:
+    """The curves of the setting itself, averaged picture by picture: not those of a sweep."""
+    setting = found.certificates.setting
+    return [curve for curve in found.curves if curve.setting == setting and curve.averaging == "mean"]
+
+
+def _left_out(pictures: int, without: int, labelled: bool) -> str:
+    if without == 0:
+        return f"none left out: every picture has a {'label' if labelled else 'predicted label'}"
+    why = "have no label" if labelled else "are predicted to have no label"
+    return f"{without} of {pictures + without} left out: they {why}, so no share of labels can survive"
+
+
+def _table(curves: Sequence[Curve], rows: Sequence[Row]) -> Table:
+    radius = curves[0].scores.radius
+    places = sorted({round(number * (len(radius) - 1) / (_RADII - 1)) for number in range(_RADII)})
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("certified", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for number, place in enumerate(places):
+        head = f"{radius[place]:.4g}"
+        table.add_column(f"R = {head}" if number == 0 else head, justify="right", no_wrap=True)
+    for curve in curves:
+        for number, row in enumerate(rows):
+            values = getattr(curve.scores, row.field)
+            table.add_row("" if number else curve.method, row.name, *(row.text(values[place]) for place in places))
+    return table

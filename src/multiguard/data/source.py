@@ -1,0 +1,116 @@
+"""Which pictures: a dataset by name, split and sample, as a value that can be written down and opened again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from multiguard.data.catalog import open_dataset, voting_split
+from multiguard.data.pictures import open_pictures
+from multiguard.data.sample import Catalogued
+from multiguard.data.subset import subset
+from multiguard.errors import DataError
+
+FOLDER = "folder"
+_FIELDS = {
+    "data": str,
+    "root": str,
+    "split": str,
+    "size": int,
+    "images": int,
+    "seed": int,
+    "options": dict,
+    "labelled": bool,
+}
+_NEEDED = ("data", "seed", "options", "labelled")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Pictures that open to the same ids, in the same order, wherever the same files lie.
+
+    Attributes:
+        data: The dataset's name.
+        root: The folder that holds it; digits need none.
+        split: Which split; None for the one that is usually tested on.
+        size: Height and width to squash each picture to; None keeps its own.
+        images: A random part of so many pictures; None for all.
+        seed: Which part that is.
+        options: The dataset's further options.
+        labelled: Whether the labels of the pictures are told; if not, a folder is all pictures in it, without any CSV,
+            and its option label_names says what a classifier may call them.
+    """
+
+    data: str
+    root: Path | None = None
+    split: str | None = None
+    size: int | None = None
+    images: int | None = None
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labelled: bool = True
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the pictures are those that lie in a folder, with no CSV that lists them."""
+        return self.data == FOLDER and not self.labelled
+
+    def open(self) -> Catalogued:
+        """The pictures, their listing read and checked, none decoded."""
+        dataset = self._pictures() if self.unlisted else self._listed()
+        return dataset if self.images is None else subset(dataset, self.images, self.seed)
+
+    def _listed(self) -> Catalogued:
+        split = self.split or voting_split(self.data, self.root, self.options.get("table"))
+        return open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
+
+    def _pictures(self) -> Catalogued:
+        """Every picture of the folder; what belongs to a CSV of labels is refused."""
+        names = self.options.get("label_names")
+        told = {"split": self.split, **{name: self.options[name] for name in self.options if name != "label_names"}}
+        listing = [name for name, value in told.items() if value is not None]
+        if listing:
+            raise DataError(
+                f"folder: {' and '.join(listing)} given, but pictures without labels have no CSV; leave it out"
+            )
+        if not names:
+            raise DataError(
+                "folder: pictures without labels name none, and neither does the model; give a file of label names "
+                "(--labels)"
+            )
+        if self.root is None:
+            raise DataError("folder: no root folder given; say where the pictures lie")
+        return open_pictures(self.root, names, size=self.size)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The source as JSON takes it; its folders are written in full, so that it opens from anywhere."""
+        return {
+            "data": self.data,
+            "root": _in_full(self.root),
+            "split": self.split,
+            "size": self.size,
+            "images": self.images,
+            "seed": self.seed,
+            "options": {name: _in_full(value) for name, value in self.options.items()},
+            "labelled": self.labelled,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Source":
+        """What `as_dict` wrote; anything else raises `DataError`."""
+        for name, kind in _FIELDS.items():
+            value = stored.get(name)
+            if not isinstance(value, kind) and not (value is None and name not in _NEEDED):
+                raise DataError(f"no description of pictures: {name} is {value!r}; vote again to write it anew")
+        options = dict(stored["options"])
+        if options.get("table") is not None:
+            options["table"] = Path(options["table"])
+        root = None if stored["root"] is None else Path(stored["root"])
+        rest = {name: stored[name] for name in ("data", "split", "size", "images", "seed", "labelled")}
+        return cls(root=root, options=options, **rest)
+
+
+def _in_full(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value.resolve())
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,231 @@
+"""What is asked of the classifier and of its votes: the rule, the draws, the certificates, and which of them agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from multiguard.certify import Method, look_plan
+from multiguard.certify.arguments import checked_radii, checked_threshold
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import AnySetting, Parameter, Setting, ThresholdSetting
+from multiguard.evaluate.question import checked_methods
+from multiguard.evaluate.sweeps import PARAMETERS
+from multiguard.votes import Rule
+
+ADAPTIVE: Literal["adaptive"] = "adaptive"
+USUAL_ALPHA = 0.001
+_USUAL_MAX_DRAWS = 10_000
+_USUAL_PILOT_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class VotePart:
+    """How the classifier is sampled; None follows the device, or is the usual value.
+
+    Attributes:
+        draws: n, the noisy copies of each picture; or "adaptive", as many as its certificate needs.
+        max_draws: The most that adaptive draws take of a picture; None for 10000.
+        radii: The radii at which adaptive draws must be able to prove more, or stop.
+        pilot_draws: Further copies that choose the labels to certify; None for 100 where pictures have no labels, and
+            none where they have.
+        rule: What the classifier returns of a noisy copy: "top-k", its ranked labels, or "threshold", those that pass.
+        score_threshold: For the threshold rule, the probability at which a label passes; None for 0.5.
+        seed: The seed of the noise.
+        k_max: For the top-k rule, how many ranked labels of each draw are kept.
+        batch_size: Noisy pictures at a time.
+        device: Where to run.
+        precision: float32, bfloat16 or float16.
+        clamp: Whether the noisy picture is clamped to [0, 1] first.
+        shard_images: Pictures in a file of votes: what an interruption can cost at most.
+        readers: Threads that decode pictures.
+    """
+
+    draws: int | Literal["adaptive"] = 1000
+    max_draws: int | None = None
+    radii: tuple[float, ...] = ()
+    pilot_draws: int | None = None
+    rule: Rule = "top-k"
+    score_threshold: float | None = None
+    seed: int = 0
+    k_max: int | None = None
+    batch_size: int | None = None
+    device: str | None = None
+    precision: Literal["float32", "bfloat16", "float16"] | None = None
+    clamp: bool = False
+    shard_images: int = 64
+    readers: int = 2
+
+    def __post_init__(self) -> None:
+        self._check_rule()
+        self._check_draws()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether a picture takes as many draws as its certificate needs."""
+        return self.draws == ADAPTIVE
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws that a picture takes."""
+        if self.draws == "adaptive":
+            return _USUAL_MAX_DRAWS if self.max_draws is None else self.max_draws
+        return self.draws
+
+    def pilots(self, labelled: bool) -> int:
+        """How many draws of each picture choose labels."""
+        usual = 0 if labelled else _USUAL_PILOT_DRAWS
+        return usual if self.pilot_draws is None else self.pilot_draws
+
+    def _check_rule(self) -> None:
+        if self.rule == "top-k" and self.score_threshold is not None:
+            raise InvalidInputError(
+                "score_threshold belongs to the threshold rule; the top-k rule ranks labels instead"
+            )
+        if self.rule == "threshold" and self.k_max is not None:
+            raise InvalidInputError("k_max belongs to the top-k rule; the threshold rule keeps every label that passes")
+        if self.score_threshold is not None and not 0 < self.score_threshold < 1:
+            raise InvalidInputError(
+                f"score_threshold is {self.score_threshold}; expected a probability strictly between 0 and 1"
+            )
+
+    def _check_draws(self) -> None:
+        if not self.adaptive and (self.radii or self.max_draws is not None):
+            raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.draws}")
+        if self.adaptive and not self.radii:
+            raise InvalidInputError(
+                "adaptive draws stop where nothing more can be proved at the radii; name one or more"
+            )
+        if self.adaptive:
+            checked_radii(self.radii)
+            look_plan(self.most_draws)
+
+
+@dataclass(frozen=True)
+class CertifyPart:
+    """What is asked of the votes; their rule says which of k and k', or the threshold, are needed.
+
+    Attributes:
+        k: For the top-k rule, how many labels the smoothed classifier returns.
+        k_prime: For the top-k rule, how many labels the base classifier returns for a draw.
+        threshold: For the threshold rule, the probability at which the smoothed classifier returns a label.
+        alpha: The probability of a wrong certificate of a picture.
+        draws: The first so many draws; None for all.
+        methods: The certificates to compare.
+        radius_to: The largest radius of the curves; None for 3 sigma.
+        radius_step: The step between two radii; None for sigma / 20.
+        bands: The confidence level of bands over pictures; None for no bands.
+    """
+
+    k: int | None = None
+    k_prime: int | None = None
+    threshold: float | None = None
+    alpha: float = USUAL_ALPHA
+    draws: int | None = None
+    methods: tuple[Method, ...] = ("joint",)
+    radius_to: float | None = None
+    radius_step: float | None = None
+    bands: float | None = None
+
+    def setting(self, rule: Rule) -> AnySetting:
+        """What one certificate is about, under this rule."""
+        return asked_setting(
+            rule, k=self.k, k_prime=self.k_prime, threshold=self.threshold, alpha=self.alpha, draws=self.draws
+        )
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """One parameter at a time around the setting: the first five from the same votes, the others from runs apart.
+
+    Attributes:
+        k: Values of k.
+        k_prime: Values of k'.
+        threshold: Values of the threshold.
+        n: Values of n, the first so many draws.
+        alpha: Values of alpha.
+        sigma: Values of sigma: each is trained and voted on by itself.
+        training_noise: Noise in training, voted on at the recipe's sigma; 0 for training without noise.
+    """
+
+    k: tuple[int, ...] = ()
+    k_prime: tuple[int, ...] = ()
+    threshold: tuple[float, ...] = ()
+    n: tuple[int, ...] = ()
+    alpha: tuple[float, ...] = ()
+    sigma: tuple[float, ...] = ()
+    training_noise: tuple[float, ...] = ()
+
+    @property
+    def vary(self) -> dict[Parameter, tuple[float, ...]]:
+        """What varies over one set of votes."""
+        named: dict[Parameter, tuple[float, ...]] = {
+            "k": self.k,
+            "k_prime": self.k_prime,
+            "threshold": self.threshold,
+            "n": self.n,
+            "alpha": self.alpha,
+        }
+        return {name: values for name, values in named.items() if values}
+
+
+def asked_setting(
+    rule: Rule,
+    *,
+    k: int | None,
+    k_prime: int | None,
+    threshold: float | None,
+    alpha: float = USUAL_ALPHA,
+    draws: int | None = None,
+) -> AnySetting:
+    """The setting of this rule; what the rule needs is there, and nothing that belongs to the other one.
+
+    Args:
+        rule: The rule of the votes.
+        k: For the top-k rule, how many labels the smoothed classifier returns.
+        k_prime: For the top-k rule, how many labels the base classifier returns for a draw.
+        threshold: For the threshold rule, the probability at which the smoothed classifier returns a label.
+        alpha: The probability of a wrong certificate of a picture.
+        draws: The first so many draws; None for all.
+    """
+    _check_needed(rule, {"k": k, "k_prime": k_prime, "threshold": threshold})
+    if threshold is not None:
+        return ThresholdSetting(checked_threshold(threshold), alpha, draws)
+    assert k is not None and k_prime is not None  # noqa: PT018 - both were found just now
+    return Setting(k, k_prime, alpha, draws)
+
+
+_NEEDED: Mapping[Rule, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
+
+
+def _check_needed(rule: Rule, given: Mapping[str, float | None]) -> None:
+    needed = " and ".join(_NEEDED[rule])
+    for name, value in given.items():
+        if value is None and name in _NEEDED[rule]:
+            raise InvalidInputError(f"{name} is missing; the {rule} rule needs {needed}")
+        if value is not None and name not in _NEEDED[rule]:
+            other = next(one for one in _NEEDED if one != rule)
+            raise InvalidInputError(f"{name} belongs to the {other} rule; the {rule} rule takes {needed}")
+
+
+def check_asked(vote: VotePart, certify: CertifyPart, sweep: SweepPart) -> None:
+    """Pass only if votes made in this way can answer all that is asked of them."""
+    try:
+        checked_methods(certify.methods, certify.setting(vote.rule))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"certify: {error}") from error
+    _check_sweep(vote.rule, sweep.vary)
+    fixed = {"certify.draws": certify.draws, "sweep.n": sweep.n}
+    for name in [name for name, value in fixed.items() if vote.adaptive and value]:
+        raise InvalidInputError(
+            f"{name} takes the first so many draws, but of adaptive draws the votes themselves decide how many a "
+            f"picture has; leave {name} out"
+        )
+
+
+def _check_sweep(rule: Rule, vary: Mapping[Parameter, Sequence[float]]) -> None:
+    known = PARAMETERS[rule]
+    for name in vary:
+        if name not in known:
+            raise InvalidInputError(f"sweep.{name}: the {rule} rule has no {name}; what varies is {', '.join(known)}")
+    for value in vary.get("threshold", ()):
+        checked_threshold(value)

@@ -1,0 +1,20 @@
+"""Throwing an old model or old votes away, and nothing else that lies in their folder."""
+
+from pathlib import Path
+
+from multiguard.pipeline.certifying import SOURCE_FILE
+from multiguard.votes.manifest import MANIFEST_NAME
+
+_MODEL = ("model.json", "model.safetensors", "log.jsonl", "curve.png", "state/last.safetensors")
+
+
+def discard_model(folder: Path) -> None:
+    """Remove what training writes; the card goes first, so that no half of a model is taken for one."""
+    for name in _MODEL:
+        (folder / name).unlink(missing_ok=True)
+
+
+def discard_votes(folder: Path) -> None:
+    """Remove what voting writes; the manifest goes first, so that no part of the votes is taken for all of them."""
+    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *sorted(folder.glob("votes-*.parquet"))):
+        path.unlink(missing_ok=True)

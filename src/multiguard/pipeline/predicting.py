@@ -1,0 +1,152 @@
+"""Predicting pictures by their files: labels without ground truth, each with what is proved of it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from multiguard.data.listed import read_lines
+from multiguard.data.picture import read_picture
+from multiguard.errors import DataError
+from multiguard.evaluate import AnySetting, Setting
+from multiguard.files import file_hash
+from multiguard.models import Classifier
+from multiguard.pipeline.asked import asked_setting
+from multiguard.pipeline.recipe import ModelPart
+from multiguard.pipeline.voting import load_model, settled_sigma, square_size
+from multiguard.smooth import Precision, Prediction, Smoother
+from multiguard.votes import Rule
+
+_USUAL_K = 5
+_USUAL_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class PredictJob:
+    """Which pictures, with which classifier, and how sure.
+
+    Attributes:
+        images: The picture files.
+        model: The base classifier.
+        rule: Which smoothed classifier: the k labels of largest probability, or those of probability t or more.
+        k: For the top-k rule, how many labels to predict; None for 5, or all where there are fewer.
+        k_prime: For the top-k rule, how many labels the base classifier returns; None for half of k, rounded up.
+        threshold: For the threshold rule t; None for 0.5.
+        score_threshold: For the threshold rule, the probability at which the base classifier returns a label; None for
+            0.5.
+        sigma: The noise; None for the one that the model folder was made for.
+        draws: The draws that certify.
+        pilot_draws: The draws that choose the labels.
+        alpha: The probability that anything said of a picture is wrong.
+        seed: The seed of the noise.
+        size: Height and width of the pictures; None for the model's own.
+        device: Where the model runs; None for a GPU, if any.
+        precision: What it runs in; None for what suits the device.
+        clamp: Whether noisy pictures are clamped to [0, 1] first.
+    """
+
+    images: tuple[Path, ...]
+    model: ModelPart
+    rule: Rule = "top-k"
+    k: int | None = None
+    k_prime: int | None = None
+    threshold: float | None = None
+    score_threshold: float | None = None
+    sigma: float | None = None
+    draws: int = 1000
+    pilot_draws: int = 100
+    alpha: float = 0.001
+    seed: int = 0
+    size: int | None = None
+    device: str | None = None
+    precision: Precision | None = None
+    clamp: bool = False
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A picture file and what is said of it.
+
+    Attributes:
+        file: The file.
+        sha256: The hash of its bytes, which keys the noise.
+        names: The names of the predicted labels.
+        prediction: The labels with their radii.
+    """
+
+    file: Path
+    sha256: str
+    names: tuple[str, ...]
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was asked, every value settled, and the answer for each picture.
+
+    Attributes:
+        setting: Which smoothed classifier, how sure, from how many draws.
+        score_threshold: For the threshold rule, the probability at which the base classifier returns a label.
+        sigma: The noise.
+        pictures: The pictures in the order given.
+    """
+
+    setting: AnySetting
+    score_threshold: float | None
+    sigma: float
+    pictures: tuple[Predicted, ...]
+
+
+def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> Predictions:
+    """With probability at least 1 - alpha, for each picture alone, everything said of it is right.
+
+    The noise follows from a picture's bytes and the seed: a renamed file has the same answer.
+    """
+    for file in job.images:
+        if not file.is_file():
+            raise DataError(f"{file}: no such picture; name the files of pictures")
+    labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
+    classifier = load_model(job.model, job.size, labels)
+    setting = _settled(job, len(classifier.label_names))
+    sigma = settled_sigma(job.model.spec, job.sigma)
+    smoother = _smoother(job, classifier, setting, sigma)
+    size = square_size(classifier, job.model.spec, job.size)
+    found: list[Predicted] = []
+    for file in job.images:
+        found.append(_predicted(job, smoother, file, size, setting))
+        if progress is not None:
+            progress(len(found), len(job.images))
+    return Predictions(setting, smoother.settings.score_threshold, sigma, tuple(found))
+
+
+def _settled(job: PredictJob, labels: int) -> AnySetting:
+    """What is asked of each picture, the usual values in place of those left open."""
+    k, k_prime, threshold = job.k, job.k_prime, job.threshold
+    if job.rule == "top-k":
+        k = min(_USUAL_K, labels) if k is None else k
+        k_prime = (k + 1) // 2 if k_prime is None else k_prime
+    elif threshold is None:
+        threshold = _USUAL_THRESHOLD
+    return asked_setting(job.rule, k=k, k_prime=k_prime, threshold=threshold, alpha=job.alpha, draws=job.draws)
+
+
+def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigma: float) -> Smoother:
+    ranks = min(max(setting.k_prime, 1), len(classifier.label_names)) if isinstance(setting, Setting) else None
+    return Smoother(
+        classifier,
+        sigma=sigma,
+        rule=job.rule,
+        k_max=ranks,
+        score_threshold=job.score_threshold,
+        device=job.device,
+        clamp=job.clamp,
+        precision=job.precision,
+    )
+
+
+def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
+    digest = file_hash(file)
+    said = smoother.predict(
+        read_picture(file, size), **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest
+    )
+    names = smoother.classifier.label_names
+    return Predicted(file, digest, tuple(names[label] for label in said.labels), said)

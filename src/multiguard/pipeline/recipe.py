@@ -1,0 +1,202 @@
+"""The recipe of a whole run: which pictures, which model, how it is voted on, certified and reported."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from multiguard.data.source import FOLDER, Source
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import AnySetting
+from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked
+
+
+@dataclass(frozen=True)
+class DataPart:
+    """Which pictures are voted on, and what training reads of the same dataset.
+
+    Attributes:
+        name: voc2007, coco, nuswide, folder or digits.
+        root: The folder that holds the dataset; digits need none.
+        split: What is voted on; None for the dataset's usual test split.
+        images: A random part of so many pictures; None for all.
+        seed: Which part that is.
+        size: Height and width of the pictures; None for the network's own.
+        table: The CSV of labels, if not the usual one.
+        separator: What stands between two labels in a CSV field.
+        difficult: Whether difficult-only labels count as present (voc2007).
+        labelled: Whether the true labels of the pictures voted on are certified; if not, those that pilot draws choose
+            are, and a folder needs no CSV: every picture in it is taken.
+    """
+
+    name: str
+    root: Path | None = None
+    split: str | None = None
+    images: int | None = None
+    seed: int = 0
+    size: int | None = None
+    table: Path | None = None
+    separator: str | None = None
+    difficult: bool | None = None
+    labelled: bool = True
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The dataset's further options, those that are given."""
+        named = {"table": self.table, "separator": self.separator, "difficult": self.difficult}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def source(self, size: int | None) -> Source:
+        """The pictures that are voted on.
+
+        Args:
+            size: Height and width to squash each picture to; None for the network's own.
+        """
+        return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
+
+
+@dataclass(frozen=True)
+class TrainPart:
+    """How the base classifier is trained; None stands for the dataset's usual value.
+
+    Attributes:
+        model: cnn, cnn:WIDTH, timm:NAME or a model folder to start from.
+        weights: A weights file, or "pretrained" to download timm's.
+        split: What to train on.
+        val_split: What to validate on.
+        images: A random part of so many training pictures.
+        val_images: A random part of so many validation pictures.
+        denoiser: FFDNet weights: train without noise, denoise first.
+        cache: Whether decoded pictures are kept in the run folder.
+        workers: Decoding threads.
+        compile: Whether to compile the forward and backward pass.
+        sigma: Noise on training pictures; None for the recipe's sigma.
+        val_sigma: Noise on validation pictures; None for the recipe's sigma.
+        epochs: Passes over the pictures.
+        batch: Pictures a step.
+        lr: Peak learning rate.
+        warmup: Share of the steps in which the rate climbs.
+        weight_decay: L2 on the weights.
+        dropout: Share of the head's inputs that a step leaves out.
+        loss: asl or bce.
+        ramp_epochs: Epochs in which sigma climbs.
+        ema: Decay of the moving average of the weights.
+        clip: Largest gradient norm.
+        crop: Least share of the area that a crop keeps.
+        shift: Most pixels a picture is moved.
+        flip: Whether pictures are mirrored at random.
+        seed: Decides order, crops, noise and first weights.
+    """
+
+    model: str | None = None
+    weights: str | None = None
+    split: str | None = None
+    val_split: str | None = None
+    images: int | None = None
+    val_images: int | None = None
+    denoiser: Path | None = None
+    cache: bool = False
+    workers: int | None = None
+    compile: bool = False
+    sigma: float | None = None
+    val_sigma: float | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    warmup: float | None = None
+    weight_decay: float | None = None
+    dropout: float | None = None
+    loss: str | None = None
+    ramp_epochs: int | None = None
+    ema: float | None = None
+    clip: float | None = None
+    crop: float | None = None
+    shift: int | None = None
+    flip: bool | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """A model that exists: the folder that training wrote, timm:, hf:, onnx: or module:function.
+
+    Attributes:
+        spec: What to load.
+        labels: A file with a label name a line, in the order of the scores; None for the dataset's labels.
+        weights: For timm, a weights file.
+        output: Whether the scores are logits or probabilities, where the model does not say.
+        mean: Subtracted inside the classifier, a channel.
+        std: Divided by inside the classifier, a channel.
+    """
+
+    spec: str
+    labels: Path | None = None
+    weights: Path | None = None
+    output: Literal["logits", "probabilities"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ReportPart:
+    """What the page shows.
+
+    Attributes:
+        title: The page's title; None for one that names the data.
+        gallery: The most pictures in the gallery; None for all.
+        pictures: Whether the page holds pictures at all.
+    """
+
+    title: str | None = None
+    gallery: int | None = None
+    pictures: bool = True
+
+
+@dataclass(frozen=True)
+class RunRecipe:
+    """Everything that decides a run, from the pictures to the page.
+
+    Attributes:
+        data: Which pictures.
+        sigma: The noise, in pixels of [0, 1].
+        certify: What is asked of the votes.
+        train: How the model is trained; None where `model` names one.
+        model: A model that exists; None where `train` makes one.
+        vote: How it is sampled.
+        sweep: What is varied.
+        report: What the page shows.
+    """
+
+    data: DataPart
+    sigma: float
+    certify: CertifyPart
+    train: TrainPart | None = None
+    model: ModelPart | None = None
+    vote: VotePart = field(default_factory=VotePart)
+    sweep: SweepPart = field(default_factory=SweepPart)
+    report: ReportPart = field(default_factory=ReportPart)
+
+    def __post_init__(self) -> None:
+        if (self.train is None) == (self.model is None):
+            given = "neither" if self.train is None else "both"
+            raise InvalidInputError(f"{given} of train and model given; a recipe trains a model or names one")
+        if self.model is not None and self.sweep.training_noise:
+            raise InvalidInputError("sweep.training_noise trains anew, and model names a trained one; give one of them")
+        check_asked(self.vote, self.certify, self.sweep)
+        self._check_labels()
+        for name, value in (("sigma", self.sigma), *(("sweep.sigma", one) for one in self.sweep.sigma)):
+            if not value > 0:
+                raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
+
+    @property
+    def setting(self) -> AnySetting:
+        """What one certificate is about, under the rule of the votes."""
+        return self.certify.setting(self.vote.rule)
+
+    def _check_labels(self) -> None:
+        """Without labels there is nothing to train on, and pilot draws must choose what is certified."""
+        if self.data.labelled:
+            return
+        if self.data.name == FOLDER and self.train is not None:
+            raise InvalidInputError("data.labelled is false, and a folder without labels trains no model; name a model")
+        if self.vote.pilot_draws == 0:
+            raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")

@@ -1,0 +1,116 @@
+"""run.json: what each step of a run was given, what it left behind, and how long it took."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from multiguard.errors import InvalidInputError
+from multiguard.files import file_hash, write_atomically
+
+RECORD_FILE = "run.json"
+_FORMAT = "multiguard-run"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step as it was begun, and, where it has ended, what it left behind.
+
+    Attributes:
+        inputs: All that decides the outcome, by name.
+        outputs: The sha256 of each file, by its path in the run folder; None while the step has not ended.
+        seconds: How long it took, from its last start to its end.
+    """
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, str] | None = None
+    seconds: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the step has come to its end."""
+        return self.outputs is not None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The steps of a run, by name.
+
+    Attributes:
+        command: What was last asked for.
+        steps: The steps that were begun.
+    """
+
+    command: str = ""
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)
+
+    def with_step(self, name: str, step: StepRecord) -> "RunRecord":
+        """The record with this step in place of what it says of that name."""
+        return replace(self, steps={**self.steps, name: step})
+
+
+def read_record(run: Path) -> RunRecord:
+    """The record of a run folder; an empty one where there is none, `InvalidInputError` where it is damaged."""
+    path = run / RECORD_FILE
+    if not path.is_file():
+        return RunRecord()
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
+            raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
+        steps = {name: StepRecord(**step) for name, step in stored.pop("steps").items()}
+        _require_inside(name for step in steps.values() for name in step.outputs or {})
+        return RunRecord(steps=steps, **stored)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"{path} is damaged ({error}); name another run folder, or delete this one") from error
+
+
+def _require_inside(names: Iterable[str]) -> None:
+    """Pass only if every output lies in the run folder: what is altered is removed before it is made anew."""
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"the output '{name}' lies outside the run folder")
+
+
+def write_record(run: Path, record: RunRecord) -> None:
+    """Put the record in place in one step."""
+    text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(record)}, indent=1, ensure_ascii=False)
+    write_atomically(run / RECORD_FILE, lambda file: file.write(f"{text}\n".encode()))
+
+
+def output_hashes(run: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """The sha256 of each file, by its path in the run folder."""
+    return {path.relative_to(run).as_posix(): file_hash(path) for path in sorted(paths)}
+
+
+def altered(run: Path, step: StepRecord) -> list[str]:
+    """The outputs of a step that are gone, or are not what it wrote."""
+    return [
+        name
+        for name, digest in (step.outputs or {}).items()
+        if not (run / name).is_file() or file_hash(run / name) != digest
+    ]
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two sets of inputs, each in words."""
+    was, is_ = (json.loads(json.dumps(inputs)) for inputs in (before, now))
+    names = sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
+    return [_difference(name, was.get(name), is_.get(name)) for name in names]
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    if any(isinstance(value, str) and len(value) == _DIGEST for value in (before, now)):
+        return f"{name} has changed"
+    return f"{name} was {_brief(before)} and is {_brief(now)}"
+
+
+_DIGEST = len(hashlib.sha256().hexdigest())
+
+
+def _brief(value: Any, most: int = 40) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[:most]}..."

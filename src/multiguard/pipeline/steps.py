@@ -1,0 +1,252 @@
+"""The steps of a run: each knows what decides its outcome, how it is done, and what it leaves behind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from multiguard.evaluate.folder import CERTIFICATES_NAME
+from multiguard.files import file_hash
+from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, Progressed, certify
+from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
+from multiguard.version import __version__
+from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
+
+if TYPE_CHECKING:
+    from multiguard.pipeline.voting import ReadyVote
+    from multiguard.train.job import Job
+
+Kind = Literal["train", "vote", "certify", "report"]
+KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
+
+
+def _silent(unit: str) -> AbstractContextManager[Progressed]:
+    return nullcontext(lambda doing, done, total: None)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who is told what goes on; nobody, by default.
+
+    Attributes:
+        on_step: Called with a step's name and what is done with it and why, in words.
+        on_epoch: Called with the record of each epoch of training.
+        bar: Called with what is counted, opens a bar and gives a function that moves it.
+    """
+
+    on_step: Callable[[str, str], None] = lambda name, words: None
+    on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
+    bar: Callable[[str], AbstractContextManager[Progressed]] = _silent
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One line of a run from model to certificates.
+
+    Attributes:
+        name: Its name; empty for the run's main one.
+        home: Its folder.
+        sigma: The noise of its votes.
+        noise: The noise in training; None for what the recipe says.
+    """
+
+    name: str
+    home: Path
+    sigma: float
+    noise: float | None = None
+
+
+class Step(ABC):
+    """One step of a run.
+
+    Attributes:
+        kind: What is done.
+        name: The step's name in the record.
+        home: The folder that it writes to.
+        costly: Whether its output is hours of work, and never replaced without being told to.
+    """
+
+    kind: Kind
+    costly: bool = False
+
+    def __init__(self, name: str, home: Path) -> None:
+        self.name, self.home = name, home
+
+    @abstractmethod
+    def inputs(self) -> dict[str, Any]:
+        """All that decides the outcome, by name."""
+
+    @abstractmethod
+    def do(self, watcher: Watcher) -> list[Path]:
+        """Do the step, or what an interruption left of it, and return the files that it stands for."""
+
+    def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
+        """Throw the old output away, after all that can be wrong with the new one has been looked at."""
+
+
+class TrainStep(Step):
+    """Trains the base classifier of an arm."""
+
+    kind, costly = "train", True
+
+    def __init__(self, recipe: RunRecipe, train: TrainPart, run: Path, arm: Arm) -> None:
+        super().__init__(_named(arm, "train"), arm.home / "model")
+        self._recipe, self._train, self._run, self._arm = recipe, train, run, arm
+
+    @cached_property
+    def _job(self) -> "Job":
+        from multiguard.pipeline.training import training_job
+
+        return training_job(self._recipe, self._train, self._arm.sigma, self._arm.noise, self._run, self.home)
+
+    def inputs(self) -> dict[str, Any]:
+        """The training recipe, the weights it starts from and the pictures."""
+        from multiguard.pipeline.training import training_inputs
+
+        return training_inputs(self._job)
+
+    def do(self, watcher: Watcher) -> list[Path]:
+        """Train to the end, or go on."""
+        from multiguard.train.job import run_job
+
+        with watcher.bar("pictures") as progress:
+            run_job(self._job, watcher.on_epoch, progress)
+        return [self.home / "model.json", self.home / "model.safetensors"]
+
+    def discard(self) -> None:
+        """Throw the old model away."""
+        from multiguard.pipeline.training import discard_old_model
+
+        discard_old_model(self._job)
+
+
+class VoteStep(Step):
+    """Votes on the pictures with the classifier of an arm."""
+
+    kind, costly = "vote", True
+
+    def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
+        super().__init__(_named(arm, "vote"), arm.home / "votes")
+        self._recipe, self._arm, self._command = recipe, arm, command
+
+    @cached_property
+    def _ready(self) -> "ReadyVote":
+        from multiguard.pipeline.voting import VoteJob, prepare_vote
+
+        recipe, how = self._recipe, self._recipe.vote
+        model = recipe.model or ModelPart(str(self._arm.home / "model"))
+        source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
+        aim = recipe.setting if how.adaptive else None
+        return prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
+
+    def inputs(self) -> dict[str, Any]:
+        """The classifier, the pictures and how it is sampled."""
+        return self._ready.inputs()
+
+    def do(self, watcher: Watcher) -> list[Path]:
+        """Vote to the end, or go on."""
+        with watcher.bar("pictures") as progress:
+            self._ready.vote(partial(progress, "voting"))
+        if self._recipe.vote.adaptive:
+            watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
+        shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
+        return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
+
+    def discard(self) -> None:
+        """Throw the old votes away."""
+        self._ready.discard_old()
+
+
+class CertifyStep(Step):
+    """Certifies the votes of an arm; the main one's sweeps among them."""
+
+    kind = "certify"
+
+    def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
+        super().__init__(_named(arm, "certify"), arm.home / "certificates")
+        part, self._votes = recipe.certify, arm.home / "votes"
+        self._job = CertifyJob(
+            self._votes,
+            self.home,
+            recipe.setting,
+            methods=part.methods,
+            labels="truth" if recipe.data.labelled else "pilot",
+            vary={} if arm.name else recipe.sweep.vary,
+            radius_to=part.radius_to,
+            radius_step=part.radius_step,
+            bands=part.bands,
+            command=command,
+            force=True,
+        )
+
+    def inputs(self) -> dict[str, Any]:
+        """The votes and what is asked of them."""
+        asked = asdict(replace(self._job, votes=Path(), out=Path(), command=""))
+        for name in ("votes", "out", "command", "force"):
+            del asked[name]
+        setting = asked.pop("setting")
+        return {
+            "certify.rule": self._job.setting.rule,
+            **{f"certify.{name}": value for name, value in {**setting, **asked}.items()},
+            "votes": file_hash(self._votes / MANIFEST_NAME),
+            "multiguard": __version__,
+        }
+
+    def do(self, watcher: Watcher) -> list[Path]:
+        """Certify anew."""
+        with watcher.bar("steps") as progress:
+            certify(self._job, progress)
+        return _files_in(self.home)
+
+
+class ReportStep(Step):
+    """Makes figures, tables and the page of the whole run."""
+
+    kind = "report"
+
+    def __init__(self, recipe: RunRecipe, run: Path, arms: Mapping[str, Arm], command: str) -> None:
+        super().__init__("report", run)
+        self._recipe, self._arms, self._command = recipe, arms, command
+
+    def inputs(self) -> dict[str, Any]:
+        """The certificates of every arm and what the page shall show."""
+        certificates = {name or "main": arm.home / "certificates" for name, arm in self._arms.items()}
+        return {
+            **{f"report.{name}": value for name, value in asdict(self._recipe.report).items()},
+            **{f"certificates of {name}": file_hash(home / CERTIFICATES_NAME) for name, home in certificates.items()},
+            "multiguard": __version__,
+        }
+
+    def do(self, watcher: Watcher) -> list[Path]:
+        """Make the report anew."""
+        from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
+
+        part, places = self._recipe.report, {name: arm.home / "certificates" for name, arm in self._arms.items()}
+        job = ReportJob(
+            places.pop(""),
+            self.home / PAGE,
+            self.home / FIGURES,
+            self.home / TABLES,
+            beside=places,
+            title=part.title,
+            commands=[self._command] if self._command else [],
+            pictures=part.pictures,
+            gallery=part.gallery,
+            force=True,
+        )
+        with watcher.bar("pictures") as progress:
+            done = report(job, partial(progress, "reporting"))
+        if done.without_pictures is not None and part.pictures:
+            watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
+        return [done.page, *done.figures, *done.tables]
+
+
+def _named(arm: Arm, kind: Kind) -> str:
+    return f"{arm.name} {kind}" if arm.name else kind
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]

@@ -1,0 +1,53 @@
+"""Text from data, made harmless where it is written: LaTeX, Markdown and CSV."""
+
+import re
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "′": r"\ensuremath{'}",
+    "σ": r"\ensuremath{\sigma}",
+    "α": r"\ensuremath{\alpha}",
+    "−": r"\ensuremath{-}",
+    "ℓ₂": r"\ensuremath{\ell_2}",
+}
+_LATEX_SPECIAL = re.compile("|".join(re.escape(text) for text in sorted(_LATEX, key=len, reverse=True)))
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//))")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+
+
+def latex(text: str) -> str:
+    """The text as LaTeX prints it: no character of it is a command, and it stays on one line."""
+    return _LATEX_SPECIAL.sub(lambda found: _LATEX[found[0]], _one_line(text))
+
+
+def markdown(text: str) -> str:
+    """The text as Markdown shows it in a table cell: no character of it is markup or HTML."""
+    entities = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", entities)
+
+
+def csv_cell(text: str) -> str:
+    """The text with an apostrophe before it where a spreadsheet would run it as a formula.
+
+    A text that has apostrophes before such a sign itself gets one more, so that one can be taken away again.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _one_line(text: str) -> str:
+    return _CONTROL.sub(" ", text)

@@ -1,0 +1,167 @@
+"""The paper's figures: certified scores against the radius, a panel each; labels; and draws where they differ."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from multiguard.files import require_folder
+from multiguard.report import canvas
+from multiguard.report.draws import Stop, stops
+from multiguard.report.families import families
+from multiguard.report.family import Family, Line
+from multiguard.report.labels import shown_labels, shown_radii
+from multiguard.report.measure import Measure
+from multiguard.report.rounding import plain
+from multiguard.report.strokes import MARKERS, Stroke
+from multiguard.report.study import Study
+from multiguard.report.words import left_out, mean_draws, setting_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_RADIUS = "R (ℓ₂-norm of the change)"
+
+
+def draw_figures(study: Study, folder: Path) -> list[Path]:
+    """Every figure whose data is there, each as PNG, SVG and PDF; the same bytes for the same study.
+
+    The averages are per-picture means, and what a figure does not cover stands in its subtitle. `rules` holds the runs
+    of the other rule, `runs` those that are neither that nor another sigma nor another training; `draws` is there for
+    an adaptive run.
+
+    Args:
+        study: What to draw.
+        folder: Where to write; made if it is not there.
+
+    Returns:
+        The files, figure by figure.
+    """
+    require_folder(folder)
+    written: list[Path] = []
+    with canvas.fixed_style():
+        for family in families(study):
+            written += canvas.save(_draw_family(study, family), folder, family.key)
+        written += canvas.save(_draw_labels(study), folder, "labels")
+        if stopped := stops(study.main):
+            written += canvas.save(_draw_draws(study, stopped), folder, "draws")
+    return written
+
+
+def _draw_family(study: Study, family: Family) -> "Figure":
+    rows = -(-len(family.lines) // canvas.LEGEND_COLUMNS)
+    subtitle = _subtitle(study, family)
+    header = 0.46 + 0.16 * (subtitle.count("\n") + 1) + 0.2 * rows
+    figure, left_below = canvas.new_figure(2.75 + header, family.title, subtitle, header=header)
+    figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
+    panels = figure.subplots(1, len(family.measures), squeeze=False)[0]
+    for axes, measure, letter in zip(panels, family.measures, "abcd", strict=False):
+        for line, stroke in zip(family.lines, family.strokes, strict=True):
+            _draw_line(axes, line, stroke, measure, clipped=family.top(measure) is not None)
+        title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
+        canvas.dress(axes, title, x=_RADIUS, y=measure.unit)
+        axes.set_xlim(0, float(family.radius[-1]) or 1.0)
+        axes.set_ylim(top=family.top(measure))
+    canvas.place_legend(figure, panels[0], left_below, ncols=canvas.LEGEND_COLUMNS, handlelength=4.2)
+    return figure
+
+
+def _subtitle(study: Study, family: Family) -> str:
+    scores = family.lines[0].curves["mean"].scores
+    named = {family.key} | ({"k_prime", "k", "threshold"} if family.key == "rules" else set())
+    words = [text for key, text in setting_words(study.main).items() if key not in named]
+    method = "" if family.key == "methods" else f", method {study.method}"
+    without = f"; {left_out(study, scores)} left out" if scores.without_labels else ""
+    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}."
+    return "\n".join([first + _band_words(family) + _axis_words(family), family.note])
+
+
+def _band_words(family: Family) -> str:
+    bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
+    return "" if bands is None else f" Bands: {plain(100 * bands.level)} % bootstrap over the pictures."
+
+
+def _axis_words(family: Family) -> str:
+    top = next((top for measure in family.measures if (top := family.top(measure)) is not None), None)
+    return "" if top is None else f" The axis of labels ends at {plain(top)}."
+
+
+def _draw_line(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, clipped: bool) -> None:
+    curve = line.curves["mean"]
+    radius = curve.scores.radius
+    axes.plot(
+        radius,
+        measure.drawn(measure.values(curve)),
+        color=stroke.light,
+        linewidth=2.2 if line.is_base else 1.4,
+        dashes=stroke.dash or (None, None),
+        marker=MARKERS[stroke.marker],
+        markersize=4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        markevery=max(1, len(radius) // canvas.MARKERS_ON_A_LINE),
+        label=line.name,
+        zorder=3 if line.is_base else 2,
+        clip_on=clipped,
+    )
+    if (band := measure.band(curve)) is not None:
+        low, high = (measure.drawn(end) for end in band)
+        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1)
+
+
+# One bar inside the other, the largest radius the thinnest and darkest, so that greys tell them apart too.
+_BAR_GREYS = ("#d5dfe8", "#93b5cf", "#3f82b0", "#0c3b5e")
+_BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
+
+
+def _draw_labels(study: Study) -> "Figure":
+    labels, radii = shown_labels(study), shown_radii(study)
+    header = 0.92
+    height = header + 0.75 + 0.21 * len(labels)
+    subtitle = _label_words(study, len(labels))
+    figure, left_below = canvas.new_figure(height, "How often each label is certified", subtitle, header=header)
+    figure.get_layout_engine().set(rect=(0.01, 0, 0.98, left_below))  # type: ignore[union-attr, call-arg]
+    axes = figure.subplots()
+    places = list(range(len(labels)))
+    for (index, radius), grey, thick in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
+        shares = [100 * float(label.certified[index]) for label in labels]
+        axes.barh(places, shares, height=thick, color=grey, label=f"R = {plain(radius)}", zorder=2)
+    axes.set_yticks(places, [f"{label.label}  ({label.images})" for label in labels])
+    axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's pictures")
+    axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0, labelcolor=canvas.INK)
+    canvas.place_legend(figure, axes, left_below, ncols=4)
+    return figure
+
+
+def _label_words(study: Study, labels: int) -> str:
+    having = "that have a label" if study.labelled else "for which pilot draws chose a label"
+    alpha = plain(study.setting.alpha)
+    claim = (
+        f"Each label's claim is made alone at α = {alpha}"
+        if study.labelled
+        else f"All claims about a picture hold at once at α = {alpha}; how often the label is right is not known"
+    )
+    return (
+        f"Of the pictures {having}, how often it alone is certified at R (labels with the most pictures: "
+        f"{labels} of {len(study.main.certificates.label_names)}).\n{claim}; the number of pictures stands behind the "
+        "name."
+    )
+
+
+def _draw_draws(study: Study, stopped: list[Stop]) -> "Figure":
+    words = (
+        f"{mean_draws(study.main)} draws a picture on average, at most {study.setting.n}. A picture stops at the first "
+        "look after which more draws would hardly help.\n"
+        "α is split over the looks: all of them together keep the promise."
+    )
+    header = 0.72
+    figure, left_below = canvas.new_figure(2.6 + header, "Draws that the pictures took", words, header=header)
+    figure.get_layout_engine().set(rect=(0.01, 0, 0.98, left_below))  # type: ignore[union-attr, call-arg]
+    axes = figure.subplots()
+    bars = axes.bar(range(len(stopped)), [stop.pictures for stop in stopped], width=0.72, color=_BAR_GREYS[2])
+    axes.bar_label(bars, fontsize=8, padding=2, color=canvas.INK)
+    axes.set_xticks(range(len(stopped)), [str(stop.draws) for stop in stopped])
+    canvas.dress(axes, "", x="draws at the look where a picture stopped", y="pictures")
+    axes.margins(y=0.14)
+    return figure

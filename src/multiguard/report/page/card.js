@@ -1,0 +1,149 @@
+// One picture: its labels, what is proved of them as bars, and what its draws return.
+const MOST_CEILINGS = 4;
+const OWN_WORD = data.labelled ? "true" : "predicted";
+const OTHER_WORD = data.labelled ? "wrong" : "other";
+const unseen = (text) => element("span", { class: "unseen" }, text);
+const reaches = (stored) => radiusOf(stored) >= currentRadius();
+
+function certifiedSize(picture) {
+  return picture.radii[state.method].filter(reaches).length;
+}
+
+// How many other labels come in at most; null where no number is proved.
+function certifiedCeiling(picture) {
+  const most = picture.ceilings[state.method].findIndex(reaches);
+  return most < 0 ? null : most;
+}
+
+// Radii of floors fall, so the sizes that are not certified come last; they share one row.
+function floorRows(radii) {
+  const proved = radii.filter((radius) => radius > -Infinity);
+  const rows = proved.map((radius, place) => ({ size: place + 1, radius }));
+  if (proved.length < radii.length) rows.push({ size: span(proved.length + 1, radii.length), radius: -Infinity });
+  return rows;
+}
+
+// Radii of ceilings rise: first in one row those that are not certified, then the first few that say something new.
+function ceilingRows(radii) {
+  const first = radii.findIndex((radius) => radius > -Infinity);
+  if (first < 0) return [{ size: span(0, radii.length - 1), radius: -Infinity }];
+  const news = radii.map((radius, size) => ({ size, radius })).filter(({ size, radius }) => size >= first && radius !== radii[size - 1]);
+  return [...(first ? [{ size: span(0, first - 1), radius: -Infinity }] : []), ...news.slice(0, MOST_CEILINGS)];
+}
+
+const span = (from, to) => (from < to ? `${from}–${to}` : `${from}`);
+
+function barRow(name, radius, longest, none = radiusText(-Infinity)) {
+  const track = element("span", { class: "track", "aria-hidden": "true" });
+  if (radius > -Infinity) track.append(element("span", { class: radius === Infinity ? "fill endless" : "fill" }));
+  track.style.setProperty("--share", Math.min(1, Math.max(0, radius / longest)));
+  const value = element("span", { class: "value" }, radius === -Infinity ? none : radiusText(radius));
+  return { radius, row: element("li", radius === -Infinity ? { class: "unproved" } : {}, element("span", { class: "size" }, ...name), track, value) };
+}
+
+class Card {
+  constructor(picture, longest) {
+    this.picture = picture;
+    this.longest = longest;
+    this.count = element("p", { class: "count" });
+    this.proofs = element("div", { class: "proofs" });
+    this.ownBars = data.labelled ? [] : this.makeOwnBars();
+    const body = element("div", { class: "body" }, element("h3", { title: picture.id }, picture.id), ...this.draws(), this.count, ...this.labels());
+    this.root = element("article", { class: "card" }, element("div", { class: "top" }, this.image(), body), ...this.ownList(), this.proofs, this.prediction());
+    this.root.dataset.id = picture.id;
+  }
+
+  image() {
+    if (!this.picture.thumbnail) return element("div", { class: "absent" }, "no picture at hand");
+    const [uri, width, height] = this.picture.thumbnail;
+    const small = Math.max(width, height) < 100 ? "small" : null;
+    return element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
+  }
+
+  draws() {
+    return data.adaptive ? [element("p", { class: "draws" }, `${this.picture.draws} draws`)] : [];
+  }
+
+  labels() {
+    if (!this.picture.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label: left out of the averages.`)];
+    return data.labelled ? [this.trueLabels()] : [];
+  }
+
+  trueLabels() {
+    const { labels, own, predicted } = this.picture;
+    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone up to"));
+    return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, place) => {
+      const found = predicted.includes(label);
+      const radius = radiusOf(own[place]);
+      const alone = [unseen(Number.isFinite(radius) ? ", alone up to " : `, alone ${radiusText(radius)}`),
+        Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];
+      const words = found ? "among the labels predicted: " : "not among the labels predicted: ";
+      return element("li", { class: found ? "found" : "missed" },
+        element("span", { class: "mark", "aria-hidden": "true" }, found ? "✓" : "✗"), unseen(words),
+        element("span", { class: "name" }, data.labelNames[label]), element("small", {}, ...alone));
+    }));
+  }
+
+  // Without ground truth each predicted label has a bar of its own; one that the draws do not decide on says so.
+  makeOwnBars() {
+    return this.picture.labels.map((label, place) => barRow([data.labelNames[label]], radiusOf(this.picture.own[place]), this.longest, "unconfirmed"));
+  }
+
+  ownList() {
+    if (!this.ownBars.length) return [];
+    const list = element("ol", { class: "radii own", "aria-label": "Predicted labels" }, ...this.ownBars.map(({ row }) => row));
+    return [element("div", {}, element("h4", {}, "Each predicted label stays up to"), list)];
+  }
+
+  prediction() {
+    const { labels, predicted, hits, draws } = this.picture;
+    const items = predicted.map((label, place) => {
+      const share = Math.round((100 * hits[place]) / draws);
+      return element("li", { class: data.labelled && labels.includes(label) ? "true-one" : null }, `${data.labelNames[label]}\u00a0`,
+        element("small", {}, share === 0 && hits[place] ? "<1\u00a0%" : `${share}\u00a0%`, data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
+    });
+    if (!items.length) items.push(element("li", {}, "none: no label reaches the share"));
+    const heading = data.labelled ? "Predicted, with its share of the draws" : "Returned by the certifying draws, with its share";
+    return element("div", { class: "prediction" }, element("h4", {}, heading), element("ol", {}, ...items));
+  }
+
+  update() {
+    if (this.method !== state.method) this.makeProofs();
+    for (const { radius, row } of [...this.ownBars, ...this.bars]) row.classList.toggle("holds", radius >= currentRadius());
+    if (this.picture.labels.length) this.count.replaceChildren(...this.countWords());
+  }
+
+  countWords() {
+    const { picture } = this;
+    const size = certifiedSize(picture);
+    const pips = element("span", { class: "pips", "aria-hidden": "true" }, "●".repeat(size) + "○".repeat(picture.labels.length - size));
+    const words = [element("strong", {}, `${size} of ${picture.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
+    if (!picture.ceilings) return words;
+    const most = certifiedCeiling(picture);
+    return [...words, element("span", { class: "ceiling" }, most === null ? `any number of ${OTHER_WORD} labels` : `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`)];
+  }
+
+  makeProofs() {
+    this.method = state.method;
+    const { picture, longest } = this;
+    const floors = floorRows(picture.radii[state.method].map(radiusOf));
+    this.bars = floors.map(({ size, radius }) => barRow([unseen("at least "), `≥\u2009${size}`], radius, longest));
+    const lists = [this.proofList("Certified radii", "floors", this.bars, this.floorHeading())];
+    if (picture.ceilings) {
+      const ceilings = ceilingRows(picture.ceilings[state.method].map(radiusOf)).map(({ size, radius }) => barRow([unseen("at most "), `≤\u2009${size}`], radius, longest));
+      this.bars = [...this.bars, ...ceilings];
+      lists.push(this.proofList("Ceilings", "ceilings", ceilings, `${OTHER_WORD} labels that may come in, at most`));
+    }
+    this.proofs.replaceChildren(...lists.flat());
+  }
+
+  floorHeading() {
+    if (!data.labelled) return "of these labels stay, at least";
+    return this.picture.ceilings ? "true labels that stay, at least" : null;
+  }
+
+  proofList(label, name, bars, heading) {
+    if (!bars.length) return [];
+    return [...(heading ? [element("h4", {}, heading)] : []), element("ol", { class: `radii ${name}`, "aria-label": label }, ...bars.map(({ row }) => row))];
+  }
+}

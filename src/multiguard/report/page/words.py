@@ -1,0 +1,70 @@
+"""What the page says of a study before any script has run."""
+
+from typing import Any
+
+import numpy as np
+
+from multiguard.evaluate import Setting
+from multiguard.report.draws import stops
+from multiguard.report.measure import study_measures
+from multiguard.report.rounding import plain
+from multiguard.report.study import Study
+from multiguard.report.words import mean_draws
+
+
+def whose(study: Study) -> dict[str, str]:
+    """Of which labels the headline tells the share, in each averaging."""
+    if study.labelled:
+        return {"mean": "of a picture\u2019s true labels, on average,", "pooled": "of all true labels together"}
+    return {"mean": "of the labels predicted for a picture, on average,", "pooled": "of all predicted labels together"}
+
+
+def rule_words(study: Study) -> dict[str, Any]:
+    """What depends on the rule: what is returned, and among what labels stay."""
+    setting, labels = study.setting, len(study.main.certificates.label_names)
+    if isinstance(setting, Setting):
+        returns = f"k′ = {setting.k_prime} labels a draw, k = {setting.k} after smoothing, of {labels}"
+        return {"threshold": None, "k": setting.k, "returns": returns, "among": f"among the {setting.k} returned"}
+    t = plain(setting.threshold)
+    returns = f"every label that at least a share t = {t} of noisy copies carry, of {labels}{_passing(study)}"
+    return {"threshold": t, "k": None, "returns": returns, "among": "among those returned"}
+
+
+def _passing(study: Study) -> str:
+    score = study.main.provenance.get("score_threshold")
+    return "" if score is None else f"; a copy carries those of score {plain(score)} or more"
+
+
+def label_words(study: Study) -> dict[str, Any]:
+    """What depends on where the labels come from, and how many of them are unconfirmed."""
+    own = study.main.certificates.label_radii
+    return {
+        "labelled": study.labelled,
+        "own": "true" if study.labelled else "predicted",
+        "other": "wrong" if study.labelled else "other",
+        "whose": whose(study)["mean"],
+        "pilot_draws": study.main.provenance.get("pilot_draws"),
+        "chosen": sum(len(radii) for radii in own),
+        "unconfirmed": sum(int(np.isneginf(radii).sum()) for radii in own),
+    }
+
+
+def draws_facts(study: Study) -> dict[str, Any]:
+    """How many draws the pictures took."""
+    most = max((stop.pictures for stop in stops(study.main)), default=1) or 1
+    rows = [
+        {"draws": stop.draws, "pictures": stop.pictures, "share": stop.pictures / most} for stop in stops(study.main)
+    ]
+    stopping = study.main.provenance.get("stopping") or {}
+    return {
+        "draws": study.setting.n,
+        "mean_draws": mean_draws(study.main),
+        "stops": rows,
+        "stopping_radii": " and ".join(plain(radius) for radius in stopping.get("radii", ())),
+    }
+
+
+def headline(study: Study, place: int) -> dict[str, str]:
+    """Every measure of the main run at one place of the grid, as it is shown."""
+    curve = study.main_curve(study.method, "mean")
+    return {each.key: each.text(float(each.values(curve)[place])) for each in study_measures(study)}

@@ -1,0 +1,121 @@
+"""The study's numbers as tables: every family of curves at round radii, and the labels."""
+
+from pathlib import Path
+
+from multiguard.evaluate import Averaging
+from multiguard.files import require_folder, write_atomically
+from multiguard.report.draws import Stop, stops
+from multiguard.report.families import families
+from multiguard.report.family import AVERAGINGS, Family, Line
+from multiguard.report.labels import main_grid, round_radii, study_labels
+from multiguard.report.measure import Measure
+from multiguard.report.rounding import plain
+from multiguard.report.study import Study
+from multiguard.report.table import AtMost, Cell, Column, Table
+from multiguard.report.words import left_out, mean_draws, setting_words
+
+_HALF_SIGMAS = (0, 1, 2, 3, 4, 5, 6)
+_AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
+
+
+def write_tables(study: Study, folder: Path) -> list[Path]:
+    """Every table as CSV (fractions, without loss), Markdown and LaTeX (percent, rounded down).
+
+    Args:
+        study: What to tabulate.
+        folder: Where to write; made if it is not there.
+
+    Returns:
+        The files, table by table.
+    """
+    require_folder(folder)
+    return [path for table in study_tables(study) for path in _write(table, folder)]
+
+
+def study_tables(study: Study) -> list[Table]:
+    """A table for each family of curves, one of the labels, and of an adaptive run one of the draws."""
+    tables = [*(_family_table(study, family) for family in families(study)), _label_table(study)]
+    stopped = stops(study.main)
+    return [*tables, _draws_table(study, stopped)] if stopped else tables
+
+
+def _write(table: Table, folder: Path) -> list[Path]:
+    texts = {"csv": table.to_csv(), "md": table.to_markdown(), "tex": table.to_latex()}
+    paths = []
+    for kind, text in texts.items():
+        path = folder / f"{table.name}.{kind}"
+        _write_text(path, text)
+        paths.append(path)
+    return paths
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _family_table(study: Study, family: Family) -> Table:
+    radii = round_radii(family.radius, study.main.certificates.sigma, _HALF_SIGMAS)
+    own = [Column("averaging", "average"), Column(family.key, family.symbol), Column("score", "score")]
+    rows = [
+        [_AVERAGED[averaging], line.value, measure.word, *_at(line, averaging, measure, radii)]
+        for averaging in AVERAGINGS
+        for line in family.lines
+        for measure in family.measures
+    ]
+    caption = f"{family.title}: {_shown(study)} in % at R. {_setting(study)}"
+    notes = [_ceiling(study, family), _pictures(study, family), family.note]
+    return Table(family.key, caption, notes, [*own, *_radius_columns(radii)], rows)
+
+
+def _shown(study: Study) -> str:
+    return "certified precision, recall and F1" if study.labelled else "predicted labels that provably stay"
+
+
+def _ceiling(study: Study, family: Family) -> str:
+    """What the rows of ceilings count."""
+    if all(measure.is_share for measure in family.measures):
+        return ""
+    kind = "wrong" if study.labelled else "other"
+    return f"The rows of {kind} labels count how many a picture is given at most, on average."
+
+
+def _at(line: Line, averaging: Averaging, measure: Measure, radii: list[tuple[int, float]]) -> list[Cell]:
+    values = measure.values(line.curves[averaging])
+    found = [float(values[place]) for place, _ in radii]
+    return [*found] if measure.is_share else [AtMost(value) for value in found]
+
+
+def _label_table(study: Study) -> Table:
+    radii = round_radii(main_grid(study), study.main.certificates.sigma, _HALF_SIGMAS)
+    columns = [Column("label", "label"), Column("images", "pictures"), *_radius_columns(radii)]
+    ordered = sorted(study_labels(study), key=lambda label: (-label.images, label.label))
+    rows: list[list[Cell]] = [
+        [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
+    ]
+    having = "that have it" if study.labelled else "for which pilot draws chose it"
+    caption = f"How often each label is certified at R, in % of the pictures {having}. {_setting(study)}"
+    note = "Each label's claim is made alone." if study.labelled else "All claims about a picture hold at once."
+    return Table("labels", caption, [note], columns, rows)
+
+
+def _draws_table(study: Study, stopped: list[Stop]) -> Table:
+    columns = [Column("draws", "draws"), Column("pictures", "pictures"), Column("share", "% of the pictures")]
+    total = len(study.main.certificates.ids)
+    rows: list[list[Cell]] = [[stop.draws, stop.pictures, stop.pictures / total] for stop in stopped]
+    caption = f"Pictures that stopped at each look. {_setting(study)}"
+    return Table("draws", caption, [f"On average {mean_draws(study.main)} draws a picture."], columns, rows)
+
+
+def _radius_columns(radii: list[tuple[int, float]]) -> list[Column]:
+    return [Column(f"R={plain(radius)}", f"R = {plain(radius)}") for _, radius in radii]
+
+
+def _setting(study: Study) -> str:
+    asked = ", ".join(setting_words(study.main).values())
+    return f"{asked} unless said otherwise; method {study.method} unless named."
+
+
+def _pictures(study: Study, family: Family) -> str:
+    scores = family.lines[0].curves["mean"].scores
+    without = left_out(study, scores)
+    return f"Over {scores.images} pictures" + (f"; {without} are left out." if without else ".")

@@ -1,0 +1,36 @@
+"""What was asked of a run, in the words that figures, tables and the page share."""
+
+from multiguard.evaluate import CertificatesFolder, Scores, Setting
+from multiguard.report.rounding import plain
+from multiguard.report.study import Study
+
+
+def setting_words(run: CertificatesFolder) -> dict[str, str]:
+    """What the run was asked, by the names of the parameters, such as {"k": "k = 10"}."""
+    setting, sigma = run.certificates.setting, run.certificates.sigma
+    if isinstance(setting, Setting):
+        own = {"k_prime": f"k′ = {setting.k_prime}", "k": f"k = {setting.k}"}
+    else:
+        own = {"threshold": f"t = {plain(setting.threshold)}"}
+    return {**own, "n": draws_words(run), "alpha": f"α = {plain(setting.alpha)}", "sigma": f"σ = {plain(sigma)}"}
+
+
+def draws_words(run: CertificatesFolder) -> str:
+    """How many draws a picture took."""
+    setting = run.certificates.setting
+    if run.provenance.get("looks") is None:
+        return f"n = {setting.n}"
+    return f"n up to {setting.n} ({mean_draws(run)} on average)"
+
+
+def mean_draws(run: CertificatesFolder) -> str:
+    """How many draws the pictures that are counted took on average, as the run's curves tell."""
+    own = next(curve for curve in run.curves if curve.setting == run.certificates.setting)
+    return plain(round(own.mean_draws, 1))
+
+
+def left_out(study: Study, scores: Scores) -> str:
+    """How many pictures the averages leave out, and why; empty where there are none."""
+    if not scores.without_labels:
+        return ""
+    return f"{scores.without_labels} {'without labels' if study.labelled else 'without a predicted label'}"

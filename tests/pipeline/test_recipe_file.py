@@ -1,0 +1,105 @@
+"""A recipe says what it means: unknown keys, wrong types and contradictions are one line, with the place."""
+
+from dataclasses import fields
+
+import pytest
+from tests.pipeline.tiny import RECIPE
+
+from multiguard.errors import InvalidInputError
+from multiguard.pipeline import TrainPart, find_recipe, parse_recipe, recipe_names, recipe_text
+from multiguard.train import Recipe
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "message"),
+    [
+        ("sigma: 0.5", "sgma: 0.5", "unknown key 'sgma': did you mean 'sigma'?"),
+        ("k_prime: 2", "k_prim: 2", "unknown key 'certify.k_prim': did you mean 'certify.k_prime'?"),
+        ("draws: 60", "draws: many", "vote.draws is 'many'; expected a whole number"),
+        ("draws: 60", "draws: 1.5", "vote.draws is 1.5; expected a whole number"),
+        ("draws: 60", "draws: true", "vote.draws is True; expected a whole number"),
+        ("sigma: 0.5", "sigma: .nan", "sigma is nan; expected a number"),
+        ("sigma: 0.5", "sigma: 0", "sigma is 0.0; without noise there is no certificate"),
+        ("k: [2, 3]", "k: 2", "sweep.k is 2; expected a list"),
+        ("k: [2, 3]", "k: [2, x]", "sweep.k[1] is 'x'; expected a whole number"),
+        ("[joint, paper]", "[joint, papr]", "certify.methods[1]: unknown value 'papr': did you mean 'paper'?"),
+        ("certify: {k: 3, ", "certify: {", "certify: k is missing; the top-k rule needs k and k_prime"),
+        ("vote: {draws: 60, shard_images: 4}", "vote: 60", "vote is 60; expected keys such as draws:"),
+        ("sigma: 0.5", "sigma: 0.5\nsigma: 1", "the key 'sigma' stands twice"),
+        ("sigma: 0.5", "sigma: 0.5\nmodel: runs/m", "both of train and model given"),
+        ('train: {model: "cnn:4", images: 64, val_images: 40, epochs: 1}', "", "neither of train and model given"),
+        ("sigma: 0.5", "sigma: [", "tiny.yaml, line"),
+    ],
+)
+def test_a_mistake_is_a_line_with_its_place(was, becomes, message):
+    assert was in RECIPE
+    with pytest.raises(InvalidInputError) as error:
+        parse_recipe(RECIPE.replace(was, becomes), "tiny.yaml")
+    assert message in str(error.value)
+    assert str(error.value).startswith("tiny.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b", "just words", "1"])
+def test_what_is_no_recipe_is_refused(text):
+    with pytest.raises(InvalidInputError, match="expected the keys of a recipe"):
+        parse_recipe(text, "some.yaml")
+
+
+def test_a_model_that_exists_takes_the_place_of_training():
+    trained = RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")]
+    named = parse_recipe(RECIPE.replace(trained, "model: onnx:tagger.onnx\n"), "x")
+    assert (named.train, named.model.spec) == (None, "onnx:tagger.onnx")
+    told = "model: {spec: onnx:t.onnx, output: probabilities, mean: [0.5, 0.5, 1]}\n"
+    said = parse_recipe(RECIPE.replace(trained, told), "x").model
+    assert (said.spec, said.output, said.mean) == ("onnx:t.onnx", "probabilities", (0.5, 0.5, 1.0))
+    with pytest.raises(InvalidInputError, match=r"sweep\.training_noise trains anew"):
+        parse_recipe(RECIPE.replace(trained, told).replace("sweep: {", "sweep: {training_noise: [0], "), "x")
+
+
+def test_numbers_as_people_write_them():
+    recipe = parse_recipe(RECIPE, "x", ["train.lr=1e-3", "train.weight_decay=2", "data.root=0123", "train.flip=false"])
+    assert (recipe.train.lr, recipe.train.weight_decay, str(recipe.data.root)) == (0.001, 2.0, "0123")
+    assert recipe.train.flip is False
+    assert parse_recipe(RECIPE.replace("sigma: 0.5", "sigma: 5E-1"), "x").sigma == 0.5
+
+
+def test_changes_stand_over_the_file():
+    recipe = parse_recipe(RECIPE, "x", ["certify.k=5", "sweep.k=[1, 5]", "data.images=null", "report.title=a = b"])
+    assert (recipe.certify.k, recipe.sweep.k, recipe.data.images) == (5, (1, 5), None)
+    assert recipe.report.title == "a = b"
+    with pytest.raises(InvalidInputError, match=r"unknown key 'certify\.kk'"):
+        parse_recipe(RECIPE, "x", ["certify.kk=5"])
+    with pytest.raises(InvalidInputError, match="expected KEY=VALUE"):
+        parse_recipe(RECIPE, "x", ["certify.k"])
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_text_of_a_recipe_parses_to_an_equal_one(name):
+    recipe = find_recipe(name)
+    assert parse_recipe(recipe_text(recipe), "x") == recipe
+
+
+def test_training_knows_every_option_of_the_training_recipe():
+    assert {field.name for field in fields(Recipe)} <= {field.name for field in fields(TrainPart)}
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "train", "k_prime", "k"),
+    [("voc2007", "test", "trainval", 1, 3), ("coco", "val", "train", 3, 10), ("nuswide", "val", "train", 3, 10)],
+)
+def test_the_papers_recipes_have_the_papers_parameters(name, split, train, k_prime, k):
+    recipe = find_recipe(name)
+    assert (recipe.data.split, recipe.train.split, recipe.data.images) == (split, train, 500)
+    assert (recipe.certify.k_prime, recipe.certify.k, recipe.certify.alpha) == (k_prime, k, 0.001)
+    assert (recipe.sigma, recipe.vote.draws) == (0.5, 1000)
+    assert (recipe.train.loss, recipe.train.lr, recipe.train.batch) == ("asl", 0.001, 32)
+    assert all((recipe.sweep.k, recipe.sweep.k_prime, recipe.sweep.n, recipe.sweep.alpha, recipe.sweep.sigma))
+    assert recipe.sweep.training_noise == (0.0,)
+
+
+def test_an_unknown_recipe_names_the_nearest(tmp_path):
+    with pytest.raises(InvalidInputError, match="did you mean 'digits'"):
+        find_recipe("digit")
+    with pytest.raises(InvalidInputError, match="no such recipe file"):
+        find_recipe(str(tmp_path / "gone.yaml"))

@@ -1,0 +1,222 @@
+"""One command from pictures to the page; run again, nothing is done twice and nothing is lost."""
+
+import json
+import re
+import shutil
+
+import pytest
+import yaml
+from tests.pipeline.tiny import RECIPE, command, state
+
+from multiguard.evaluate import read_certificates, read_curves
+from multiguard.pipeline import parse_recipe, read_record
+from multiguard.votes import read_votes
+
+STEPS = ["train", "vote", "certify", "report"]
+
+
+def rerun(home, *more):
+    return command("run", home / "tiny.yaml", "--out", home / "run", *more)
+
+
+def skipped(out):
+    return [line.split(":")[0] for line in out.splitlines() if "skipped, for nothing that it reads has changed" in line]
+
+
+def runs(out):
+    return {
+        line.split(": ")[0]: line.split(": ")[1] for line in out.splitlines() if re.search(": (running|going on)", line)
+    }
+
+
+def test_everything_is_in_the_run_folder(finished):
+    home, out = finished
+    run = home / "run"
+    assert runs(out) == dict.fromkeys(STEPS, "running for the first time")
+    assert f"report: {run / 'report.html'}" in out
+    assert len(read_votes(run / "votes")) == 6
+    assert {curve.setting.k for curve in read_curves(run / "certificates" / "curves.csv")} == {2, 3}
+    assert {curve.setting.draws for curve in read_curves(run / "certificates" / "curves.csv")} == {30, 60}
+    assert "plotly" in (run / "report.html").read_text(encoding="utf-8")
+    assert list((run / "figures").iterdir())
+    assert list((run / "tables").iterdir())
+    record = read_record(run)
+    assert list(record.steps) == STEPS
+    assert all(step.ended and step.seconds is not None for step in record.steps.values())
+    assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run}"
+
+
+def test_the_table_is_that_of_the_curves(finished):
+    home, out = finished
+    found = read_certificates(home / "run" / "certificates")
+    for curve in found.curves:
+        if curve.setting == found.certificates.setting and curve.averaging == "mean":
+            line = next(line for line in out.splitlines() if line.startswith(f"{curve.method} "))
+            assert [float(word.rstrip("%")) for word in line.split()[2:]] == pytest.approx(
+                [100 * curve.scores.recall[place] for place in range(0, 61, 10)], abs=0.1
+            )
+    assert "6 pictures of digits/test?seed=0[images=6,seed=0]" in out
+    assert "k' = 2, k = 3, n = 60, alpha = 0.05, sigma = 0.5" in out
+    assert "none left out" in out
+    assert max(len(line) for line in out.splitlines() if str(home) not in line) <= 80
+
+
+def test_the_recipe_of_the_run_is_whole_and_repeats_it(home):
+    written = (home / "run" / "recipe.yaml").read_text()
+    assert parse_recipe(written, "x").train.lr == 0.002
+    assert yaml.safe_load(written)["data"]["split"] == "test"
+    before = state(home / "run")
+    code, out, _ = command("run", home / "run" / "recipe.yaml", "--out", home / "run")
+    assert (code, skipped(out)) == (0, STEPS)
+    assert state(home / "run") == before
+
+
+def test_a_rerun_skips_every_step_and_touches_no_file(home):
+    before = state(home / "run")
+    code, out, _ = rerun(home)
+    assert (code, skipped(out)) == (0, STEPS)
+    assert state(home / "run") == before
+
+
+def test_another_k_takes_the_votes_that_are_there(home):
+    before = state(home / "run" / "votes")
+    code, out, _ = rerun(home, "--set", "certify.k=4", "--until", "certify")
+    assert (code, skipped(out)) == (0, ["train", "vote"])
+    assert runs(out)["certify"] == "running, for certify.k was 3 and is 4"
+    assert state(home / "run" / "votes") == before
+    assert read_certificates(home / "run" / "certificates").certificates.setting.k == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("sigma=0.25", "model was made with other inputs: train.sigma was 0.5 and is 0.25"),
+        ("vote.draws=50", "votes was made with other inputs: vote.draws was 60 and is 50"),
+        ("data.images=5", "votes was made with other inputs: data.files has changed; data.ids has changed"),
+    ],
+)
+def test_a_model_or_votes_are_not_replaced_unasked(home, change, told):
+    before = state(home / "run")
+    code, out, err = rerun(home, "--set", change)
+    assert code == 2
+    assert told in err
+    assert "--force" in err
+    assert err.count("\n") == 1
+    assert "%" not in out
+    assert state(home / "run") == before
+
+
+def test_force_replaces_them(home):
+    code, out, err = rerun(home, "--set", "vote.draws=50", "--force", "--until", "vote")
+    assert code == 0, err
+    assert list(runs(out)) == ["vote"]
+    assert read_votes(home / "run" / "votes").provenance.draws == 50
+    assert (home / "run" / "model" / "model.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("harmed", "step"),
+    [
+        ("votes/votes-00001.parquet", "vote"),
+        ("votes/manifest.json", "vote"),
+        ("votes/source.json", "vote"),
+        ("model/model.safetensors", "train"),
+        ("model/model.json", "train"),
+        ("certificates/curves.csv", "certify"),
+        ("report.html", "report"),
+    ],
+)
+def test_what_is_gone_or_altered_is_made_anew(home, harmed, step):
+    before = state(home / "run")
+    if step == "vote":
+        (home / "run" / harmed).write_bytes(b"no longer what it was")
+    else:
+        (home / "run" / harmed).unlink()
+    code, out, err = rerun(home, "--until", step)
+    assert code == 0, err
+    assert runs(out)[step] == f"running, for {harmed} is gone or altered"
+    assert set(skipped(out)) >= set(STEPS[: STEPS.index(step)])
+    after = state(home / "run")
+    assert after.keys() == before.keys()
+    again = [name for name in before if name.startswith(("model/model.safe", "votes/votes-", "certificates/curves"))]
+    assert {name: after[name][0] for name in again} == {name: before[name][0] for name in again}
+
+
+def test_a_run_that_was_interrupted_goes_on(home):
+    run = home / "run"
+    whole = (run / "votes" / "votes-00001.parquet").read_bytes()
+    record = json.loads((run / "run.json").read_text())
+    record["steps"] = {name: record["steps"][name] for name in ("train", "vote")}
+    record["steps"]["vote"].update(outputs=None, seconds=None)
+    (run / "run.json").write_text(json.dumps(record))
+    manifest = json.loads((run / "votes" / "manifest.json").read_text())
+    del manifest["shards"]["1"]
+    (run / "votes" / "manifest.json").write_text(json.dumps(manifest))
+    (run / "votes" / "votes-00001.parquet").unlink()
+    first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
+    code, out, err = rerun(home, "--until", "vote")
+    assert code == 0, err
+    assert runs(out)["vote"] == "going on where it was interrupted"
+    assert (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns == first
+    assert (run / "votes" / "votes-00001.parquet").read_bytes() == whole
+
+
+def test_until_stops_after_that_step(tmp_path, home):
+    shutil.rmtree(home / "run" / "certificates")
+    (home / "run" / "report.html").unlink()
+    code, out, _ = rerun(home, "--until", "vote")
+    assert (code, skipped(out)) == (0, ["train", "vote"])
+    assert f"vote: {home / 'run' / 'votes'}" in out
+    assert not (home / "run" / "certificates").exists()
+    code, _, err = rerun(home, "--until", "votes")
+    assert code == 2
+    assert "'votes' is none of train, vote, certify, report" in err
+
+
+def test_arms_for_other_noise_lie_in_folders_of_their_own(home):
+    more = ["--set", "sweep.sigma=[0.25, 0.5]", "--set", "sweep.training_noise=[0]"]
+    code, out, err = rerun(home, *more)
+    assert code == 0, err
+    assert skipped(out) == ["train", "vote", "certify"]
+    arms = home / "run" / "arms"
+    assert sorted(arm.name for arm in arms.iterdir()) == ["sigma-0.25", "training-noise-0"]
+    found = {arm.name: read_certificates(arm / "certificates") for arm in arms.iterdir()}
+    assert found["sigma-0.25"].certificates.sigma == found["sigma-0.25"].provenance["trained_sigma"] == 0.25
+    assert found["training-noise-0"].certificates.sigma == 0.5
+    assert found["training-noise-0"].provenance["trained_sigma"] == 0
+    figures = {path.stem for path in (home / "run" / "figures").iterdir()}
+    assert any("sigma" in name for name in figures)
+    assert any("training" in name for name in figures)
+    code, out, _ = rerun(home, *more)
+    assert (code, len(skipped(out))) == (0, 10)
+
+
+def test_a_recipe_certifies_a_model_that_exists(home, tmp_path):
+    recipe = RECIPE.replace(RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")], f"model: {home / 'run/model'}\n")
+    (tmp_path / "given.yaml").write_text(recipe)
+    code, out, err = command("run", tmp_path / "given.yaml", "--out", tmp_path / "out", "--until", "certify")
+    assert code == 0, err
+    assert list(runs(out)) == ["vote", "certify"]
+    same = "votes-00000.parquet"
+    assert (tmp_path / "out/votes" / same).read_bytes() == (home / "run/votes" / same).read_bytes()
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.txt").write_text("mine")
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    code, _, err = command("run", tmp_path / "tiny.yaml", "--out", tmp_path, "--force")
+    assert code == 2
+    assert "is no run folder; name another with --out" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "tiny.yaml"]
+
+
+def test_a_record_that_points_outside_is_refused(home, tmp_path):
+    (tmp_path / "victim").write_text("whole")
+    record = json.loads((home / "run" / "run.json").read_text())
+    record["steps"]["report"]["outputs"]["../../victim"] = "0" * 64
+    (home / "run" / "run.json").write_text(json.dumps(record))
+    code, _, err = rerun(home)
+    assert code == 2
+    assert "lies outside the run folder" in err
+    assert (tmp_path / "victim").read_text() == "whole"
