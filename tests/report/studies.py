@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tests.evaluate.votes_cases import stored_votes
+from tests.evaluate.votes_cases import stored_rows
+from tests.votes.vote_runs import provenance
 
 from multiguard.data import Sample
 from multiguard.evaluate import (
+    AnySetting,
     CertificatesFolder,
     Setting,
+    ThresholdSetting,
     certify_votes,
     curves,
     radius_grid,
@@ -18,8 +21,10 @@ from multiguard.evaluate import (
     write_certificates,
 )
 from multiguard.report import Study
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, vote_dtype
 
 LABELS = 20
+K_MAX = 5
 HOSTILE_LABELS = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -31,6 +36,14 @@ HOSTILE_LABELS = (
 )
 HOSTILE_IDS = ("<img src=x onerror=alert(3)>", "../../etc/passwd", "</script><script>alert(4)</script>", "a\nb")
 SWEPT = {"k_prime": [1, 2, 3], "k": [3, 5, 8], "n": [50, 100], "alpha": [0.1, 0.001]}
+THRESHOLD_SWEPT = {"threshold": [0.1, 0.3, 0.6], "n": [50, 100], "alpha": [0.1, 0.001]}
+THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
+UNLABELLED = {"labelled": False, "pilot_draws": 60}
+ADAPTIVE = {
+    "looks": (40, 70, 100),
+    "look_shares": (0.1, 0.2, 0.7),
+    "stopping": {"radii": (0.25, 1.0), "alpha": 0.001, "k": None},
+}
 
 
 def make_run(
@@ -44,32 +57,50 @@ def make_run(
     swept: bool = False,
     bands: float | None = None,
     step: float | None = None,
-    setting: Setting | None = None,
+    setting: AnySetting | None = None,
     draws: int = 100,
     **changes,
 ) -> CertificatesFolder:
-    """A certificates folder of random votes; every fifth picture has no label, the true ones do not depend on sigma."""
+    """A certificates folder of random votes; every fifth picture has no label, the true ones do not depend on sigma.
+
+    `changes` make it a run of another kind: THRESHOLD, UNLABELLED, ADAPTIVE, and any of them together.
+    """
     rng = np.random.default_rng(0)
+    fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
+    run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
-    ranked = [_ranked(rng, picture, draws, spread) for picture in true]
-    votes = stored_votes(folder / "votes", ranked, true, sigma=sigma, labels=LABELS, trained_sigma=trained, **changes)
-    asked = setting or Setting(k=5, k_prime=2)
+    rows = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
+    votes = stored_rows(folder / "votes", run, rows)
+    asked = setting or (ThresholdSetting(0.3) if votes.rule == "threshold" else Setting(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)
-    certificates = certify_votes(votes, asked, methods=methods)
+    source = "truth" if run.labelled else "pilot"
+    certificates = certify_votes(votes, asked, methods=methods, labels=source)
     made = curves(certificates, grid, bands=bands, resamples=50)
     if swept:
-        made += sweep(votes, asked, SWEPT, grid, methods=methods)
+        vary = dict(THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT)
+        if run.looks is not None:
+            del vary["n"]
+        made += sweep(votes, asked, vary, grid, methods=methods, labels=source)
     write_certificates(
         folder / "certificates", certificates, made, radius=grid, votes=votes, command="multiguard certify"
     )
     return read_certificates(folder / "certificates")
 
 
-def _ranked(rng: np.random.Generator, true: Sequence[int], draws: int, spread: float) -> np.ndarray:
-    """(draws, 5) ranked votes in which true labels are likely, the more so the larger the spread."""
-    scores = rng.standard_normal(LABELS) + rng.standard_normal((draws, LABELS))
+def _row(rng: np.random.Generator, run: Provenance, place: int, true: Sequence[int], spread: float) -> VoteRow:
+    """A picture in which true labels are likely, the more so the larger the spread; adaptive runs stop at each look."""
+    scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
     scores[:, list(true)] += spread * rng.random(len(true))
-    return np.argsort(-scores, axis=1)[:, :5]
+    taken = run.looks[place % len(run.looks)] if run.looks else run.draws
+    pilot = _votes(run, scores[run.draws :]) if run.pilot_draws else None
+    own = tuple(true) if run.labelled else ()
+    return VoteRow(run.image_ids[place], own, _votes(run, scores[:taken]), pilot)
+
+
+def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:
+    if run.rule == "threshold":
+        return LabelSets.from_hits(scores > 1)
+    return np.argsort(-scores, axis=1)[:, : run.k_max].astype(vote_dtype(LABELS))
 
 
 def full_study(folder: Path, **changes) -> Study:
@@ -81,6 +112,19 @@ def full_study(folder: Path, **changes) -> Study:
         "more labels": make_run(folder / "more", setting=Setting(k=8, k_prime=2), **changes),
     }
     return Study(main, beside, "A small study", ["multiguard vote", "multiguard certify"])
+
+
+def threshold_study(folder: Path, **changes) -> Study:
+    """The threshold rule with both methods and every sweep, and a run of the top-k rule beside it."""
+    main = make_run(folder / "main", methods=("joint", "independent"), swept=True, **THRESHOLD, **changes)
+    return Study(main, {"ranked": make_run(folder / "top-k", **changes)}, "A study of sets", ["multiguard certify"])
+
+
+def unlabelled_study(folder: Path, **changes) -> Study:
+    """Predicted labels of the threshold rule in an adaptive run, beside those of the top-k rule: every kind at once."""
+    kind = {**UNLABELLED, **ADAPTIVE, **changes}
+    main = make_run(folder / "main", methods=("joint", "independent"), swept=True, **THRESHOLD, **kind)
+    return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
 
 
 class NoisePictures:

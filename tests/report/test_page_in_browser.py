@@ -1,32 +1,25 @@
 """The page in a real browser: what it shows is what curves.csv holds, and it asks nobody for anything."""
 
 import re
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.report.browsing import (
+    COLUMNS,
+    assert_all_fits,
+    assert_quiet,
+    headline,
+    settle,
+    shown_ids,
+    slide_to,
+    table,
+)
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures
 
 from multiguard.certify import certified_size
 from multiguard.report import Study, write_page
 from multiguard.report.rounding import percent, radius_text
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is installed")
-
-COLUMNS = ("recall", "precision", "f1")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -43,64 +36,9 @@ def hostile_path(hostile_study: Study, tmp_path_factory) -> Path:
     return place
 
 
-@dataclass
-class Opened:
-    """An open page, with all that it asked for and all that it complained of."""
-
-    page: object
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def opened(browser) -> Iterator:
-    contexts = []
-
-    def visit(path: Path, *, width: int = 1440, scheme: str = "light") -> Opened:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        visited = Opened(context.new_page())
-        visited.page.on("request", lambda request: visited.requests.append(request.url))
-        visited.page.on("console", lambda message: visited.complaints.append(message.text))
-        visited.page.on("pageerror", lambda error: visited.complaints.append(str(error)))
-        visited.page.on("dialog", lambda dialog: visited.complaints.append(f"dialog {dialog.message}"))
-        visited.page.goto(path.as_uri())
-        return visited
-
-    yield visit
-    for context in contexts:
-        context.close()
-
-
-def slide_to(page, index: int) -> None:
-    """Move the slider as a pointer does: set, then tell."""
-    page.locator("#radius").evaluate(
-        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input', { bubbles: true })); }",
-        index,
-    )
-    settle(page)
-
-
-def settle(page) -> None:
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def table(page, section: str) -> dict[str, list[str]]:
-    rows = page.locator(f"#{section} .values tbody tr").all()
-    return {row.locator("th").inner_text(): row.locator("td").all_inner_texts() for row in rows}
-
-
-def headline(page) -> dict[str, str]:
-    return {score: page.locator(f".headline [data-score={score}]").first.inner_text() for score in COLUMNS}
-
-
 def expected_scores(study: Study, method: str, averaging: str, index: int) -> list[str]:
     scores = study.main_curve(method, averaging).scores
     return [percent(float(getattr(scores, column)[index])) for column in COLUMNS]
-
-
-def shown_ids(page) -> list[str]:
-    return page.locator(".card").evaluate_all("cards => cards.map((card) => card.dataset.id)")
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
@@ -260,18 +198,7 @@ def test_the_line_stands_at_the_radius_in_every_chart(path: Path, opened) -> Non
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_fetched_and_nothing_complains(path: Path, hostile_path: Path, opened, scheme: str) -> None:
     for place in (path, hostile_path):
-        visited = opened(place, scheme=scheme)
-        page = visited.page
-        for section in ("methods", "sweeps", "runs", "labels", "pictures", "promise"):
-            page.locator(f"#{section}").scroll_into_view_if_needed()
-            settle(page)
-        for tab in page.locator("[role=tab]").all():
-            tab.click()
-        page.locator("#methods .plot").first.hover()
-        page.locator("[name=averaging][value=pooled]").check()
-        slide_to(page, 5)
-        assert [url for url in visited.requests if url != place.as_uri() and not url.startswith("data:")] == []
-        assert visited.complaints == []
+        assert_quiet(opened(place, scheme=scheme), place)
 
 
 def test_hostile_names_stay_text(hostile_study: Study, hostile_path: Path, opened) -> None:
@@ -309,14 +236,7 @@ def test_a_hovered_chart_names_its_lines_as_they_are(hostile_path: Path, opened)
 @pytest.mark.parametrize("which", ["path", "hostile_path"])
 def test_a_phone_never_scrolls_sideways(which: str, opened, request) -> None:
     page = opened(request.getfixturevalue(which), width=390).page
-    page.locator("#pictures").scroll_into_view_if_needed()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    beyond = page.evaluate(
-        """() => [...document.querySelectorAll('body *:not(.unseen):not(.skip):not(svg *)')]
-            .filter((each) => each.getBoundingClientRect().right > innerWidth + 0.5 && each.getClientRects().length)
-            .map((each) => each.className || each.tagName)"""
-    )
-    assert beyond == []
+    assert_all_fits(page, 390)
 
 
 def test_the_dark_scheme_changes_page_and_charts(path: Path, opened) -> None:

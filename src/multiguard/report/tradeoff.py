@@ -63,13 +63,14 @@ def _point(row: Mapping[str, Any]) -> _Point:
 
 def _draw(points: Sequence[_Point], subtitle: str) -> "Figure":
     sets, lines = (list(dict.fromkeys(each)) for each in zip(*((p.pictures, p.line) for p in points), strict=True))
-    header = 0.98
+    header = 0.82 if subtitle else 0.6
     figure, left_below = canvas.new_figure(2.75 + header, _TITLE, subtitle, header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
-    panels = figure.subplots(1, len(sets), squeeze=False, sharey=True)[0]
+    panels = figure.subplots(1, len(sets), squeeze=False, sharex=True, sharey=True)[0]
     for axes, pictures in zip(panels, sets, strict=True):
         for line, stroke in zip(lines, strokes_apart(len(lines)), strict=True):
             _draw_line(axes, line, stroke, [p for p in points if (p.pictures, p.line) == (pictures, line)])
+    for axes, pictures in zip(panels, sets, strict=True):
         _dress(axes, f"{pictures} pictures", [p.draws for p in points])
     canvas.place_legend(figure, panels[0], left_below, ncols=canvas.LEGEND_COLUMNS, handlelength=4.2)
     return figure

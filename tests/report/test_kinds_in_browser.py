@@ -1,0 +1,179 @@
+"""Pages of the threshold rule, of predicted labels and of adaptive draws, in a real browser."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.report.browsing import COLUMNS, assert_all_fits, assert_quiet, headline, settle, shown_ids, slide_to, table
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures
+
+from multiguard.certify import certified_size
+from multiguard.evaluate import Curve
+from multiguard.report import Study, write_page
+from multiguard.report.rounding import percent, radius_text, rounded_up
+
+MOST_CEILINGS = 4
+
+
+@pytest.fixture(scope="module")
+def paths(of_threshold: Study, unlabelled: Study, hostile_unlabelled: Study, tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("kinds")
+    studies = {"threshold": of_threshold, "unlabelled": unlabelled, "hostile": hostile_unlabelled}
+    for name, study in studies.items():
+        pictures = NoisePictures(study.main.certificates.ids, side=40) if name == "threshold" else None
+        write_page(study, folder / f"{name}.html", pictures=pictures)
+    return {name: folder / f"{name}.html" for name in studies}
+
+
+def shown(curve: Curve, columns: tuple[str, ...], index: int) -> list[str]:
+    shares = [percent(float(getattr(curve.scores, column)[index])) for column in columns]
+    return [*shares, rounded_up(float(curve.scores.false_ceiling[index]), 2)]
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_the_slider_shows_floors_and_ceilings_of_the_curves(
+    of_threshold: Study, paths: dict[str, Path], opened, averaging: str
+) -> None:
+    page = opened(paths["threshold"]).page
+    page.locator(f"[name=averaging][value={averaging}]").check()
+    own = {
+        curve.method: curve
+        for curve in of_threshold.main.curves
+        if (curve.setting, curve.averaging) == (of_threshold.setting, averaging)
+    }
+    for index in (0, 4, 10, 30):
+        slide_to(page, index)
+        assert table(page, "methods") == {method: shown(curve, COLUMNS, index) for method, curve in own.items()}
+        found = headline(page, (*COLUMNS, "false_ceiling"))
+        assert list(found.values()) == shown(own["joint"], COLUMNS, index)
+        assert page.locator(".readings dd").all_inner_texts()[-1] == found["false_ceiling"]
+    assert len({tuple(shown(own["joint"], COLUMNS, index)) for index in (0, 4, 10, 30)}) > 2
+
+
+def test_both_rules_stand_beside_each_other(of_threshold: Study, paths: dict[str, Path], opened) -> None:
+    page = opened(paths["threshold"]).page
+    runs = {"threshold, t = 0.3": of_threshold.main, "top-k, k′ = 2, k = 5": of_threshold.beside["ranked"]}
+    for index in (0, 10):
+        slide_to(page, index)
+        for name, run in runs.items():
+            curve = next(curve for curve in run.curves if curve.setting == run.certificates.setting)
+            assert table(page, "rules")[name] == shown(curve, COLUMNS, index)
+    assert page.locator("#sweeps [role=tab]").all_inner_texts() == ["t", "n", "α"]
+
+
+def ceilings(radii: np.ndarray, farthest: float) -> list[tuple[str, str]]:
+    """The rows of ceilings that a card has room for: none is passed over that is smaller and says as much."""
+    reached = next((m for m, radius in enumerate(radii) if radius >= farthest), len(radii) - 1)
+    kept = radii[: reached + 1].tolist()
+    unproved = kept.count(-math.inf)
+    names = (
+        [] if not unproved else [("≤\u20090" if unproved == 1 else f"≤\u20090\u2013{unproved - 1}", "not certified")]
+    )
+    new = [m for m in range(unproved, len(kept)) if m == 0 or kept[m] != kept[m - 1]]
+    return names + [(f"≤\u2009{m}", radius_text(kept[m])) for m in new[:MOST_CEILINGS]]
+
+
+@pytest.mark.parametrize("method", ["joint", "independent"])
+def test_cards_draw_floors_and_ceilings(of_threshold: Study, paths: dict[str, Path], opened, method: str) -> None:
+    page, certificates = opened(paths["threshold"]).page, of_threshold.main.certificates
+    grid = of_threshold.main.curves[0].scores.radius
+    page.locator("#method").select_option(method)
+    for index in (0, 5, 20):
+        slide_to(page, index)
+        for card in page.locator(".card").all():
+            place = certificates.ids.index(card.get_attribute("data-id"))
+            true, false = certificates.radii[method][place], certificates.false_radii[method][place]
+            rows = card.locator(".ceilings li").all()
+            found = [
+                (row.locator(".size").text_content().removeprefix("at most "), row.locator(".value").text_content())
+                for row in rows
+            ]
+            assert found == ceilings(false, grid[-1])
+            proved = [radius_text(float(radius)) for radius in true if radius > -np.inf]
+            assert card.locator(".floors .value").all_text_contents()[: len(proved)] == proved
+            if not len(true):
+                continue
+            assert card.locator(".count strong").text_content() == f"{certified_size(true, grid[index])} of {len(true)}"
+            most = next((m for m, radius in enumerate(false) if radius >= grid[index]), None)
+            words = {None: "any number of wrong labels", 1: "at most 1 wrong label"}
+            assert card.locator(".ceiling").text_content() == words.get(most, f"at most {most} wrong labels")
+            assert card.locator(".floors .holds").count() == certified_size(true, grid[index])
+
+
+def test_predicted_labels_have_their_own_radii_and_unconfirmed_ones_say_so(
+    unlabelled: Study, paths: dict[str, Path], opened
+) -> None:
+    page, certificates = opened(paths["unlabelled"]).page, unlabelled.main.certificates
+    unconfirmed = 0
+    for card in page.locator(".card").all():
+        place = certificates.ids.index(card.get_attribute("data-id"))
+        rows = card.locator(".own li").all()
+        assert [row.locator(".size").text_content() for row in rows] == [
+            certificates.label_names[label] for label in certificates.labels[place]
+        ]
+        own = certificates.label_radii[place].tolist()
+        words = ["unconfirmed" if radius == -math.inf else radius_text(radius) for radius in own]
+        assert [row.locator(".value").text_content() for row in rows] == words
+        unconfirmed += words.count("unconfirmed")
+        radius = float(page.locator("#radius-shown").inner_text())
+        assert card.locator(".own .holds").count() == sum(each >= radius for each in own)
+        assert card.locator(".true, .mark, .true-one").count() == 0
+    total = sum(len(labels) for labels in certificates.labels)
+    assert 0 < unconfirmed < total
+    assert f"{unconfirmed} of {total}" in page.locator(".asides").inner_text()
+
+
+def test_without_truth_there_is_neither_precision_nor_f1(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+    page = opened(paths["unlabelled"]).page
+    words = "\n".join(page.locator("header, .instrument, main > section:not(#origin)").all_inner_texts())
+    assert not [word for word in ("precision", "F1", "true label", "recall") if word in words]
+    assert "of the labels predicted for a picture" in page.locator(".statement").inner_text()
+    curve = unlabelled.main_curve("joint", "mean")
+    for index in (0, 5):
+        slide_to(page, index)
+        assert table(page, "methods")["joint"] == shown(curve, ("recall",), index)
+        assert headline(page, ("recall",))["recall"] == shown(curve, ("recall",), index)[0]
+    page.locator("[name=averaging][value=pooled]").check()
+    settle(page)
+    assert "of all predicted labels together" in page.locator(".statement").inner_text()
+
+
+def test_an_adaptive_run_shows_what_each_picture_drew(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+    page, certificates = opened(paths["unlabelled"]).page, unlabelled.main.certificates
+    assert page.locator("#radius-shown").inner_text() == "0.25", "the first radius that draws were spent for"
+    counts = {draws: certificates.draws.count(draws) for draws in (40, 70, 100)}
+    rows = page.locator(".stops li").all()
+    found = [(row.locator(".name").text_content(), row.locator(".value").text_content()) for row in rows]
+    assert found == [(f"{draws} draws:", f"{count} pictures") for draws, count in counts.items()]
+    for card in page.locator(".card").all():
+        place = certificates.ids.index(card.get_attribute("data-id"))
+        assert card.locator("p.draws").text_content() == f"{certificates.draws[place]} draws"
+        shares = card.locator(".prediction small").all_text_contents()
+        for hits, share in zip(certificates.predicted_hits[place], shares, strict=True):
+            assert int(share.split("\u00a0")[0]) == math.floor(100 * hits / certificates.draws[place] + 0.5)
+    origin = page.locator("#origin").inner_text()
+    assert "40, 70, 100" in origin
+    assert "mean_draws" in origin
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["threshold", "unlabelled", "hostile"])
+def test_nothing_is_fetched_from_any_kind_of_page(paths: dict[str, Path], opened, name: str, scheme: str) -> None:
+    assert_quiet(opened(paths[name], scheme=scheme), paths[name])
+
+
+@pytest.mark.parametrize("name", ["threshold", "unlabelled", "hostile"])
+def test_every_kind_of_page_fits_a_phone(paths: dict[str, Path], opened, name: str) -> None:
+    assert_all_fits(opened(paths[name], width=390).page, 390)
+
+
+def test_hostile_names_stay_text_without_labels(hostile_unlabelled: Study, paths: dict[str, Path], opened) -> None:
+    page, certificates = opened(paths["hostile"]).page, hostile_unlabelled.main.certificates
+    page.locator("#show-all").click()
+    assert set(HOSTILE_IDS) <= set(shown_ids(page))
+    names = set(page.locator(".own .size").all_text_contents())
+    assert names == {HOSTILE_LABELS[label] for labels in certificates.labels for label in labels}
+    assert len(names & set(HOSTILE_LABELS[:6])) > 2
+    strangers = "document.querySelectorAll('main img, main script, [onerror], [onload]').length"
+    assert page.evaluate(strangers) == 0
