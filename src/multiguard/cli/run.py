@@ -11,7 +11,12 @@ from multiguard.cli.progress import say, shown
 from multiguard.cli.scores import plain_console, show_scores
 from multiguard.cli.train import show_epoch
 
-_Recipe = Annotated[str, Argument(help="A YAML file, or one of digits, digits-figures, voc2007, coco and nuswide.")]
+_Recipe = Annotated[
+    str,
+    Argument(
+        help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, voc2007, coco and nuswide."
+    ),
+]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
 _DemoOut = Annotated[Path, Option(help="The run folder.")]
 _Set = Annotated[
