@@ -142,12 +142,11 @@ class DeviceStep:
         of_noisy = _voter(classifier, settings)
         perturb = _maybe_compiled(_perturber(settings), settings.noise_compiled and not settings.compiled)
 
-        def vote(images: Tensor, words: Tensor, index: Tensor) -> Tensor:
-            return of_noisy(perturb(images, words, index))
+        def vote(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
+            return of_noisy(perturb(images, words, draws))
 
         self._graph = _Graph(vote, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
-        self._places = 2
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         """See `Step`; padding rows repeat the last row."""
@@ -155,29 +154,26 @@ class DeviceStep:
         padded = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
         with self._lock:
             images, words = self._place(batch)
-            rows = _send(padded, self._settings.device)
+            slots, draws = _send(padded, self._settings.device)
+            # Outside the graph: it would be compiled anew for each number of pictures that share a batch.
+            rows = (images[slots], words[slots], draws)
             kind = (images.shape[1:], images.dtype)
-            return self._graph(kind, (images, words, rows[:, :2]), (images, words, rows))
+            return self._graph(kind, (rows[0][:2], rows[1][:2], rows[2][:2]), rows)
 
     def _place(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images of the batch and their key words on the device; kept while they stay the same."""
         jobs = tuple(segment.job for segment in batch.segments)
         table = self._table
         if table is None or table[0] != jobs:
-            # Powers of two that never fall: batches of more or fewer images bring few new shapes, each a new graph.
-            self._places = max(self._places, 1 << (len(jobs) - 1).bit_length())
-            chosen = [jobs[min(place, len(jobs) - 1)] for place in range(self._places)]
-            words = np.array([key_words(job.key) for job in chosen], dtype=np.int32)
-            images = torch.stack([job.image for job in chosen])
+            words = np.array([key_words(job.key) for job in jobs], dtype=np.int32)
+            images = torch.stack([job.image for job in jobs])
             table = self._table = (jobs, images, _send(words, self._settings.device))
         return table[1:]
 
 
 def _perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    def perturb(images: Tensor, words: Tensor, index: Tensor) -> Tensor:
-        slots, draws = index.unbind(0)
-        noise = standard_normal(words[slots], draws, images.shape[1:])
-        noisy = to_pixels(images[slots]) + settings.sigma * noise
+    def perturb(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
+        noisy = to_pixels(images) + settings.sigma * standard_normal(words, draws, images.shape[1:])
         return noisy.clamp(0, 1) if settings.clamp else noisy
 
     return perturb
