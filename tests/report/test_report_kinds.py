@@ -22,7 +22,7 @@ from multiguard.report.draws import stops
 from multiguard.report.families import families
 from multiguard.report.family import Family
 from multiguard.report.figures import _draw_draws, _draw_family, _draw_labels
-from multiguard.report.rounding import rounded_up
+from multiguard.report.rounding import percent, rounded_up
 
 
 def by_key(study: Study) -> dict[str, Family]:
@@ -207,9 +207,21 @@ def test_pictures_for_which_nothing_is_predicted_are_left_out_and_said(tmp_path:
 
 
 def test_unconfirmed_labels_are_counted(unlabelled: Study, tmp_path: Path) -> None:
+    """A label that is certified at R = 0 alone is confirmed."""
     certificates = unlabelled.main.certificates
-    none = tuple(np.full_like(radii, -math.inf) for radii in certificates.label_radii)
-    undecided = replace(unlabelled.main, certificates=replace(certificates, label_radii=none))
+    radii = tuple(np.where(np.arange(len(own)) == 0, 0.0, -math.inf) for own in certificates.label_radii)
+    undecided = replace(unlabelled.main, certificates=replace(certificates, label_radii=radii))
     total = sum(len(labels) for labels in certificates.labels)
+    confirmed = sum(len(labels) > 0 for labels in certificates.labels)
     text = without_tags(Study(undecided), tmp_path / "undecided.html")
-    assert f"{total} of {total} predicted labels are unconfirmed" in text
+    assert f"{total - confirmed} of {total} predicted labels are unconfirmed" in text
+
+
+def test_numbers_are_there_before_any_script_has_run(of_threshold: Study, tmp_path: Path) -> None:
+    text = page_text(of_threshold, tmp_path / "report.html")
+    scores = of_threshold.main_curve("joint", "mean").scores
+    place = scores.radius.tolist().index(0.5)
+    ceiling = rounded_up(float(scores.false_ceiling[place]), 2)
+    assert re.findall(r'data-score="false_ceiling">([^<]*)<', text) == [ceiling, ceiling]
+    recall = percent(float(scores.recall[place]))
+    assert set(re.findall(r'data-score="recall">([^<]*)<', text)) == {recall}
