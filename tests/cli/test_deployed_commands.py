@@ -262,6 +262,11 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
             [*VOTE, "--data", "folder", "--root", "names.txt", "--no-labels", "--labels", "names.txt"],
             "names.txt: no such folder",
         ),
+        (
+            [*VOTE, "--data", "folder", "--root", "pictures", "--no-labels", "--labels", "names.txt", "--size", 0],
+            "the size is 0",
+        ),
+        (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", "--size", -2], "the size is -2"),
         (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
         (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", *THRESHOLD, "--k", 3], "k belongs"),
     ],

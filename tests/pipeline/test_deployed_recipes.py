@@ -1,5 +1,7 @@
 """Recipes for taggers as they are deployed: what goes together, what votes can be used again, and the whole run."""
 
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -86,7 +88,7 @@ def test_the_recipes_that_come_with_it_ask_for_what_they_say():
 
 
 def test_the_help_names_every_recipe_that_comes_with_it():
-    words = command("run", "--help")[1].replace(",", " ").replace(".", " ").split()
+    words = re.split(r"[\s,.]+", re.sub(r"-\n\s+", "-", command("run", "--help")[1]))
     assert set(recipe_names()) <= set(words)
 
 

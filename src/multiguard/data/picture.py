@@ -40,6 +40,8 @@ def read_picture(path: Path, size: int | None = None) -> NDArray[np.uint8]:
         path: A file in any format that Pillow decodes.
         size: Height and width to squash the picture to; None keeps its own.
     """
+    if size is not None and size < 1:
+        raise InvalidInputError(f"the size is {size}; give a height and width of 1 pixel or more")
     if not path.is_file():
         raise DataError(f"{path}: no such picture; check the root folder and the list of files")
     try:
