@@ -19,10 +19,10 @@ _Beside = Annotated[
 _Out = Annotated[Path | None, Option(help="The page to write [report.html in the run, or beside the certificates].")]
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
-_Title = Annotated[str | None, Option(help="The page's title [the dataset's name].")]
+_Title = Annotated[str | None, Option(help="The page's title [the recipe's, or the dataset's name].")]
 _Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
 _NoPictures = Annotated[bool, Option("--no-pictures", help="Show no pictures on the page.")]
-_Gallery = Annotated[int | None, Option(help="The most pictures in the gallery [all].")]
+_Gallery = Annotated[int | None, Option(help="The most pictures in the gallery [the recipe's, or all].")]
 
 
 def report_command(
@@ -41,9 +41,10 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report
+    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report, run_wishes
 
     main, arms = find_certificates(run)
+    usual, commands = run_wishes(run)
     page = out or (main.parent / PAGE)
     job = ReportJob(
         main,
@@ -51,15 +52,16 @@ def report_command(
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
         beside={**arms, **_named(beside)},
-        title=title,
+        title=title or usual.title,
+        commands=commands,
         root=root,
-        pictures=not no_pictures,
-        gallery=gallery,
+        pictures=usual.pictures and not no_pictures,
+        gallery=gallery or usual.gallery,
         force=force,
     )
     with shown("pictures") as progress:
         done = report(job, lambda ready, total: progress("reporting", ready, total))
-    if done.without_pictures is not None and not no_pictures:
+    if done.without_pictures is not None and job.pictures:
         typer.echo(f"the page shows no pictures: {done.without_pictures}")
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")

@@ -14,6 +14,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.naming import unknown_name
 from multiguard.pipeline.recipe import ModelPart, RunRecipe
 
+RECIPE_FILE = "recipe.yaml"  # in a run folder, with every value that was left out
 T = TypeVar("T")
 _UNIONS = (Union, UnionType)  # X | None is the second, unless X is a Literal
 _NAMES = {

@@ -1,5 +1,6 @@
 """Reporting by names and paths: from certificates folders to figures, tables and the page."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
 from multiguard.evaluate.folder import CERTIFICATES_NAME
+from multiguard.pipeline.parsing import RECIPE_FILE, read_recipe
+from multiguard.pipeline.recipe import ReportPart
+from multiguard.pipeline.record import read_record
 from multiguard.report import Study, draw_figures, write_page, write_tables
 
 CERTIFICATES, ARMS = "certificates", "arms"
@@ -91,6 +95,14 @@ def find_certificates(place: Path) -> tuple[Path, dict[str, Path]]:
     return main, {found.parents[1].name: found.parent for found in arms}
 
 
+def run_wishes(place: Path) -> tuple[ReportPart, list[str]]:
+    """What a run folder's recipe says of its report, and the command that made the run; nothing of any other folder."""
+    if not (place / RECIPE_FILE).is_file():
+        return ReportPart(), []
+    command = read_record(place).command
+    return read_recipe(place / RECIPE_FILE).report, [command] if command else []
+
+
 def _refuse_existing(job: ReportJob) -> None:
     for path in (job.page, job.figures, job.tables):
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
@@ -98,7 +110,7 @@ def _refuse_existing(job: ReportJob) -> None:
 
 
 def _title(main: CertificatesFolder) -> str:
-    return f"Certified robustness on {main.provenance['dataset']}"
+    return f"Certified robustness on {re.split(r'[?[]', main.provenance['dataset'])[0]}"
 
 
 def _commands(job: ReportJob, main: CertificatesFolder) -> list[str]:

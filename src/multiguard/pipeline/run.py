@@ -7,7 +7,7 @@ from pathlib import Path
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
-from multiguard.pipeline.parsing import recipe_text
+from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.record import (
     RECORD_FILE,
@@ -21,7 +21,6 @@ from multiguard.pipeline.record import (
 )
 from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
 
-RECIPE_FILE = "recipe.yaml"
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
 
 
