@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.votes.vote_runs import provenance, row, write
+from tests.votes.vote_runs import ADAPTIVE, provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.votes import VoteRow, VotesWriter, read_votes
@@ -135,9 +135,8 @@ def test_the_manifest_says_what_was_run(tmp_path):
     [
         (lambda text: "", "cannot be read"),
         (lambda text: "[]", "damaged"),
-        (lambda text: text.replace('"sigma"', '"signal"'), "damaged"),
+        (lambda text: text.replace('"sigma"', '"signal"'), "altered"),
         (lambda text: text.replace('"version": 2', '"version": 1'), "version 1"),
-        (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "does not lie"),
     ],
 )
 def test_a_damaged_manifest_is_said(tmp_path, damage, message):
@@ -148,17 +147,52 @@ def test_a_damaged_manifest_is_said(tmp_path, damage, message):
         read_votes(tmp_path)
 
 
-def alter(folder, change) -> None:
-    manifest = folder / "manifest.json"
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stored: stored["provenance"].update(sigma=5.0),
+        lambda stored: stored["provenance"].update(pilot_draws=0),
+        lambda stored: stored["provenance"].update(looks=None, look_shares=None, stopping=None),
+        lambda stored: stored["provenance"].update(look_shares=[0.2, 0.3, 0.5]),
+        lambda stored: stored["shards"].pop("1"),
+        lambda stored: stored.pop("sha256"),
+    ],
+)
+def test_an_edited_manifest_is_neither_read_nor_gone_on_with(tmp_path, change):
+    run = provenance(pilot_draws=5, **ADAPTIVE)
+    write(tmp_path, run)
+    manifest = tmp_path / "manifest.json"
     stored = json.loads(manifest.read_text())
     change(stored)
     manifest.write_text(json.dumps(stored))
+    for use in (lambda: read_votes(tmp_path), lambda: VotesWriter(tmp_path, run, shard_images=2)):
+        with pytest.raises(VotesError, match=r"manifest\.json was altered after it was written"):
+            use()
+
+
+def test_a_manifest_of_many_shards_vouches_for_itself(tmp_path):
+    write(tmp_path, provenance(images=12), shard_images=1)
+    assert len(read_votes(tmp_path)) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda stored: stored["provenance"].pop("sigma"), "damaged"),
+        (lambda stored: stored["shards"]["0"].update(file="../votes-00000.parquet"), "does not lie"),
+    ],
+)
+def test_a_manifest_that_was_written_wrong_is_said(tmp_path, change, message):
+    write(tmp_path, provenance())
+    reseal(tmp_path, change)
+    with pytest.raises(VotesError, match=message):
+        read_votes(tmp_path)
 
 
 def test_a_manifest_that_names_a_shard_twice_is_refused(tmp_path):
     run = provenance()
     write(tmp_path, run)
-    alter(tmp_path, lambda stored: stored["shards"].update({"1": stored["shards"]["0"]}))
+    reseal(tmp_path, lambda stored: stored["shards"].update({"1": stored["shards"]["0"]}))
     with pytest.raises(VotesError, match=r"votes-00000.parquet does not hold the 2 images of shard 1"):
         read_votes(tmp_path)
     assert VotesWriter(tmp_path, run, shard_images=2).missing() == [1]
@@ -166,7 +200,7 @@ def test_a_manifest_that_names_a_shard_twice_is_refused(tmp_path):
 
 def test_a_shard_beyond_the_run_does_not_stand_for_one_that_is_missing(tmp_path):
     write(tmp_path, provenance())
-    alter(tmp_path, lambda stored: stored["shards"].update({"7": {**stored["shards"].pop("2"), "rows": 0}}))
+    reseal(tmp_path, lambda stored: stored["shards"].update({"7": {**stored["shards"].pop("2"), "rows": 0}}))
     with pytest.raises(VotesError, match="has not ended"):
         read_votes(tmp_path)
     with pytest.raises(VotesError, match="the 0 images of shard 7"):
@@ -175,7 +209,7 @@ def test_a_shard_beyond_the_run_does_not_stand_for_one_that_is_missing(tmp_path)
 
 def test_image_ids_that_were_altered_are_refused(tmp_path):
     write(tmp_path, provenance())
-    alter(tmp_path, lambda stored: stored["provenance"]["image_ids"].reverse())
+    reseal(tmp_path, lambda stored: stored["provenance"]["image_ids"].reverse())
     with pytest.raises(VotesError, match="does not hold"):
         read_votes(tmp_path)
 
@@ -192,14 +226,14 @@ def test_image_ids_that_were_altered_are_refused(tmp_path):
 )
 def test_votes_that_are_not_as_the_manifest_says_are_refused(tmp_path, field, value, message):
     write(tmp_path, provenance())
-    alter(tmp_path, lambda stored: stored["provenance"].update({field: value}))
+    reseal(tmp_path, lambda stored: stored["provenance"].update({field: value}))
     with pytest.raises(VotesError, match=message):
         read_votes(tmp_path).ranked(0)
 
 
 def test_as_many_votes_in_another_shape_are_refused(tmp_path):
     write(tmp_path, provenance())
-    alter(tmp_path, lambda stored: stored["provenance"].update({"draws": 3, "k_max": 7}))
+    reseal(tmp_path, lambda stored: stored["provenance"].update({"draws": 3, "k_max": 7}))
     with pytest.raises(VotesError, match="7 draws, where 3 belong"):
         read_votes(tmp_path).ranked(0)
 

@@ -1,5 +1,8 @@
 """Runs of every kind, with rows that can be made again, for the tests of votes."""
 
+import hashlib
+import json
+
 import numpy as np
 
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
@@ -74,3 +77,13 @@ def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesW
     for index in writer.missing() if shards is None else shards:
         writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
     return writer
+
+
+def reseal(folder, change) -> None:
+    """Alter the manifest, and make it vouch for itself."""
+    manifest = folder / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    change(stored)
+    del stored["sha256"]
+    digest = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
+    manifest.write_text(json.dumps({**stored, "sha256": digest}))

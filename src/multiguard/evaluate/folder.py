@@ -20,7 +20,7 @@ from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import Setting, ThresholdSetting
 from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
-from multiguard.files import file_hash, require_folder, write_atomically
+from multiguard.files import file_hash, require_folder, rest_hash, write_atomically
 
 if TYPE_CHECKING:
     from multiguard.votes import Votes
@@ -159,15 +159,10 @@ def _described(
 def _save(path: Path, described: Mapping[str, Any]) -> None:
     """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
     try:
-        text = json.dumps({**described, "sha256": _own_hash(described)}, indent=1, allow_nan=False)
+        text = json.dumps({**described, "sha256": rest_hash(described)}, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
     write_atomically(path, lambda file: file.write(text.encode()))
-
-
-def _own_hash(described: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _load(folder: Path) -> dict[str, Any]:
@@ -176,7 +171,7 @@ def _load(folder: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
-        whole = stored["sha256"] == _own_hash(stored)
+        whole = stored["sha256"] == rest_hash(stored)
     except FileNotFoundError as error:
         raise DataError(f"{folder} is not a certificates folder: it has no {CERTIFICATES_NAME}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
