@@ -1,5 +1,6 @@
 """Whatever can change a vote is in the provenance, so that a resumed run never mixes two classifiers."""
 
+import hashlib
 import sys
 import types
 
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 from toy import Pictures
 
+from multiguard.data import subset
+from multiguard.data.sample import Sample
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -17,7 +20,7 @@ from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.provenance import describe_run
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.settings import resolve_settings
-from multiguard.votes import Provenance
+from multiguard.votes import Provenance, picture_hash, read_votes
 
 LABELS = list("abcde")
 OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise")
@@ -77,6 +80,51 @@ def test_pictures_of_another_size_or_from_another_decoder_are_another_run():
     scaled._images = [image.astype(np.float32) / 255 for image in scaled._images]
     for pictures in (Pictures(3, size=8), other, scaled):
         assert described(smoother(), pictures).differences(described(smoother())) == ["first_picture_hash"]
+
+
+class Labelled(Pictures):
+    """A dataset that knows its labels without decoding a picture, for the run to read and for the record."""
+
+    def __init__(self, labels: list[tuple[int, ...]]) -> None:
+        super().__init__(len(labels))
+        self.labels = labels
+
+    def __getitem__(self, index: int, /) -> Sample:
+        return Sample(self.ids[index], super().__getitem__(index).image, self.labels[index])
+
+
+TRUTH = [(0,), (1, 2), (), (4,)]
+
+
+def test_other_labels_of_any_picture_are_another_run(tmp_path):
+    arguments = {"draws": 5, "seed": 0, "shard_images": 2}
+    vote_dataset(smoother(), Labelled(TRUTH), tmp_path, **arguments)
+    (tmp_path / "votes-00001.parquet").unlink()
+    for other in ([*TRUTH[:3], (3,)], [*TRUTH[:2], TRUTH[3], TRUTH[2]]):
+        with pytest.raises(VotesError, match="another run: truth_hash differ"):
+            vote_dataset(smoother(), Labelled(other), tmp_path, **arguments)
+    vote_dataset(smoother(), Labelled([(0,), (2, 1), (), (4,)]), tmp_path, **arguments)
+    assert read_votes(tmp_path).labels == tuple(TRUTH)
+
+
+def test_truth_is_recorded_where_it_is_used_and_known_beforehand():
+    part = subset(Labelled(TRUTH), images=2)
+    assert described(smoother(), part).truth_hash != described(smoother(), Labelled(TRUTH)).truth_hash is not None
+    assert described(smoother(), Pictures(3)).truth_hash is None
+    assert described(smoother(), subset(Pictures(3), images=2)).truth_hash is None
+    unlabelled = Scheme(0, (5,), None, 5, False)
+    assert describe_run(smoother(), Labelled(TRUTH), unlabelled).truth_hash is None
+
+
+def test_every_row_says_which_picture_was_voted_on(tmp_path):
+    pictures = Pictures(5)
+    vote_dataset(smoother(), pictures, tmp_path, draws=5, seed=0, shard_images=2)
+    votes = read_votes(tmp_path)
+    assert votes.picture_hashes == tuple(picture_hash(sample.image) for sample in pictures)
+    assert votes.picture_hashes[0] == votes.provenance.first_picture_hash
+    assert len(set(votes.picture_hashes)) == 5
+    head = b"uint8 (3, 4, 4);"
+    assert votes.picture_hashes[1] == hashlib.sha256(head + pictures[1].image.tobytes()).hexdigest()
 
 
 def test_a_dataset_without_pictures_is_refused():

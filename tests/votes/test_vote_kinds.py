@@ -42,6 +42,7 @@ def test_what_is_written_is_read_back(tmp_path, kind, labels):
     for position in range(len(votes)):
         found, expected = votes.row(position, looks=votes.looks), row(run, position)
         assert (found.image_id, found.labels) == (expected.image_id, expected.labels)
+        assert found.picture_hash == expected.picture_hash == votes.picture_hashes[position]
         assert same(found.votes, expected.votes)
         assert same(found.pilot, expected.pilot)
         assert found.draws == expected.draws == votes.draws_of(position)

@@ -108,7 +108,15 @@ def test_a_process_that_dies_while_writing_leaves_nothing_to_be_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("sigma", 0.25), ("seed", 2), ("draws", 8), ("weights_hash", "abc"), ("clamp", True), ("noise", "coin")],
+    [
+        ("sigma", 0.25),
+        ("seed", 2),
+        ("draws", 8),
+        ("weights_hash", "abc"),
+        ("truth_hash", None),
+        ("clamp", True),
+        ("noise", "coin"),
+    ],
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, field, value):
     write(tmp_path, provenance(), shards=[0])

@@ -19,6 +19,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "labelled": True,
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
+        "truth_hash": "2" * 64,
         "first_picture_hash": "1" * 64,
         "sigma": 0.1 + 0.2,
         "rule": "top-k",
@@ -69,7 +70,8 @@ def votes_of(run: Provenance, draws: int, seed: int) -> DrawVotes:
 def row(run: Provenance, position: int) -> VoteRow:
     votes = votes_of(run, draws_of(run, position), position)
     pilot = votes_of(run, run.pilot_draws, 1000 + position) if run.pilot_draws else None
-    return VoteRow(run.image_ids[position], tuple(range(position % 3)) if run.labelled else (), votes, pilot)
+    labels = tuple(range(position % 3)) if run.labelled else ()
+    return VoteRow(run.image_ids[position], labels, votes, pilot, f"{position:064x}")
 
 
 def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesWriter:

@@ -1,6 +1,7 @@
 """Where votes come from: whatever can change one is described, so that no folder mixes two runs."""
 
 import hashlib
+import json
 import platform
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError
@@ -17,13 +17,13 @@ from multiguard.models.options import state_hash
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
-from multiguard.votes import Provenance
+from multiguard.votes import Provenance, picture_hash
 
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
 def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Provenance:
-    """All that determines the votes of this run, read off the classifier as it is now and the first picture.
+    """All that determines the votes of this run, read off the classifier as it is now, the truth and the first picture.
 
     Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
     """
@@ -40,7 +40,8 @@ def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Proven
         dataset=dataset.name,
         image_ids=tuple(dataset.ids),
         labelled=scheme.labelled,
-        first_picture_hash=_picture_hash(dataset[0].image),
+        truth_hash=_truth_hash(dataset) if scheme.labelled else None,
+        first_picture_hash=picture_hash(dataset[0].image),
         sigma=settings.sigma,
         rule=settings.rule,
         k_max=settings.k_max,
@@ -82,10 +83,13 @@ def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
         raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
 
 
-def _picture_hash(image: NDArray[np.generic]) -> str:
-    """The sha256 of a decoded picture: another size, another decoder or another scale changes it."""
-    head = f"{image.dtype} {image.shape};".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
+def _truth_hash(dataset: Dataset) -> str | None:
+    """The sha256 of the ids and labels of all images; None where labels are known only with their pictures."""
+    labels: Sequence[Sequence[int]] | None = getattr(dataset, "labels", None)
+    if labels is None:
+        return None
+    truth = [[name, sorted(map(int, own))] for name, own in zip(dataset.ids, labels, strict=True)]
+    return hashlib.sha256(json.dumps(truth).encode()).hexdigest()
 
 
 def _allows_tf32(backend: Any, legacy: Any) -> bool:

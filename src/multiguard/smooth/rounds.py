@@ -19,7 +19,7 @@ from multiguard.data.sample import Sample
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, LabelSets, VoteRow
+from multiguard.votes import DrawVotes, LabelSets, VoteRow, picture_hash
 
 _MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
 
@@ -50,12 +50,13 @@ class _Picture:
     image_id: str
     labels: tuple[int, ...]
     pixels: NDArray[np.generic] | None
+    picture_hash: str
     votes: DrawVotes | None = None
     pilot: DrawVotes | None = None
 
     def row(self) -> VoteRow:
         assert self.votes is not None
-        return VoteRow(self.image_id, self.labels, self.votes, self.pilot)
+        return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.picture_hash)
 
 
 @dataclass(eq=False)
@@ -135,7 +136,8 @@ class ShardVoting:
         pilot = self._scheme.pilot_draws
         first = _Round(shard, 0, missing=len(ids) * (2 if pilot else 1))
         for sample in islice(self._samples, len(ids)):
-            picture = _Picture(sample.id, sample.labels if self._scheme.labelled else (), sample.image)
+            labels = sample.labels if self._scheme.labelled else ()
+            picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
             first.active.append(picture)
             if pilot:
                 yield self._pilot(first, picture)

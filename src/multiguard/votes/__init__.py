@@ -3,6 +3,7 @@
 from multiguard.votes.choice import most_frequent, passing
 from multiguard.votes.folder import VotesWriter, read_votes
 from multiguard.votes.manifest import Manifest, Shard
+from multiguard.votes.picture import picture_hash
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked, vote_dtype
 from multiguard.votes.reading import Votes
@@ -23,6 +24,7 @@ __all__ = [
     "most_frequent",
     "packed_width",
     "passing",
+    "picture_hash",
     "read_votes",
     "vote_dtype",
 ]

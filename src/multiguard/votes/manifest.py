@@ -55,7 +55,7 @@ class Manifest:
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put the manifest in place in one step, with the sha256 of all the rest of it: a reader sees the old or the new."""
+    """Put the manifest, with the sha256 of the rest of it, in place in one step: a reader sees the old or the new."""
     shards = {str(index): asdict(shard) for index, shard in manifest.shards.items()}
     described = {"format": _FORMAT, "version": _VERSION, **asdict(replace(manifest, shards={})), "shards": shards}
     text = json.dumps({**described, "sha256": rest_hash(described)}, indent=1)

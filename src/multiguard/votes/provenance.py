@@ -25,6 +25,8 @@ class Provenance:
         dataset: Which dataset and split, and how its images were sampled.
         image_ids: The ids of the images, in the order of the shards.
         labelled: Whether the images carry their labels, the ground truth.
+        truth_hash: sha256 of the ids and labels of all images, where they are labelled and the dataset knows its labels
+            without decoding pictures; else None.
         first_picture_hash: sha256 of the first picture as decoded: shape, dtype and values.
         sigma: The noise.
         rule: What the base classifier returns: "top-k", its K' labels of largest score, ranked; or "threshold", the set
@@ -58,6 +60,7 @@ class Provenance:
     dataset: str
     image_ids: tuple[str, ...]
     labelled: bool
+    truth_hash: str | None
     first_picture_hash: str
     sigma: float
     rule: Rule

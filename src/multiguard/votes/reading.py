@@ -47,6 +47,11 @@ class Votes:
         return tuple(head.labels for head in self._heads)
 
     @property
+    def picture_hashes(self) -> tuple[str | None, ...]:
+        """The `picture_hash` of the picture that each image's votes are of; None where it was not told."""
+        return tuple(head.picture_hash for head in self._heads)
+
+    @property
     def rule(self) -> Rule:
         """Whether votes are ranked ("top-k") or sets ("threshold")."""
         return self.provenance.rule

@@ -22,17 +22,19 @@ _SCHEMA = pa.schema(
         ("draws", pa.int64()),
         ("votes", pa.binary()),
         ("pilot", pa.binary()),
+        ("picture_sha256", pa.string()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of an image without reading its votes: its id, its labels and its number of draws."""
+    """What is known of an image without reading its votes: its id, labels, number of draws and picture."""
 
     image_id: str
     labels: tuple[int, ...]
     draws: int
+    picture_hash: str | None
 
 
 def write_shard(path: Path, rows: Sequence[VoteRow], provenance: Provenance) -> Shard:
@@ -53,6 +55,7 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
         "draws": row.draws,
         "votes": encoded(row.votes),
         "pilot": None if row.pilot is None else encoded(row.pilot),
+        "picture_sha256": row.picture_hash,
     }
 
 
@@ -67,7 +70,7 @@ def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
     try:
         votes = decoded(table["votes"], table["draws"], provenance)
         pilot = None if table["pilot"] is None else decoded(table["pilot"], provenance.pilot_draws, provenance)
-        found = VoteRow(table["image_id"], tuple(table["labels"]), votes, pilot)
+        found = VoteRow(table["image_id"], tuple(table["labels"]), votes, pilot, table["picture_sha256"])
         check_row(found, provenance)
     except InvalidInputError as error:
         raise _misplaced(table["image_id"], error) from error
@@ -75,15 +78,19 @@ def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
 
 
 def read_heads(path: Path, provenance: Provenance) -> list[Head]:
-    """The id, labels and number of draws of every image of a shard, as the run may have them; no votes are read."""
-    table = pq.read_table(path, columns=["image_id", "labels", "draws"])
-    heads = [Head(row["image_id"], tuple(row["labels"]), row["draws"]) for row in table.to_pylist()]
+    """What is known of every image of a shard, as the run may have it; no votes are read."""
+    table = pq.read_table(path, columns=["image_id", "labels", "draws", "picture_sha256"])
+    heads = [_head(row) for row in table.to_pylist()]
     for head in heads:
         try:
             check_head(head.labels, head.draws, provenance)
         except InvalidInputError as error:
             raise _misplaced(head.image_id, error) from error
     return heads
+
+
+def _head(row: dict[str, Any]) -> Head:
+    return Head(row["image_id"], tuple(row["labels"]), row["draws"], row["picture_sha256"])
 
 
 def _misplaced(image_id: str, error: InvalidInputError) -> VotesError:
