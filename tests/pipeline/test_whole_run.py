@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -188,6 +189,30 @@ def test_arms_for_other_noise_lie_in_folders_of_their_own(home):
     assert any("training" in name for name in figures)
     code, out, _ = rerun(home, *more)
     assert (code, len(skipped(out))) == (0, 10)
+
+
+def test_a_model_whose_code_was_edited_is_voted_on_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = 'model: {spec: "own_tagger:build", output: logits}\n'
+    (tmp_path / "own.yaml").write_text(RECIPE.replace(RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")], own))
+
+    def run(sign, *more):
+        code = f"def build(): return lambda images: {sign}images.flatten(1)[:, :10]\n"
+        (tmp_path / "own_tagger.py").write_text(code)
+        sys.modules.pop("own_tagger", None)
+        return command("run", tmp_path / "own.yaml", "--out", tmp_path / "run", "--until", "vote", *more)
+
+    code, _, err = run("")
+    assert code == 0, err
+    code, out, _ = run("")
+    assert (code, skipped(out)) == (0, ["vote"])
+    code, _, err = run("-")
+    assert code == 2
+    assert "model.code has changed" in err
+    code, out, err = run("-", "--force")
+    assert code == 0, err
+    assert list(runs(out)) == ["vote"]
 
 
 def test_a_recipe_certifies_a_model_that_exists(home, tmp_path):

@@ -143,6 +143,32 @@ def test_a_function_needs_a_name_of_its_own(tmp_path):
     vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Pictures(3), tmp_path, draws=5, seed=0)
 
 
+OWN_MODULE = """
+import torch
+class Net(torch.nn.Flatten):
+    def forward(self, images): return {sign}super().forward(images)[:, :5]
+def build_module(): return Net()
+def build_function(): return lambda images: {sign}images.flatten(1)[:, :5]
+"""
+
+
+@pytest.mark.parametrize("maker", ["build_module", "build_function"])
+def test_a_run_is_not_gone_on_with_after_its_model_code_was_edited(tmp_path, monkeypatch, maker):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def vote(sign: str) -> None:
+        (tmp_path / "own_edited.py").write_text(OWN_MODULE.format(sign=sign))
+        sys.modules.pop("own_edited", None)
+        one = load_classifier(f"own_edited:{maker}", labels=LABELS, output="logits")
+        vote_dataset(Smoother(one, sigma=0.5, device="cpu"), Pictures(3), tmp_path / "votes", draws=5, seed=0)
+
+    vote("")
+    vote("")
+    with pytest.raises(VotesError, match="another run: code_hash differ"):
+        vote("-")
+
+
 def test_libraries_that_are_imported_are_recorded_with_their_versions(monkeypatch):
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     assert "timm" not in described(smoother()).versions

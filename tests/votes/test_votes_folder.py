@@ -113,6 +113,7 @@ def test_a_process_that_dies_while_writing_leaves_nothing_to_be_read(tmp_path):
         ("seed", 2),
         ("draws", 8),
         ("weights_hash", "abc"),
+        ("code_hash", "abc"),
         ("truth_hash", None),
         ("clamp", True),
         ("noise", "coin"),

@@ -13,6 +13,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "model": "linear",
         "weights_hash": None,
         "classifier_hash": "0" * 64,
+        "code_hash": None,
         "trained_sigma": 0.25,
         "output": "logits",
         "label_names": tuple(f"label {i}" for i in range(labels)),

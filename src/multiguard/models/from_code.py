@@ -6,6 +6,7 @@ from torch import nn
 
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
+from multiguard.models.code_hash import code_hash
 from multiguard.models.options import ModelOptions, state_hash
 
 
@@ -41,9 +42,12 @@ def load_function(spec: str, options: ModelOptions) -> Classifier:
     """What `module:function` returns when called without arguments; the one way to run your own code."""
     module_name, _, function_name = spec.partition(":")
     try:
-        maker = getattr(importlib.import_module(module_name), function_name)
+        module = importlib.import_module(module_name)
+        maker = getattr(module, function_name)
     except (ImportError, AttributeError) as error:
         raise ModelError(f"{spec} names no function that can be imported: {error}") from error
     if not callable(maker):
         raise ModelError(f"{spec} is a {type(maker).__name__}; it must be a function that returns the model.")
-    return wrap(maker(), options, spec)
+    classifier = wrap(maker(), options, spec)
+    classifier.code_hash = code_hash(module, maker, classifier)
+    return classifier

@@ -35,7 +35,8 @@ def load_classifier(
 
     Args:
         spec: The folder that training wrote, `timm:NAME`, `hf:FOLDER`, `onnx:FILE`, `module:function` (called
-            without arguments, it returns a model; the only form that runs your code), a `Classifier`, an
+            without arguments, it returns a model; the only form that runs your code, whose files are hashed for the
+            record), a `Classifier`, an
             `nn.Module`, or any callable (B, ...) in [0, 1] -> (B, c).
         labels: The c label names; a Hugging Face folder and a `Classifier` bring their own.
         weights: For `timm:NAME`, a .safetensors or .pth file.

@@ -34,6 +34,7 @@ def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Proven
         model=classifier.name,
         weights_hash=classifier.weights_hash,
         classifier_hash=state_hash(classifier),
+        code_hash=classifier.code_hash,
         trained_sigma=classifier.trained_sigma,
         output=classifier.output,
         label_names=classifier.label_names,

@@ -19,6 +19,7 @@ class Provenance:
         model: What the base classifier is.
         weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
         classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
+        code_hash: sha256 of the user's source files that make and run it; None where none were loaded by name.
         trained_sigma: Deviation of the noise that its training pictures carried, 0.0 for none; None if unknown.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
@@ -54,6 +55,7 @@ class Provenance:
     model: str
     weights_hash: str | None
     classifier_hash: str
+    code_hash: str | None
     trained_sigma: float | None
     output: str
     label_names: tuple[str, ...]
