@@ -192,14 +192,40 @@ def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None
     assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
 
 
-def test_what_follows_from_a_claim_is_claimed() -> None:
-    """Two labels that are always hit, eight that never are: the strictest claims have the best levels."""
+def test_what_follows_from_a_ceiling_is_claimed() -> None:
+    """Labels outside L that are never hit: the strictest ceiling has the best level, 7/12 of 0.3 of half of alpha."""
     hits = np.zeros((200, 10), dtype=np.bool_)
     hits[:, :2] = True
     found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
-    assert found.true[0] == found.true[1] > 0
     assert np.all(found.false == found.false[0])
-    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.001 / 4)), abs=1e-9)
+    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.0005 * 0.3 * 7 / 12)), abs=1e-9)
+    assert (
+        found.true[0] == found.true[1] == pytest.approx(ndtri(clopper_pearson_lower(200, 200, 0.0005 * 0.45)), abs=1e-9)
+    )
+
+
+def test_what_follows_from_a_floor_is_claimed() -> None:
+    """Three labels that take turns with three others: any four hold a pair of which one is there, in 29 draws of 30.
+
+    The pairs of four labels, at a / 36 each, prove the floor 3; those of five, at a / 80, less of the floor 2.
+    """
+    hits = np.zeros((300, 6), dtype=np.bool_)
+    hits[:145, ::2] = True
+    hits[145:290, 1::2] = True
+    found = threshold_radii(hits, range(6), threshold=0.4, sigma=1.0)
+    one_floor = 0.0005 * 0.1 / 5
+    radii = [ndtri(clopper_pearson_lower(290, 300, one_floor / bounds)) - ndtri(0.8) for bounds in (30, 36, 36)]
+    np.testing.assert_allclose(found.true[:3], radii, atol=1e-9)
+    assert np.all(found.true[3:] < 0.2)
+
+
+def test_the_ceilings_beyond_the_suspects_have_the_level_of_each_label() -> None:
+    """Nine labels outside L hit in half of the draws, one never: at most nine come in."""
+    hits = np.zeros((400, 10), dtype=np.bool_)
+    hits[::2, :9] = True
+    found = threshold_radii(hits, [], threshold=0.5, sigma=1.0)
+    assert np.all(np.isneginf(found.false[:9]))
+    assert found.false[9] == pytest.approx(-ndtri(clopper_pearson_upper(0, 400, 0.0005 * 0.7 / 10)), abs=1e-9)
 
 
 @st.composite
@@ -232,6 +258,15 @@ def test_shape_and_order(case, method: str) -> None:
         assert np.all(more >= fewer)
     for twice, once in zip(radii_of(case, method=method, sigma=1.0), (true, false), strict=True):
         np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(set_votes())
+def test_joint_is_never_below_label_by_label_at_its_share_of_alpha(case) -> None:
+    """Nine tenths of alpha for the floors, seven for the ceilings: the rest can only add."""
+    for side, share in ((0, 0.9), (1, 0.7)):
+        single = radii_of(case, method="independent", alpha=share * 0.01)[side]
+        assert np.all(radii_of(case)[side] >= single - 1e-9)
 
 
 @settings(max_examples=40, deadline=None)
