@@ -103,7 +103,7 @@ class _Runner:
         if before is not None and before.ended and not lost and not changes:
             self._watcher.on_step(step.name, "skipped, for nothing that it reads has changed")
             return
-        if step.costly and changes and _holds_files(step.home):
+        if step.costly and changes and step.holds_work():
             self._throw_away(step, changes)
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
@@ -149,10 +149,6 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
     if not before.ended:
         return "going on where it was interrupted"
     return f"running, for {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
-
-
-def _holds_files(folder: Path) -> bool:
-    return folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))
 
 
 def _require_own(out: Path) -> None:
