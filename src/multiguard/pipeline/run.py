@@ -8,6 +8,7 @@ from pathlib import Path
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
+from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.record import (
     RECORD_FILE,
@@ -22,6 +23,8 @@ from multiguard.pipeline.record import (
 from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
 
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+
+SKIPPED = "skipped, for nothing that it reads has changed"  # what is said of a step that is not done
 
 
 def run_recipe(
@@ -101,7 +104,7 @@ class _Runner:
         lost = [] if before is None else altered(self._out, before)
         changes = [] if before is None else changed(before.inputs, inputs)
         if before is not None and before.ended and not lost and not changes:
-            self._watcher.on_step(step.name, "skipped, for nothing that it reads has changed")
+            self._watcher.on_step(step.name, SKIPPED)
             return
         if step.costly and changes and step.holds_work():
             self._throw_away(step, changes)
@@ -153,6 +156,7 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
 
 def _require_own(out: Path) -> None:
     """Pass only if the folder is a run's, or holds nothing under the names that a run would write."""
+    require_no_other(out, "a run")
     if (out / RECORD_FILE).is_file():
         return
     for name in _OURS:

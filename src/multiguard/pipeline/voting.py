@@ -22,6 +22,7 @@ from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE
 from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
+from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
@@ -153,6 +154,7 @@ def prepare_vote(job: VoteJob) -> ReadyVote:
 
     Where the pictures are a folder with a CSV, its labels take the model's order.
     """
+    require_no_other(job.out, "votes")
     names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
     if names is None and not _says_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
