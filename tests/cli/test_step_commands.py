@@ -97,7 +97,7 @@ def test_votes_of_another_sigma_are_refused_and_left_whole(place):
     code, out, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5)
     assert code == 2
     assert out == "note: runs/digits was made for sigma 0.25; this votes at 0.5\n"
-    assert "runs/votes holds the votes of another run: sigma differ" in err
+    assert "runs/votes holds the votes of another run: sigma differs. Vote with --force" in err
     assert err.count("\n") == 1
     assert state(place / "runs/votes") == before
 
@@ -130,7 +130,7 @@ def test_force_trains_anew(place):
     again = [*example_of("train"), *SMALL["train"], "--seed", 3]
     code, _, err = command(*again)
     assert code == 2
-    assert "runs/digits holds a run with recipe" in err
+    assert "runs/digits holds a run with other settings: " in err
     code, _, err = command(*again, "--force")
     assert code == 0, err
     assert json.loads((place / "runs/digits/model.json").read_text())["training"]["recipe"]["seed"] == 3

@@ -105,7 +105,7 @@ def test_another_plan_is_another_run(tmp_path):
     for changed in (AdaptivePlan(LOOKS, (0.1,), 0.01, 2, 2), AdaptivePlan(LOOKS, (0.1, 0.4), 0.01, 2, 1)):
         with pytest.raises(VotesError, match="another run: stopping differ"):
             vote_dataset(smoother(), Pictures(2), tmp_path, adaptive=changed, seed=0)
-    with pytest.raises(VotesError, match="another run: looks, look_shares, stopping differ"):
+    with pytest.raises(VotesError, match="another run: looks, look_shares and stopping differ"):
         vote_dataset(smoother(), Pictures(2), tmp_path, draws=300, seed=0)
 
 

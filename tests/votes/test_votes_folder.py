@@ -1,6 +1,7 @@
 """Votes come back as they were written, or not at all."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,26 @@ def test_a_folder_of_another_run_is_refused(tmp_path, field, value):
     write(tmp_path, provenance(), shards=[0])
     with pytest.raises(VotesError, match=f"another run: {field} differ"):
         VotesWriter(tmp_path, provenance(**{field: value}), shard_images=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"first_picture_hash": "0"}, "the first picture (size or content) differs"),
+        ({"sigma": 0.25, "seed": 2}, "sigma and seed differ"),
+        ({"sigma": 0.25, "seed": 2, "clamp": True}, "sigma, seed and clamp differ"),
+    ],
+)
+def test_what_differs_reads_as_a_sentence(tmp_path, changes, told):
+    write(tmp_path, provenance(), shards=[0])
+    with pytest.raises(VotesError, match=re.escape(f"another run: {told}. Vote with --force")):
+        VotesWriter(tmp_path, provenance(**changes), shard_images=2)
+
+
+def test_a_run_without_a_whole_shard_gives_way(tmp_path):
+    write(tmp_path, provenance(), shards=[])
+    writer = VotesWriter(tmp_path, provenance(sigma=0.25), shard_images=1)
+    assert (writer.manifest.provenance.sigma, writer.manifest.shard_images) == (0.25, 1)
 
 
 def test_other_shards_are_another_run(tmp_path):

@@ -16,7 +16,9 @@ _Beside = Annotated[
     list[str] | None,
     Option(help="Other certificates on the same pictures: another sigma, no training noise.", metavar="NAME=FOLDER"),
 ]
-_Out = Annotated[Path | None, Option(help="The page to write [report.html in the run, or beside the certificates].")]
+_Out = Annotated[
+    str | None, Option(help="The page to write [report.html in the run, or beside the certificates].", metavar="PATH")
+]
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
 _Title = Annotated[str | None, Option(help="The page's title [the recipe's, or the dataset's name].")]
@@ -45,7 +47,7 @@ def report_command(
 
     main, arms = find_certificates(run)
     usual, commands = run_wishes(run)
-    page = out or (main.parent / PAGE)
+    page = main.parent / PAGE if out is None else _page(out, PAGE)
     job = ReportJob(
         main,
         page,
@@ -66,6 +68,14 @@ def report_command(
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
     typer.echo(f"report: {done.page}")
+
+
+def _page(out: str, usual: str) -> Path:
+    """The file that was named: in a folder the usual one, and a name without an ending has .html appended."""
+    place = Path(out)
+    if out.endswith("/") or place.is_dir():
+        return place / usual
+    return place if place.suffix else place.with_suffix(".html")
 
 
 def _beside(page: Path, name: str) -> Path:

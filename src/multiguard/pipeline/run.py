@@ -8,6 +8,7 @@ from pathlib import Path
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
+from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.record import (
     RECORD_FILE,
@@ -22,6 +23,8 @@ from multiguard.pipeline.record import (
 from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
 
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+
+SKIPPED = "skipped, for nothing that it reads has changed"  # what is said of a step that is not done
 
 
 def run_recipe(
@@ -101,9 +104,9 @@ class _Runner:
         lost = [] if before is None else altered(self._out, before)
         changes = [] if before is None else changed(before.inputs, inputs)
         if before is not None and before.ended and not lost and not changes:
-            self._watcher.on_step(step.name, "skipped, for nothing that it reads has changed")
+            self._watcher.on_step(step.name, SKIPPED)
             return
-        if step.costly and changes and _holds_files(step.home):
+        if step.costly and changes and step.holds_work():
             self._throw_away(step, changes)
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
@@ -151,12 +154,9 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
     return f"running, for {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
 
 
-def _holds_files(folder: Path) -> bool:
-    return folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))
-
-
 def _require_own(out: Path) -> None:
     """Pass only if the folder is a run's, or holds nothing under the names that a run would write."""
+    require_no_other(out, "a run")
     if (out / RECORD_FILE).is_file():
         return
     for name in _OURS:

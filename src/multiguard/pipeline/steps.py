@@ -83,6 +83,10 @@ class Step(ABC):
     def do(self, watcher: Watcher) -> list[Path]:
         """Do the step, or what an interruption left of it, and return the files that it stands for."""
 
+    def holds_work(self) -> bool:
+        """Whether anything lies where the step writes that would be lost."""
+        return self.home.is_dir() and any(path.is_file() for path in self.home.rglob("*"))
+
     def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
         """Throw the old output away, after all that can be wrong with the new one has been looked at."""
 
@@ -148,12 +152,18 @@ class VoteStep(Step):
 
     def do(self, watcher: Watcher) -> list[Path]:
         """Vote to the end, or go on."""
+        if self._ready.order_note is not None:
+            watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
         with watcher.bar("pictures") as progress:
             self._ready.vote(partial(progress, "voting"))
         if self._recipe.vote.adaptive:
             watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
         return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
+
+    def holds_work(self) -> bool:
+        """Whether there is anything but the manifest of a run that failed before its first shard was whole."""
+        return any(path.name != MANIFEST_NAME for path in self.home.rglob("*") if path.is_file())
 
     def discard(self) -> None:
         """Throw the old votes away."""
