@@ -56,7 +56,7 @@ def report_command(
         commands=commands,
         root=root,
         pictures=usual.pictures and not no_pictures,
-        gallery=gallery or usual.gallery,
+        gallery=usual.gallery if gallery is None else gallery,
         force=force,
     )
     with shown("pictures") as progress:

@@ -41,14 +41,19 @@ def write_page(
         gallery: How many pictures to show, the weakest of them; None for all.
         progress: Called with the number of thumbnails done and of all thumbnails.
     """
-    if gallery is not None and gallery < 0:
-        raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
+    check_gallery(gallery)
     shown = weakest_first(study)[:gallery]
     ids = [study.main.certificates.ids[place] for place in shown]
     thumbnails = {} if pictures is None else make_thumbnails(pictures, ids, progress)
     text = _render(study, shown, thumbnails, pictures_given=pictures is not None)
     require_folder(path.parent)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+
+
+def check_gallery(gallery: int | None) -> None:
+    """Pass only if so many pictures can be shown; else `InvalidInputError`."""
+    if gallery is not None and gallery < 0:
+        raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
 
 
 def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail], *, pictures_given: bool) -> str:
