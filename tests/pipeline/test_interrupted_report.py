@@ -1,5 +1,8 @@
 """A report that was interrupted is made by the same command, and a mistake in an option leaves nothing behind."""
 
+import html
+import re
+import shlex
 import signal
 
 import pytest
@@ -40,6 +43,33 @@ def test_a_mistake_in_an_option_leaves_nothing(alone, mistake, monkeypatch):
     code, _, err = reported(alone, *mistake)
     assert (code, err.count("\n")) == (2, 1)
     assert state(alone) == before
+
+
+def commands_on(page):
+    text = page.read_text(encoding="utf-8")
+    return html.unescape(re.search("<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)[1]).splitlines()
+
+
+def test_a_page_says_what_makes_it_again(home):
+    run, certificates = home / "run", home / "run/certificates"
+    whole = commands_on(run / "report.html")
+    assert command("report", run, "--force")[0] == 0
+    assert commands_on(run / "report.html") == whole
+    assert whole[0].startswith("multiguard run ")
+    assert len(whole) == 1
+    other = home / "other certificates"
+    assert command("certify", run / "votes", "--k", 4, "--k-prime", 2, "--alpha", 0.05, "--out", other)[0] == 0
+    asked = ["report", certificates, "--out", home / "page.html", "--beside", f"k-4={other}"]
+    code, _, err = command(*asked)
+    assert code == 0, err
+    assert commands_on(home / "page.html") == [
+        *whole,
+        f"multiguard certify {run}/votes --k 4 --k-prime 2 --alpha 0.05 --out '{other}'",
+        shlex.join(["multiguard", *map(str, asked)]),
+    ]
+    code, _, err = command("report", run, "--title", "Mine", "--force")
+    assert code == 0, err
+    assert commands_on(run / "report.html") == [*whole, f"multiguard report {run} --title Mine --force"]
 
 
 def test_a_gallery_of_no_picture_is_one(home):

@@ -74,6 +74,28 @@ def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        ("digits/test?seed=0[images=12,seed=3]", "digits/test, 12 random pictures, seed 3"),
+        ("coco/val2017[images=12,seed=0]", "coco/val2017, 12 random pictures, seed 0"),
+        ("coco/val2017[images=9,seed=0]", "12 of coco/val2017[images=9,seed=0]"),
+        ("digits/test?seed=5[images=12,seed=3]", "12 of digits/test?seed=5[images=12,seed=3]"),
+        ("a[b][images=12,seed=0]", "12 of a[b][images=12,seed=0]"),
+        ("mine", "12 of mine"),
+    ],
+)
+def test_the_pictures_are_told_in_words(tmp_path: Path, dataset: str, words: str) -> None:
+    written = page_text(Study(make_run(tmp_path, dataset=dataset)), tmp_path / "report.html")
+    assert f"<dt>pictures</dt><dd>{words}</dd>" in written
+
+
+def test_joint_beside_other_methods_is_to_be_chosen_beforehand(study: Study, text: str, tmp_path: Path) -> None:
+    told = "joint divides α differently from the others, so that at some radius another method may show a little more"
+    assert told in text
+    assert told not in page_text(Study(study.beside["low noise"]), tmp_path / "alone.html")
+
+
 def test_infinite_radii_survive(tmp_path: Path) -> None:
     main = make_run(tmp_path)
     endless = [np.full_like(radii, np.inf) for radii in main.certificates.radii["joint"]]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from multiguard.cli.command import typed
 from multiguard.cli.options import Force
 from multiguard.cli.progress import shown
 from multiguard.errors import InvalidInputError
@@ -45,6 +46,7 @@ def report_command(
 
     main, arms = find_certificates(run)
     usual, commands = run_wishes(run)
+    asked = (beside, out, figures, tables, title, root, no_pictures or None, gallery)
     page = out or (main.parent / PAGE)
     job = ReportJob(
         main,
@@ -54,6 +56,7 @@ def report_command(
         beside={**arms, **_named(beside)},
         title=title or usual.title,
         commands=commands,
+        command=typed() if not commands or any(option is not None for option in asked) else "",
         root=root,
         pictures=usual.pictures and not no_pictures,
         gallery=usual.gallery if gallery is None else gallery,

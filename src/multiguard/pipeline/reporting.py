@@ -32,7 +32,8 @@ class ReportJob:
         tables: The folder for tables.
         beside: Other certificates folders on the same pictures, by name.
         title: The page's title; None for one that names the data.
-        commands: What reproduces the report.
+        commands: What makes the certificates again; none to ask the certificates themselves.
+        command: What then makes the report again; empty where those do.
         root: Where the pictures lie, if not where they were voted on.
         pictures: Whether the page shows pictures.
         gallery: The most pictures in the gallery; None for all.
@@ -46,6 +47,7 @@ class ReportJob:
     beside: Mapping[str, Path] = field(default_factory=dict)
     title: str | None = None
     commands: Sequence[str] = ()
+    command: str = ""
     root: Path | None = None
     pictures: bool = True
     gallery: int | None = None
@@ -80,7 +82,7 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
         _refuse_existing(job)
     main = read_certificates(job.main)
     beside = {name: read_certificates(folder) for name, folder in job.beside.items()}
-    study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, main))
+    study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, [main, *beside.values()]))
     pictures, missing = _pictures(job, main)
     for folder in (job.page.parent, job.figures, job.tables):
         require_folder(folder)
@@ -120,10 +122,9 @@ def _title(main: CertificatesFolder) -> str:
     return f"Certified robustness on {re.split(r'[?[]', main.provenance['dataset'])[0]}"
 
 
-def _commands(job: ReportJob, main: CertificatesFolder) -> list[str]:
-    if job.commands:
-        return list(job.commands)
-    return [command for command in (main.source.get("command"), main.command) if command]
+def _commands(job: ReportJob, runs: Sequence[CertificatesFolder]) -> list[str]:
+    stored = [command for run in runs for command in (run.source.get("command"), run.command)]
+    return list(dict.fromkeys(command for command in (*(job.commands or stored), job.command) if command))
 
 
 def _pictures(job: ReportJob, main: CertificatesFolder) -> tuple[Catalogued | None, str | None]:

@@ -33,6 +33,13 @@ function ceilingRows(radii) {
 
 const span = (from, to) => (from < to ? `${from}–${to}` : `${from}`);
 
+// A label that no draw predicted is returned only because k labels are.
+function drawnShare(hits, draws) {
+  if (!hits) return "fills up k, 0\u00a0draws";
+  const share = Math.round((100 * hits) / draws);
+  return share ? `${share}\u00a0%` : "<1\u00a0%";
+}
+
 function barRow(name, radius, longest, none = radiusText(-Infinity)) {
   const track = element("span", { class: "track", "aria-hidden": "true" });
   if (radius > -Infinity) track.append(element("span", { class: radius === Infinity ? "fill endless" : "fill" }));
@@ -70,12 +77,12 @@ class Card {
   }
 
   trueLabels() {
-    const { labels, own, predicted } = this.picture;
-    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone up to"));
+    const { labels, own, predicted, hits } = this.picture;
+    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone (all of α) up to"));
     return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, place) => {
-      const found = predicted.includes(label);
+      const found = hits[predicted.indexOf(label)] > 0;
       const radius = radiusOf(own[place]);
-      const alone = [unseen(Number.isFinite(radius) ? ", alone up to " : `, alone ${radiusText(radius)}`),
+      const alone = [unseen(Number.isFinite(radius) ? ", alone, at the whole of α, up to " : `, alone ${radiusText(radius)}`),
         Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];
       const words = found ? "among the labels predicted: " : "not among the labels predicted: ";
       return element("li", { class: found ? "found" : "missed" },
@@ -98,9 +105,8 @@ class Card {
   prediction() {
     const { labels, predicted, hits, draws } = this.picture;
     const items = predicted.map((label, place) => {
-      const share = Math.round((100 * hits[place]) / draws);
       return element("li", { class: data.labelled && labels.includes(label) ? "true-one" : null }, `${data.labelNames[label]}\u00a0`,
-        element("small", {}, share === 0 && hits[place] ? "<1\u00a0%" : `${share}\u00a0%`, data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
+        element("small", {}, drawnShare(hits[place], draws), data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
     });
     if (!items.length) items.push(element("li", {}, "none: no label reaches the share"));
     const heading = data.labelled ? "Predicted, with its share of the draws" : "Returned by the certifying draws, with its share";

@@ -14,7 +14,7 @@ from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
 from multiguard.report.page.data import as_script_json, page_data, page_order, start_index, weakest_first
 from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
-from multiguard.report.page.words import draws_facts, headline, label_words, rule_words
+from multiguard.report.page.words import draws_facts, headline, label_words, pictures_words, rule_words
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
@@ -78,6 +78,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         shown=len(shown),
+        fills_up=any(0 in study.main.certificates.predicted_hits[place] for place in shown),
         thumbnails=len(thumbnails),
         pictures_given=pictures_given,
     )
@@ -108,6 +109,7 @@ def _facts(study: Study) -> dict[str, Any]:
     certificates, start = study.main.certificates, start_index(study)
     scores = study.main_curve(study.method, "mean").scores
     bands = study.main_curve(study.method, "mean").bands
+    dataset = study.main.provenance.get("dataset")
     return {
         "title": study.title,
         "version": __version__,
@@ -120,10 +122,11 @@ def _facts(study: Study) -> dict[str, Any]:
         "wrong": plain(round(study.setting.alpha * scores.images, 3)),
         "methods": [(method, METHOD_NAMES[method]) for method in certificates.methods],
         "method": study.method,
+        "joint_beside_others": len(certificates.methods) > 1 and "joint" in certificates.methods,
         "total": len(certificates.ids),
         "images": scores.images,
         "without_labels": scores.without_labels,
-        "dataset": str(study.main.provenance.get("dataset", "")),
+        "pictures": pictures_words(str(dataset), len(certificates.ids)) if dataset else "",
         "model": str(study.main.provenance.get("model", "")),
         "start": start,
         "last": len(scores.radius) - 1,
