@@ -105,6 +105,29 @@ def test_cards_draw_floors_and_ceilings(of_threshold: Study, paths: dict[str, Pa
             assert card.locator(".floors .holds").count() == certified_size(true, grid[index])
 
 
+def test_where_all_labels_are_true_no_other_can_come_in(of_threshold: Study, tmp_path: Path, opened) -> None:
+    certificates = of_threshold.main.certificates
+    every = tuple(range(len(certificates.label_names)))
+    place = next(place for place, own in enumerate(certificates.labels) if own)
+    full = {name: _with(values, place, np.zeros(len(every))) for name, values in certificates.radii.items()}
+    none = {name: _with(values, place, np.empty(0)) for name, values in certificates.false_radii.items()}
+    changed = replace(
+        certificates,
+        labels=_with(certificates.labels, place, every),
+        radii=full,
+        false_radii=none,
+        label_radii=_with(certificates.label_radii, place, np.zeros(len(every))),
+    )
+    write_page(Study(replace(of_threshold.main, certificates=changed)), tmp_path / "report.html")
+    card = opened(tmp_path / "report.html").page.locator(f'.card[data-id="{certificates.ids[place]}"]')
+    assert card.locator(".ceiling").text_content() == "no wrong label can come in"
+    assert card.locator(".ceilings").count() == 0
+
+
+def _with(values: tuple, place: int, value: object) -> tuple:
+    return (*values[:place], value, *values[place + 1 :])
+
+
 def test_predicted_labels_have_their_own_radii_and_unconfirmed_ones_say_so(
     unlabelled: Study, paths: dict[str, Path], opened
 ) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from tests.report.studies import NoisePictures, make_run
 from multiguard.certify import certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import Setting
 from multiguard.report import Study, write_page
 from multiguard.report.page.thumbnails import make_thumbnail
+from multiguard.version import __version__
 
 
 def stored_data(text: str) -> dict:
@@ -151,10 +154,25 @@ def test_the_promise_is_said_in_words(text: str, words: str) -> None:
     assert words in text.split('id="promise"')[1].split("</section>")[0]
 
 
+def test_a_tiny_alpha_is_not_rounded_away(tmp_path: Path) -> None:
+    text = page_text(Study(make_run(tmp_path, setting=Setting(k=5, k_prime=2, alpha=1e-12))), tmp_path / "report.html")
+    promise = text.split('id="promise"')[1].split("</section>")[0]
+    assert "with probability at least 99.9999999999 %" in promise
+    assert "of 9 pictures, at most 9e-12 in expectation" in promise
+
+
+def test_the_radius_before_any_script_is_the_one_asked_for(tmp_path: Path) -> None:
+    step = 0.0471234567890123
+    text = page_text(Study(make_run(tmp_path, step=step)), tmp_path / "report.html")
+    radius = 11 * Decimal(repr(step))
+    assert re.search(r'<output id="radius-shown"[^>]*>([^<]*)<', text)[1] == repr(float(radius))
+
+
 def test_origin_and_commands_are_there(study: Study, text: str) -> None:
     origin = text.split('id="origin"')[1]
     assert "multiguard vote\nmultiguard certify" in origin
     assert study.main.votes_hash in origin
+    assert f'<th scope="row">certified_with</th><td>{__version__}</td>' in origin
     assert '<th scope="row">label_names</th><td>20 in all</td>' in origin
 
 

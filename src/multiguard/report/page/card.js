@@ -25,6 +25,7 @@ function floorRows(radii) {
 
 // Radii of ceilings rise: first in one row those that are not certified, then the first few that say something new.
 function ceilingRows(radii) {
+  if (!radii.length) return [];
   const first = radii.findIndex((radius) => radius > -Infinity);
   if (first < 0) return [{ size: span(0, radii.length - 1), radius: -Infinity }];
   const news = radii.map((radius, size) => ({ size, radius })).filter(({ size, radius }) => size >= first && radius !== radii[size - 1]);
@@ -125,8 +126,13 @@ class Card {
     const pips = element("span", { class: "pips", "aria-hidden": "true" }, "●".repeat(size) + "○".repeat(picture.labels.length - size));
     const words = [element("strong", {}, `${size} of ${picture.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
     if (!picture.ceilings) return words;
-    const most = certifiedCeiling(picture);
-    return [...words, element("span", { class: "ceiling" }, most === null ? `any number of ${OTHER_WORD} labels` : `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`)];
+    return [...words, element("span", { class: "ceiling" }, this.ceilingWords(certifiedCeiling(picture)))];
+  }
+
+  ceilingWords(most) {
+    if (!this.picture.ceilings[state.method].length) return `no ${OTHER_WORD} label can come in`;
+    if (most === null) return `any number of ${OTHER_WORD} labels`;
+    return `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`;
   }
 
   makeProofs() {

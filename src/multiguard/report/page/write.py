@@ -15,7 +15,7 @@ from multiguard.report.labels import main_grid
 from multiguard.report.page.data import as_script_json, page_data, page_order, start_index, weakest_first
 from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
 from multiguard.report.page.words import draws_facts, headline, label_words, pictures_words, rule_words
-from multiguard.report.rounding import plain
+from multiguard.report.rounding import confidence, in_percent, plain, up_to_digits
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
 from multiguard.version import __version__
@@ -118,8 +118,9 @@ def _facts(study: Study) -> dict[str, Any]:
         **draws_facts(study),
         "sigma": plain(certificates.sigma),
         "alpha": plain(study.setting.alpha),
-        "confidence": plain(100 * (1 - study.setting.alpha)),
-        "wrong": plain(round(study.setting.alpha * scores.images, 3)),
+        "confidence": confidence(study.setting.alpha),
+        "wrong": up_to_digits(study.setting.alpha * scores.images, 3),
+        "one_size_at_a_time": "jia" in certificates.methods,
         "methods": [(method, METHOD_NAMES[method]) for method in certificates.methods],
         "method": study.method,
         "joint_beside_others": len(certificates.methods) > 1 and "joint" in certificates.methods,
@@ -133,7 +134,7 @@ def _facts(study: Study) -> dict[str, Any]:
         "radius": plain(float(scores.radius[start])),
         "ticks": _ticks(main_grid(study).tolist(), certificates.sigma),
         "headline": headline(study, start),
-        "bands": None if bands is None else {"level": plain(100 * bands.level), "resamples": bands.resamples},
+        "bands": None if bands is None else {"level": in_percent(bands.level), "resamples": bands.resamples},
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
     }
@@ -155,7 +156,8 @@ def _provenance(study: Study) -> Iterator[tuple[str, str]]:
         prefix = f"{heading}: " if heading else ""
         taken = None if run.provenance.get("looks") is None else mean_draws(run)
         known = {**run.provenance, "mean_draws": taken}
-        known |= {"votes_sha256": run.votes_hash, "certified_by": run.command, **run.source}
+        known |= {"votes_sha256": run.votes_hash, "certified_with": run.certified_with, "certified_by": run.command}
+        known |= run.source
         for name, value in known.items():
             yield from _flat(f"{prefix}{name}", value)
 
