@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.studies import make_run
+from tests.report.studies import LABELS, make_run
 
 from multiguard.report import Study, draw_figures
 from multiguard.report.canvas import fixed_style
@@ -84,6 +85,23 @@ def test_hostile_names_are_drawn_as_they_are(hostile_study: Study, tmp_path: Pat
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
     drawn = draw_figures(Study(hostile_study.main), tmp_path)
     assert not [path for path in drawn if path.suffix == ".svg" and "<script" in path.read_text(encoding="utf-8")]
+
+
+def test_labels_in_any_script_are_drawn_without_a_complaint(tmp_path: Path, capfd, caplog) -> None:
+    scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
+    names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
+    study = Study(make_run(tmp_path / "run", label_names=names))
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        draw_figures(study, tmp_path / "figures")
+    assert [str(complaint.message) for complaint in complaints] == []
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+def test_a_font_that_is_installed_draws_what_the_first_one_lacks(monkeypatch) -> None:
+    monkeypatch.setattr("multiguard.report.canvas._MORE_FONTS", ("No Such Font", "STIXGeneral"))
+    with fixed_style():
+        assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
 
 
 def test_drawing_never_imports_pyplot_nor_torch(tmp_path: Path) -> None:
