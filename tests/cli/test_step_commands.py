@@ -81,7 +81,7 @@ def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
     assert out.splitlines()[-1] == "report: runs/demo/report.html"
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
-    assert (code, again.count("skipped")) == (0, 4)
+    assert (code, again.count("skipped, for")) == (0, 4)
 
 
 def test_the_same_votes_are_not_drawn_twice(place):

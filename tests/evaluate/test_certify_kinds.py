@@ -254,7 +254,7 @@ def test_adaptive_claims_pay_for_their_looks(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("kind", "setting", "message"),
     [
-        ("top-k", ThresholdSetting(0.5), "votes of the top-k rule.*Setting of k and k_prime"),
+        ("top-k", ThresholdSetting(0.5), "votes of the top-k rule.*--k and --k-prime .a Setting."),
         ("threshold", Setting(3, 2), "votes of the threshold rule.*ThresholdSetting"),
         ("unlabelled", Setting(3, 2), "no ground truth; labels='pilot'"),
         ("adaptive unlabelled threshold", ThresholdSetting(0.5), "no ground truth"),
