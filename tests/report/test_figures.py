@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -102,6 +103,15 @@ def test_a_font_that_is_installed_draws_what_the_first_one_lacks(monkeypatch) ->
     monkeypatch.setattr("multiguard.report.canvas._MORE_FONTS", ("No Such Font", "STIXGeneral"))
     with fixed_style():
         assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
+
+
+def test_a_legend_of_long_names_stays_inside_the_figure(study: Study) -> None:
+    family = next(family for family in families(study) if family.key == "runs")
+    lines = [replace(line, name=f"{line.name}, adaptive, n up to 1000 (123.4 on average)") for line in family.lines * 2]
+    with fixed_style():
+        figure = _draw_family(study, replace(family, lines=tuple(lines)))
+        figure.draw_without_rendering()
+        assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_drawing_never_imports_pyplot_nor_torch(tmp_path: Path) -> None:

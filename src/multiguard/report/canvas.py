@@ -1,7 +1,7 @@
 """What all figures have in common: one look on every machine, a heading, and three formats, the same every time."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -94,6 +94,11 @@ def new_figure(height: float, title: str, subtitle: str, *, header: float) -> tu
     figure.text(0.012, top, title, fontsize=11.5, fontweight="bold", va="top")
     figure.text(0.012, top - 0.24 / height, subtitle, fontsize=7.8, color=QUIET, va="top", linespacing=1.45)
     return figure, 1 - header / height
+
+
+def legend_columns(names: Iterable[str]) -> int:
+    """How many entries with such names fit beside each other."""
+    return max(1, min(LEGEND_COLUMNS, int(_WIDTH / (0.85 + 0.075 * max(map(len, names))))))
 
 
 def place_legend(figure: "Figure", axes: "Axes", left_below: float, **options: Any) -> None:

@@ -48,7 +48,8 @@ def draw_figures(study: Study, folder: Path) -> list[Path]:
 
 
 def _draw_family(study: Study, family: Family) -> "Figure":
-    rows = -(-len(family.lines) // canvas.LEGEND_COLUMNS)
+    columns = canvas.legend_columns(line.name for line in family.lines)
+    rows = -(-len(family.lines) // columns)
     subtitle = _subtitle(study, family)
     header = 0.46 + 0.16 * (subtitle.count("\n") + 1) + 0.2 * rows
     figure, left_below = canvas.new_figure(2.75 + header, family.title, subtitle, header=header)
@@ -61,7 +62,7 @@ def _draw_family(study: Study, family: Family) -> "Figure":
         canvas.dress(axes, title, x=_RADIUS, y=measure.unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=family.top(measure))
-    canvas.place_legend(figure, panels[0], left_below, ncols=canvas.LEGEND_COLUMNS, handlelength=4.2)
+    canvas.place_legend(figure, panels[0], left_below, ncols=columns, handlelength=4.2)
     return figure
 
 
