@@ -93,7 +93,8 @@ def _label_table(study: Study) -> Table:
         [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
     ]
     having = "that have it" if study.labelled else "for which pilot draws chose it"
-    caption = f"How often each label is certified at R, in % of the pictures {having}. {_setting(study, _label_method(study))}"
+    setting = _setting(study, _label_method(study))
+    caption = f"How often each label is certified at R, in % of the pictures {having}. {setting}"
     note = "Each label's claim is made alone." if study.labelled else "All claims about a picture hold at once."
     return Table("labels", caption, [note], columns, rows)
 
