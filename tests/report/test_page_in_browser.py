@@ -74,7 +74,7 @@ def test_radii_are_shown_as_they_were_asked(odd_path: Path, opened) -> None:
         slide_to(page, index)
         radius = Decimal(repr(ODD_STEP)) * index
         assert page.locator("#radius-shown").inner_text() == repr(float(radius))
-        assert {text for text in page.locator("[data-radius]").all_text_contents()} == {repr(float(radius))}
+        assert set(page.locator("[data-radius]").all_text_contents()) == {repr(float(radius))}
 
 
 def test_a_hovered_chart_shows_the_radius_as_it_was_asked(odd_path: Path, opened) -> None:

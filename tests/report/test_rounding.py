@@ -68,4 +68,9 @@ def test_an_expected_number_of_errors_is_rounded_up(number: float) -> None:
 
 
 def test_few_digits_stay_as_they_are() -> None:
-    assert [up_to_digits(number, 3) for number in (0.5, 1.2e-10, 0.12345, 1234.0)] == ["0.5", "1.2e-10", "0.124", "1240"]
+    assert [up_to_digits(number, 3) for number in (0.5, 1.2e-10, 0.12345, 1234.0)] == [
+        "0.5",
+        "1.2e-10",
+        "0.124",
+        "1240",
+    ]

@@ -41,22 +41,22 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report, run_wishes
+    from multiguard.pipeline.found import find_certificates
+    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
 
-    main, arms = find_certificates(run)
-    usual, commands = run_wishes(run)
-    page = out or (main.parent / PAGE)
+    found = find_certificates(run)
+    page = out or (found.main.parent / PAGE)
     job = ReportJob(
-        main,
+        found.main,
         page,
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
-        beside={**arms, **_named(beside)},
-        title=title or usual.title,
-        commands=commands,
+        beside={**found.beside, **_named(beside)},
+        title=title or found.report.title,
+        commands=found.commands,
         root=root,
-        pictures=usual.pictures and not no_pictures,
-        gallery=gallery or usual.gallery,
+        pictures=found.report.pictures and not no_pictures,
+        gallery=found.report.gallery if gallery is None else gallery,
         force=force,
     )
     with shown("pictures") as progress:

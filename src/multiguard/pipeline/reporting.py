@@ -9,13 +9,9 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.evaluate.folder import CERTIFICATES_NAME
-from multiguard.pipeline.parsing import RECIPE_FILE, read_recipe
-from multiguard.pipeline.recipe import ReportPart
-from multiguard.pipeline.record import read_record
 from multiguard.report import Study, draw_figures, write_page, write_tables
+from multiguard.report.old import remove_old
 
-CERTIFICATES, ARMS = "certificates", "arms"
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
 
@@ -68,8 +64,9 @@ class Reported:
 
 
 def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -> Reported:
-    """Write the figures, the tables and last the page; what is there is replaced only by force.
+    """Write the figures, the tables and last the page; what is there is replaced only by force, and then as a whole.
 
+    No figure or table of an earlier report stays among the new ones; files of other names do.
     Pictures that cannot be opened are left out of the page, and the page says so.
     """
     if not job.force:
@@ -79,28 +76,10 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, main))
     pictures, missing = _pictures(job, main)
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
+    remove_old(job.figures, job.tables, [*figures, *tables])
     job.page.parent.mkdir(parents=True, exist_ok=True)
     write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
     return Reported(job.page, figures, tables, missing)
-
-
-def find_certificates(place: Path) -> tuple[Path, dict[str, Path]]:
-    """The certificates folder that a run folder holds, or that this is, and those of the run's arms by name."""
-    if (place / CERTIFICATES_NAME).is_file():
-        return place, {}
-    main = place / CERTIFICATES
-    if not (main / CERTIFICATES_NAME).is_file():
-        raise InvalidInputError(f"{place}: no certificates there; give a run folder or a certificates folder")
-    arms = sorted((place / ARMS).glob(f"*/{CERTIFICATES}/{CERTIFICATES_NAME}"))
-    return main, {found.parents[1].name: found.parent for found in arms}
-
-
-def run_wishes(place: Path) -> tuple[ReportPart, list[str]]:
-    """What a run folder's recipe says of its report, and the command that made the run; nothing of any other folder."""
-    if not (place / RECIPE_FILE).is_file():
-        return ReportPart(), []
-    command = read_record(place).command
-    return read_recipe(place / RECIPE_FILE).report, [command] if command else []
 
 
 def _refuse_existing(job: ReportJob) -> None:

@@ -16,6 +16,7 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
+FORMATS = tuple(_METADATA)
 INK, QUIET, RULE = "#1a1a1a", "#5c5c5c", "#d9d9d9"
 MARKERS_ON_A_LINE = 9
 LEGEND_COLUMNS = 6
