@@ -284,7 +284,7 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
         (lambda curve: replace(curve, setting=ThresholdSetting(0.5)), "a curve is of the threshold rule"),
         (
             lambda curve: replace(curve, scores=replace(curve.scores, images=3)),
-            "averages 3 pictures and leaves out 3",
+            "a curve averages 3 pictures and leaves out 3",
         ),
         (lambda curve: replace(curve, setting=NEW), "no curve of the method joint .mean. in their own setting"),
         (lambda curve: replace(curve, method="jia"), "no curve of the method joint .mean."),

@@ -8,7 +8,8 @@ from tests.report.studies import ADAPTIVE, SWEPT, make_run
 
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting, set_scores
-from multiguard.report import Study
+from multiguard.pipeline.leftovers import NAMES
+from multiguard.report import Study, write_tables
 from multiguard.report.families import families
 from multiguard.report.strokes import strokes_apart, strokes_in_order
 
@@ -19,6 +20,13 @@ def by_key(study: Study) -> dict:
 
 def test_every_family_is_there_in_order(study: Study) -> None:
     assert list(by_key(study)) == ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs"]
+
+
+@pytest.mark.parametrize("which", ["study", "of_threshold", "unlabelled"])
+def test_what_a_report_writes_is_known_by_name(which: str, request, tmp_path) -> None:
+    """What an earlier report has left is found by these names."""
+    written = write_tables(request.getfixturevalue(which), tmp_path)
+    assert {path.stem for path in written} <= set(NAMES)
 
 
 def test_a_study_without_sweeps_or_other_runs_has_its_methods_only(tmp_path) -> None:

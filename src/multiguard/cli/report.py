@@ -44,24 +44,24 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report, run_wishes
+    from multiguard.pipeline.found import find_certificates
+    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
 
-    main, arms = find_certificates(run)
-    usual, commands = run_wishes(run)
+    found = find_certificates(run)
     asked = (beside, out, figures, tables, title, root, no_pictures or None, gallery)
-    page = main.parent / PAGE if out is None else _page(out, PAGE)
+    page = found.main.parent / PAGE if out is None else _page(out, PAGE)
     job = ReportJob(
-        main,
+        found.main,
         page,
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
-        beside={**arms, **_named(beside)},
-        title=title or usual.title,
-        commands=commands,
-        command=typed() if not commands or any(option is not None for option in asked) else "",
+        beside={**found.beside, **_named(beside)},
+        title=title or found.report.title,
+        commands=found.commands,
+        command=typed() if not found.commands or any(option is not None for option in asked) else "",
         root=root,
-        pictures=usual.pictures and not no_pictures,
-        gallery=usual.gallery if gallery is None else gallery,
+        pictures=found.report.pictures and not no_pictures,
+        gallery=found.report.gallery if gallery is None else gallery,
         force=force,
     )
     with shown("pictures") as progress:

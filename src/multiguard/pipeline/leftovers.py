@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
 from multiguard.errors import InvalidInputError
+from multiguard.report.family import FamilyKey
 
-_NAMES = "methods|k_prime|k|threshold|n|alpha|sigma|training|rules|runs|labels|draws"
-_OWN = re.compile(rf"(?:{_NAMES})\.(?:png|svg|pdf|csv|md|tex)")
+NAMES: tuple[str, ...] = (*get_args(FamilyKey), "labels", "draws")
+_OWN = re.compile(rf"(?:{'|'.join(NAMES)})\.(?:png|svg|pdf|csv|md|tex)")
 _PART = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 

@@ -9,15 +9,10 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import require_folder
 from multiguard.pipeline.leftovers import refuse_foreign, remove_halves, remove_stale
-from multiguard.pipeline.parsing import RECIPE_FILE, read_recipe
-from multiguard.pipeline.recipe import ReportPart
-from multiguard.pipeline.record import read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 
-CERTIFICATES, ARMS = "certificates", "arms"
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
 
@@ -91,25 +86,6 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     remove_halves(job.page)
     write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
     return Reported(job.page, figures, tables, missing)
-
-
-def find_certificates(place: Path) -> tuple[Path, dict[str, Path]]:
-    """The certificates folder that a run folder holds, or that this is, and those of the run's arms by name."""
-    if (place / CERTIFICATES_NAME).is_file():
-        return place, {}
-    main = place / CERTIFICATES
-    if not (main / CERTIFICATES_NAME).is_file():
-        raise InvalidInputError(f"{place}: no certificates there; give a run folder or a certificates folder")
-    arms = sorted((place / ARMS).glob(f"*/{CERTIFICATES}/{CERTIFICATES_NAME}"))
-    return main, {found.parents[1].name: found.parent for found in arms}
-
-
-def run_wishes(place: Path) -> tuple[ReportPart, list[str]]:
-    """What a run folder's recipe says of its report, and the command that made the run; nothing of any other folder."""
-    if not (place / RECIPE_FILE).is_file():
-        return ReportPart(), []
-    command = read_record(place).command
-    return read_recipe(place / RECIPE_FILE).report, [command] if command else []
 
 
 def _refuse_existing(job: ReportJob) -> None:

@@ -23,6 +23,7 @@ from multiguard.pipeline.record import (
 from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
 
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+_HEAD = "# every value of the run last asked for; `multiguard run` takes this file"
 
 SKIPPED = "skipped, for nothing that it reads has changed"  # what is said of a step that is not done
 
@@ -59,6 +60,8 @@ def run_recipe(
     for step in plan_steps(recipe, out, command):
         if KINDS.index(step.kind) <= KINDS.index(until):
             runner.take(step)
+    if until in ("certify", "report"):
+        runner.finish()
     return runner.record
 
 
@@ -93,9 +96,10 @@ class _Runner:
     """Takes step after step, and keeps the record as it goes."""
 
     def __init__(self, recipe: RunRecipe, out: Path, force: bool, command: str, watcher: Watcher) -> None:
-        self._recipe, self._out, self._force, self._watcher = recipe, out, force, watcher
+        self._out, self._force, self._watcher = out, force, watcher
         self.record = replace(read_record(out), command=command)
         self._begun = False
+        self._recipe = f"{_HEAD}\n{recipe_text(recipe)}".encode()
 
     def take(self, step: Step) -> None:
         """Do the step, or skip it where it has been done with the same inputs and its output is whole."""
@@ -112,6 +116,14 @@ class _Runner:
             (self._out / name).unlink(missing_ok=True)
         self._watcher.on_step(step.name, _reason(before, changes, lost))
         self._do(step, StepRecord(inputs))
+
+    def finish(self) -> None:
+        """Put down that the recipe was followed to its last certificate, unless that is known."""
+        path = self._out / RECIPE_FILE
+        if self.record.certified and path.is_file() and path.read_bytes() == self._recipe:
+            return
+        self._begin()
+        self._mark(certified=True)
 
     def _throw_away(self, step: Step, changes: list[str]) -> None:
         if not self._force:
@@ -130,13 +142,17 @@ class _Runner:
         self._keep(step.name, replace(begun, outputs=output_hashes(self._out, outputs), seconds=seconds))
 
     def _begin(self) -> None:
-        """Write the recipe down before the first step that changes anything."""
+        """Write the recipe down before the first step that changes anything; it has not been followed yet."""
         if self._begun:
             return
         require_folder(self._out)
-        text = f"# every value of this run; `multiguard run` takes this file\n{recipe_text(self._recipe)}"
-        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(text.encode()))
+        self._mark(certified=False)
+        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(self._recipe))
         self._begun = True
+
+    def _mark(self, *, certified: bool) -> None:
+        self.record = replace(self.record, certified=certified)
+        write_record(self._out, self.record)
 
     def _keep(self, name: str, step: StepRecord) -> None:
         self.record = self.record.with_step(name, step)

@@ -97,7 +97,7 @@ class TrainStep(Step):
     kind, costly = "train", True
 
     def __init__(self, recipe: RunRecipe, train: TrainPart, run: Path, arm: Arm) -> None:
-        super().__init__(_named(arm, "train"), arm.home / "model")
+        super().__init__(step_name(arm, "train"), arm.home / "model")
         self._recipe, self._train, self._run, self._arm = recipe, train, run, arm
 
     @cached_property
@@ -133,7 +133,7 @@ class VoteStep(Step):
     kind, costly = "vote", True
 
     def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(_named(arm, "vote"), arm.home / "votes")
+        super().__init__(step_name(arm, "vote"), arm.home / "votes")
         self._recipe, self._arm, self._command = recipe, arm, command
 
     @cached_property
@@ -176,7 +176,7 @@ class CertifyStep(Step):
     kind = "certify"
 
     def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(_named(arm, "certify"), arm.home / "certificates")
+        super().__init__(step_name(arm, "certify"), arm.home / "certificates")
         part, self._votes = recipe.certify, arm.home / "votes"
         self._job = CertifyJob(
             self._votes,
@@ -254,7 +254,8 @@ class ReportStep(Step):
         return [done.page, *done.figures, *done.tables]
 
 
-def _named(arm: Arm, kind: Kind) -> str:
+def step_name(arm: Arm, kind: Kind) -> str:
+    """What a step of an arm is called in the record."""
     return f"{arm.name} {kind}" if arm.name else kind
 
 

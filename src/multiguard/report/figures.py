@@ -141,7 +141,7 @@ def _label_words(study: Study, labels: int) -> str:
     claim = (
         f"Each label's claim is made alone at α = {alpha}"
         if study.labelled
-        else f"All claims about a picture hold at once at α = {alpha}; how often the label is right is not known"
+        else f"All claims about a picture's labels hold at once at α = {alpha}; how often it is right is not known"
     )
     return (
         f"Of the pictures {having}, how often it alone is certified at R (labels with the most pictures: "

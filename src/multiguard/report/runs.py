@@ -8,7 +8,7 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.types import Floats
 from multiguard.evaluate import Averaging, CertificatesFolder, Curve, curves
-from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, Line
+from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
 from multiguard.report.measure import rules_measures, study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
@@ -107,7 +107,7 @@ def _method(study: Study, run: CertificatesFolder) -> Method:
 def _runs(
     study: Study,
     runs: Runs,
-    key: str,
+    key: FamilyKey,
     symbol: str,
     title: str,
     value: Callable[[str, CertificatesFolder], str],
