@@ -7,6 +7,7 @@ import shutil
 import pytest
 import yaml
 from tests.pipeline.tiny import RECIPE, command, state
+from tests.votes.vote_runs import reseal
 
 from multiguard.evaluate import read_certificates, read_curves
 from multiguard.pipeline import parse_recipe, read_record
@@ -149,9 +150,7 @@ def test_a_run_that_was_interrupted_goes_on(home):
     record["steps"] = {name: record["steps"][name] for name in ("train", "vote")}
     record["steps"]["vote"].update(outputs=None, seconds=None)
     (run / "run.json").write_text(json.dumps(record))
-    manifest = json.loads((run / "votes" / "manifest.json").read_text())
-    del manifest["shards"]["1"]
-    (run / "votes" / "manifest.json").write_text(json.dumps(manifest))
+    reseal(run / "votes" / "manifest.json", lambda manifest: manifest["shards"].pop("1"))
     (run / "votes" / "votes-00001.parquet").unlink()
     first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
     code, out, err = rerun(home, "--until", "vote")

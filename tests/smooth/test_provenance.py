@@ -1,5 +1,6 @@
 """Whatever can change a vote is in the provenance, so that a resumed run never mixes two classifiers."""
 
+import importlib
 import sys
 import types
 
@@ -52,6 +53,54 @@ def test_the_noise_of_training_is_recorded(sigma):
     f = Classifier(network(), LABELS, output="logits", name="x", weights_hash="0", trained_sigma=sigma)
     assert described(Smoother(f, sigma=0.5, device="cpu")).trained_sigma == sigma
     assert described(smoother()).trained_sigma is None
+
+
+class Labelled(Pictures):
+    """Pictures whose labels are known before they are read."""
+
+    labels = ((0,), (1, 2), ())
+
+
+def test_other_labels_are_another_run(tmp_path):
+    one, truth, other = smoother(), Labelled(3), Labelled(3)
+    other.labels = ((0,), (1,), ())
+    assert described(one, truth).differences(described(one, other)) == ["truth_hash"]
+    assert described(one).truth_hash is None
+    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False)).truth_hash is None
+    vote_dataset(one, truth, tmp_path, draws=5, seed=0)
+    with pytest.raises(VotesError, match="truth_hash"):
+        vote_dataset(one, other, tmp_path, draws=5, seed=0)
+
+
+CODE = """
+from torch import nn
+class Tagger(nn.Module):
+    def forward(self, images):
+        return images.flatten(1)[:, :5] * {sign}
+def module():
+    return Tagger()
+def function():
+    return lambda images: images.flatten(1)[:, :5] * {sign}
+def nested():
+    return nn.Sequential(Tagger())
+"""
+
+
+@pytest.mark.parametrize("maker", ["module", "function", "nested"])
+def test_edited_code_is_another_run(tmp_path, monkeypatch, maker):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def described_with(sign: int) -> Provenance:
+        (tmp_path / f"tagger_{maker}.py").write_text(CODE.format(sign=sign))
+        sys.modules.pop(f"tagger_{maker}", None)
+        importlib.invalidate_caches()
+        f = load_classifier(f"tagger_{maker}:{maker}", labels=LABELS, output="logits")
+        return described(Smoother(f, sigma=0.5, device="cpu"))
+
+    before, same, after = described_with(+1), described_with(+1), described_with(-1)
+    assert before.differences(same) == []
+    assert before.differences(after) == ["code_hash"]
+    assert described(smoother()).code_hash is None
 
 
 @pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])

@@ -1,12 +1,10 @@
 """Every kind of votes comes back as it was written, and none is read as another."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, row, write
+from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash
@@ -163,9 +161,7 @@ def test_a_provenance_that_contradicts_itself_is_refused(tmp_path, changes, mess
     with pytest.raises(InvalidInputError, match=message):
         provenance(**changes)
     write(tmp_path, provenance())
-    stored = json.loads((tmp_path / "manifest.json").read_text())
-    stored["provenance"].update(changes)
-    (tmp_path / "manifest.json").write_text(json.dumps(stored))
+    reseal(tmp_path / "manifest.json", lambda stored: stored["provenance"].update(changes))
     with pytest.raises(VotesError, match=f"damaged: .*{message}"):
         read_votes(tmp_path)
 
@@ -210,10 +206,7 @@ def forge(folder, column: str, change) -> None:
     pq.write_table(
         table.set_column(position, column, pa.array(values, table.schema.types[position])), path, row_group_size=1
     )
-    manifest = folder / "manifest.json"
-    stored = json.loads(manifest.read_text())
-    stored["shards"]["0"]["sha256"] = file_hash(path)
-    manifest.write_text(json.dumps(stored))
+    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_hash(path)))
 
 
 @pytest.mark.parametrize(

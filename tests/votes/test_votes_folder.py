@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.votes.vote_runs import provenance, row, write
+from tests.votes.vote_runs import provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.votes import VoteRow, VotesWriter, read_votes
@@ -156,9 +156,9 @@ def test_the_manifest_says_what_was_run(tmp_path):
     [
         (lambda text: "", "cannot be read"),
         (lambda text: "[]", "damaged"),
-        (lambda text: text.replace('"sigma"', '"signal"'), "damaged"),
+        (lambda text: text.replace('"sigma"', '"signal"'), "altered"),
         (lambda text: text.replace('"version": 2', '"version": 1'), "version 1"),
-        (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "does not lie"),
+        (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "altered"),
     ],
 )
 def test_a_damaged_manifest_is_said(tmp_path, damage, message):
@@ -170,10 +170,21 @@ def test_a_damaged_manifest_is_said(tmp_path, damage, message):
 
 
 def alter(folder, change) -> None:
-    manifest = folder / "manifest.json"
+    reseal(folder / "manifest.json", change)
+
+
+@pytest.mark.parametrize(("name", "value"), [("sigma", 5.0), ("draws", 6), ("look_shares", [1.0]), ("labelled", False)])
+def test_a_manifest_that_was_edited_is_refused(tmp_path, name, value):
+    run = provenance()
+    write(tmp_path, run)
+    manifest = tmp_path / "manifest.json"
     stored = json.loads(manifest.read_text())
-    change(stored)
+    stored["provenance"][name] = value
     manifest.write_text(json.dumps(stored))
+    with pytest.raises(VotesError, match=r"manifest.json was altered after it was written"):
+        read_votes(tmp_path)
+    with pytest.raises(VotesError, match=r"manifest.json was altered after it was written"):
+        VotesWriter(tmp_path, run, shard_images=2)
 
 
 def test_a_manifest_that_names_a_shard_twice_is_refused(tmp_path):
@@ -192,6 +203,13 @@ def test_a_shard_beyond_the_run_does_not_stand_for_one_that_is_missing(tmp_path)
         read_votes(tmp_path)
     with pytest.raises(VotesError, match="the 0 images of shard 7"):
         read_votes(tmp_path, partial=True)
+
+
+def test_a_shard_outside_of_the_folder_is_not_read(tmp_path):
+    write(tmp_path, provenance())
+    alter(tmp_path, lambda stored: stored["shards"]["0"].update(file="../votes-00000.parquet"))
+    with pytest.raises(VotesError, match="does not lie"):
+        read_votes(tmp_path)
 
 
 def test_image_ids_that_were_altered_are_refused(tmp_path):

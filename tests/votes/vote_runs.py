@@ -1,8 +1,11 @@
 """Runs of every kind, with rows that can be made again, for the tests of votes."""
 
+import json
+
 import numpy as np
 
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
+from multiguard.votes.manifest import own_hash
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
@@ -10,10 +13,12 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "model": "linear",
         "weights_hash": None,
         "classifier_hash": "0" * 64,
+        "code_hash": None,
         "trained_sigma": 0.25,
         "output": "logits",
         "label_names": tuple(f"label {i}" for i in range(labels)),
         "labelled": True,
+        "truth_hash": "2" * 64,
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
         "first_picture_hash": "1" * 64,
@@ -49,6 +54,13 @@ ADAPTIVE = {
     "stopping": {"radii": (0.25, 0.5), "alpha": 0.001, "k": 2, "k_prime": 1},
 }
 UNLABELLED = {"labelled": False, "pilot_draws": 5}
+
+
+def reseal(manifest, change) -> None:
+    """Change a manifest as one could who also knows how to seal it."""
+    stored = json.loads(manifest.read_text())
+    change(stored)
+    manifest.write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
 
 
 def draws_of(run: Provenance, position: int) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from multiguard.cli.command import typed
 from multiguard.cli.options import Force
 from multiguard.cli.progress import shown
 from multiguard.errors import InvalidInputError
@@ -47,6 +48,7 @@ def report_command(
 
     main, arms = find_certificates(run)
     usual, commands = run_wishes(run)
+    asked = (beside, out, figures, tables, title, root, no_pictures or None, gallery)
     page = main.parent / PAGE if out is None else _page(out, PAGE)
     job = ReportJob(
         main,
@@ -56,9 +58,10 @@ def report_command(
         beside={**arms, **_named(beside)},
         title=title or usual.title,
         commands=commands,
+        command=typed() if not commands or any(option is not None for option in asked) else "",
         root=root,
         pictures=usual.pictures and not no_pictures,
-        gallery=gallery or usual.gallery,
+        gallery=usual.gallery if gallery is None else gallery,
         force=force,
     )
     with shown("pictures") as progress:

@@ -33,7 +33,8 @@ class Certificates:
     on L as a set hold at once, and each label's own radius alone, as it spends the whole of alpha. About labels chosen
     from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once, so that e labels with
     such radii prove as much of the set (method joint); what they say is how many of the predicted labels stay, not that
-    these are right.
+    these are right. With the method `jia` a set's claims do not hold at once but each alone, for its own number of
+    labels.
 
     Attributes:
         setting: What was asked; its draws are a number, in an adaptive run the most that a picture took.

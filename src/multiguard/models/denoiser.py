@@ -81,6 +81,7 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet, sigma: float) -> Cla
         name=f"ffdnet(sigma={sigma})+{classifier.name}",
         weights_hash=None,
         trained_sigma=classifier.trained_sigma,
+        code_hash=classifier.code_hash,
     ).train(classifier.training)
 
 

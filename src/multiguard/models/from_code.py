@@ -1,10 +1,13 @@
 """Models that are Python objects: a `Classifier`, a module, a callable, or a `module:function` making one."""
 
 import importlib
+import inspect
+from pathlib import Path
 
 from torch import nn
 
 from multiguard.errors import ModelError
+from multiguard.files import files_hash
 from multiguard.models.classifier import Classifier
 from multiguard.models.options import ModelOptions, state_hash
 
@@ -46,4 +49,24 @@ def load_function(spec: str, options: ModelOptions) -> Classifier:
         raise ModelError(f"{spec} names no function that can be imported: {error}") from error
     if not callable(maker):
         raise ModelError(f"{spec} is a {type(maker).__name__}; it must be a function that returns the model.")
-    return wrap(maker(), options, spec)
+    made = maker()
+    classifier = wrap(made, options, spec)
+    classifier.code_hash = _code_hash(maker, classifier)
+    return classifier
+
+
+def _code_hash(maker: object, classifier: Classifier) -> str | None:
+    """One sha256 for the source files of the function, of what it made, and of every module inside that."""
+    network = classifier.network
+    parts = [type(part) for part in network.modules()] if isinstance(network, nn.Module) else [network, type(network)]
+    files = {found for part in (maker, *parts) if (found := _source_file(part)) is not None}
+    return files_hash(sorted(files)) if files else None
+
+
+def _source_file(thing: object) -> Path | None:
+    """The file that defines a function or a class; None where there is none, as for what is built in."""
+    try:
+        name = inspect.getsourcefile(inspect.unwrap(thing))  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        return None
+    return Path(name) if name is not None and Path(name).is_file() else None

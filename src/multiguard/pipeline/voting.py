@@ -97,6 +97,7 @@ class ReadyVote:
             "model.output": self.classifier.output,
             "model.weights": state_hash(self.classifier),
             "model.file": self.classifier.weights_hash,
+            "model.code": self.classifier.code_hash,
             "data.labelled": labelled,
             **picture_hashes("data", self.pictures, self.job.source.root, labelled=labelled),
         }

@@ -93,7 +93,8 @@ def _label_table(study: Study) -> Table:
         [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
     ]
     having = "that have it" if study.labelled else "for which pilot draws chose it"
-    caption = f"How often each label is certified at R, in % of the pictures {having}. {_setting(study)}"
+    setting = _setting(study, _label_method(study))
+    caption = f"How often each label is certified at R, in % of the pictures {having}. {setting}"
     note = "Each label's claim is made alone." if study.labelled else "All claims about a picture hold at once."
     return Table("labels", caption, [note], columns, rows)
 
@@ -110,9 +111,14 @@ def _radius_columns(radii: list[tuple[int, float]]) -> list[Column]:
     return [Column(f"R={plain(radius)}", f"R = {plain(radius)}") for _, radius in radii]
 
 
-def _setting(study: Study) -> str:
+def _label_method(study: Study) -> str:
+    """What proves a label's own radius: the same whatever proves the set."""
+    return "method joint" if study.rule == "top-k" else "by the label's own bound"
+
+
+def _setting(study: Study, proved: str | None = None) -> str:
     asked = ", ".join(setting_words(study.main).values())
-    return f"{asked} unless said otherwise; method {study.method} unless named."
+    return f"{asked} unless said otherwise; {proved or f'method {study.method} unless named'}."
 
 
 def _pictures(study: Study, family: Family) -> str:

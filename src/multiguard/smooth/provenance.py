@@ -1,6 +1,7 @@
 """Where votes come from: whatever can change one is described, so that no folder mixes two runs."""
 
 import hashlib
+import json
 import platform
 import sys
 from collections.abc import Sequence
@@ -34,12 +35,14 @@ def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Proven
         model=classifier.name,
         weights_hash=classifier.weights_hash,
         classifier_hash=state_hash(classifier),
+        code_hash=classifier.code_hash,
         trained_sigma=classifier.trained_sigma,
         output=classifier.output,
         label_names=classifier.label_names,
         dataset=dataset.name,
         image_ids=tuple(dataset.ids),
         labelled=scheme.labelled,
+        truth_hash=_truth_hash(dataset) if scheme.labelled else None,
         first_picture_hash=_picture_hash(dataset[0].image),
         sigma=settings.sigma,
         rule=settings.rule,
@@ -80,6 +83,14 @@ def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
         )
     if len(dataset) == 0:
         raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
+
+
+def _truth_hash(dataset: Dataset) -> str | None:
+    """The sha256 of every image's labels, in order; None where they are known only with the pictures."""
+    labels = getattr(dataset, "labels", None)
+    if labels is None:
+        return None
+    return hashlib.sha256(json.dumps([sorted(int(label) for label in each) for each in labels]).encode()).hexdigest()
 
 
 def _picture_hash(image: NDArray[np.generic]) -> str:

@@ -1,5 +1,6 @@
 """The manifest of a votes folder: where the votes come from, and which shards are whole."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -56,8 +57,15 @@ class Manifest:
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
     """Put the manifest in place in one step: a reader sees the old one or the new one."""
-    text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(manifest)}, indent=1)
+    described = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(manifest)}))
+    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
     write_atomically(folder / MANIFEST_NAME, lambda file: file.write(text.encode()))
+
+
+def own_hash(described: Mapping[str, Any]) -> str:
+    """The sha256 of all that a manifest says but for this, so that an edited one is known."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -83,6 +91,8 @@ def _check_format(stored: Mapping[str, Any], path: Path) -> None:
             f"{path} has format {found[0]!r}, version {found[1]!r}; "
             f"this multiguard reads {_FORMAT!r}, version {_VERSION}. Read it with the version that wrote it."
         )
+    if stored["sha256"] != own_hash(stored):
+        raise VotesError(f"{path} was altered after it was written; vote again, or bring the file back as it was.")
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:

@@ -288,7 +288,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_votes(tmp_path):
 KILLED = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
-from test_adaptive import TOP_K, Pictures, smoother, vote_dataset
+from test_adaptive_voting import TOP_K, Pictures, smoother, vote_dataset
 def die(done, total):
     if done == 13:
         os._exit(9)
