@@ -1,12 +1,11 @@
 """Files that are there whole or not at all, and their hashes."""
 
 import hashlib
-import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from multiguard.errors import InvalidInputError
 
@@ -68,12 +67,3 @@ def file_hash(path: Path) -> str:
     """The sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def rest_hash(described: Mapping[str, Any]) -> str:
-    """The sha256 of all of a JSON description but its own `sha256`, by which an edited one is known.
-
-    Keys must be texts on every level: JSON would make them so, and sort them otherwise.
-    """
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

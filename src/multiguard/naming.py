@@ -9,10 +9,11 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
     names = list(known)
     folded = {name.casefold(): name for name in names}
     near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
-    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {_shortened(names)}"
+    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shortened(names)}"
     return f"unknown {kind} '{given}': {hint}"
 
 
-def _shortened(names: Sequence[str], most: int = 12) -> str:
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """The first names, and how many there are where not all are said."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"

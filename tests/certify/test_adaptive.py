@@ -241,6 +241,19 @@ def test_pictures_at_different_looks_are_decided_as_each_alone() -> None:
     assert 0 < sum(together) < 60
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rule_that_saw_the_earlier_looks_says_what_one_that_did_not_would(seed: int) -> None:
+    """What it remembers of a picture must be that picture's, whichever others were asked about in between."""
+    rng = np.random.default_rng(seed)
+    votes, labels = votes_and_labels(rng, 12, LOOKS.draws[-1:])
+    votes[1] = votes[0].copy()
+    lasting = StoppingRule(LOOKS, radii=[0.05, 0.3], **TOP_K)
+    for n in LOOKS.draws:
+        for part in np.array_split(rng.permutation(len(votes)), 3):
+            asked = [votes[i][:n] for i in part], [labels[i] for i in part]
+            assert lasting.decided(*asked) == StoppingRule(LOOKS, radii=[0.05, 0.3], **TOP_K).decided(*asked)
+
+
 def test_every_look_to_come_counts() -> None:
     """A last look with next to no alpha does not hide a better one before it."""
     votes = np.tile([0, 1], (20, 1))

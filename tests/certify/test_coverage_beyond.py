@@ -20,6 +20,7 @@ from multiguard.certify import (
     threshold_label_radii,
     threshold_radii_batch,
 )
+from multiguard.certify.floor_ceiling import _ceiling_levels
 
 ALPHA = 0.2
 LABELS = 6
@@ -113,6 +114,61 @@ def test_where_certificates_are_tight_the_error_is_spent_but_not_exceeded(at_the
 @pytest.mark.parametrize("method", ["joint", "independent"])
 def test_four_times_the_error_is_caught(at_the_edge, method: str) -> None:
     assert too_many(false_at_the_edge(at_the_edge, alpha=4 * ALPHA, method=method), len(at_the_edge)) < 1e-6
+
+
+@pytest.fixture(scope="module")
+def nothing_holds():
+    """Votes on three labels of L that are out by a hair and on four others that are in: every claim is false."""
+    rng = np.random.default_rng(14)
+    chance = np.array([THRESHOLD * (1 - 1e-9)] * 3 + [THRESHOLD] * 4)
+    return [rng.random((300, 7)) < chance for _ in range(3000)]
+
+
+def claimed_where_nothing_holds(votes, method: str = "joint") -> int:
+    options = {"num_labels": 7, "threshold": THRESHOLD, "sigma": 0.5, "alpha": ALPHA, "method": method}
+    claims = threshold_radii_batch(votes, [range(3)] * len(votes), **options)
+    return sum(bool(np.any(claim.true >= 0) or np.any(claim.false >= 0)) for claim in claims)
+
+
+@pytest.mark.parametrize("method", ["joint", "independent"])
+def test_where_every_label_may_fail_the_error_is_spent_but_not_exceeded(nothing_holds, method: str) -> None:
+    wrong = claimed_where_nothing_holds(nothing_holds, method)
+    assert too_many(wrong, len(nothing_holds)) > 1e-4
+    assert wrong > 0.1 * len(nothing_holds)
+
+
+def undivided_singles(alpha: float, rivals: int, together: int):
+    single, each = _ceiling_levels(alpha, rivals, together)
+    return rivals * single, [np.append(rivals * single, level[1:]) for level in each]
+
+
+@pytest.mark.parametrize(
+    ("of", "wrong_levels"),
+    [
+        ("_FloorSpending.subsets", lambda floors, out: np.full(out, floors.alpha)),
+        ("_FloorSpending.subsets", lambda floors, out: np.append(0.9 * floors.alpha, np.full(out - 1, 1e-9))),
+        ("_ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
+        ("_ceiling_levels", undivided_singles),
+    ],
+    ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],
+)
+def test_wrong_levels_are_caught(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
+    monkeypatch.setattr(f"multiguard.certify.floor_ceiling.{of}", wrong_levels)
+    assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds)) < 1e-6
+
+
+def test_the_strictest_ceiling_pays_for_one_label_only() -> None:
+    """One of 15 labels outside L is in. That none is, is claimed as often as one bound at its level fails, no rarer.
+
+    Were the level divided even among four of the labels, so many false claims would be beyond chance.
+    """
+    rng = np.random.default_rng(15)
+    votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(3000)]
+    options = {"num_labels": 15, "threshold": THRESHOLD, "sigma": 0.5, "alpha": ALPHA}
+    claims = threshold_radii_batch(votes, [[]] * len(votes), **options)
+    wrong, level = sum(claim.false[0] >= 0 for claim in claims), ALPHA / 2 * 0.3 * 7 / 12
+    assert too_many(wrong, len(votes), level) > 1e-4
+    assert too_many(wrong, len(votes), level / 4) < 1e-6
 
 
 def test_each_label_alone(at_the_edge) -> None:

@@ -56,6 +56,27 @@ def test_against_loops(c: int, d: int, draws: int, threshold: float) -> None:
             assert entered == ceiling_of(rows, labels, r=r, suspects=MOST_SUSPECTS, **options)
 
 
+def taking_turns(rng: np.random.Generator, *, labels: int, together: int, draws: int) -> np.ndarray:
+    """Each draw hits so many labels, any of them, one now and then a label more or less: pairs prove more than one."""
+    hits = rng.random((draws, labels)).argsort(axis=1) < together
+    return hits ^ (rng.random(hits.shape) < 0.004)
+
+
+@pytest.mark.parametrize(("c", "d", "together", "threshold"), [(4, 4, 3, 0.6), (6, 1, 2, 0.55), (7, 3, 3, 0.33)])
+def test_loops_turn_at_the_radii(c: int, d: int, together: int, threshold: float) -> None:
+    """Just before each radius the loops prove what is claimed, and just beyond it they do not."""
+    rng = np.random.default_rng([c, d])
+    hits = taking_turns(rng, labels=c, together=together, draws=400)
+    radii = threshold_radii(hits, range(d), threshold=threshold, sigma=1.0, alpha=0.02)
+    options = {"threshold": threshold, "alpha": 0.01}
+    finite = [r for r in np.concatenate([radii.true, radii.false]) if np.isfinite(r)]
+    assert finite
+    for r in [r + step for r in finite for step in (-1e-7, 1e-7)]:
+        assert np.sum(radii.true >= r) == floor_of(hits.tolist(), range(d), r=r, **options)
+        entered = np.sum(radii.false < r)
+        assert entered == ceiling_of(hits.tolist(), range(d), r=r, suspects=MOST_SUSPECTS, **options)
+
+
 def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
     monkeypatch.setattr("multiguard.certify.threshold.MOST_SUSPECTS", 2)
@@ -192,14 +213,49 @@ def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None
     assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
 
 
-def test_what_follows_from_a_claim_is_claimed() -> None:
-    """Two labels that are always hit, eight that never are: the strictest claims have the best levels."""
+def test_what_follows_from_a_ceiling_is_claimed() -> None:
+    """Labels outside L that are never hit: the strictest ceiling has the best level, 7/12 of 0.3 of half of alpha."""
     hits = np.zeros((200, 10), dtype=np.bool_)
     hits[:, :2] = True
     found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
-    assert found.true[0] == found.true[1] > 0
     assert np.all(found.false == found.false[0])
-    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.001 / 4)), abs=1e-9)
+    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.0005 * 0.3 * 7 / 12)), abs=1e-9)
+    assert (
+        found.true[0] == found.true[1] == pytest.approx(ndtri(clopper_pearson_lower(200, 200, 0.0005 * 0.45)), abs=1e-9)
+    )
+
+
+def test_what_follows_from_a_floor_is_claimed() -> None:
+    """Three labels that take turns with three others: any four hold a pair of which one is there, in 29 draws of 30.
+
+    The pairs of four labels, at a / 36 each, prove the floor 3; those of five, at a / 80, less of the floor 2.
+    """
+    hits = np.zeros((300, 6), dtype=np.bool_)
+    hits[:145, ::2] = True
+    hits[145:290, 1::2] = True
+    found = threshold_radii(hits, range(6), threshold=0.4, sigma=1.0)
+    one_floor = 0.0005 * 0.1 / 5
+    radii = [ndtri(clopper_pearson_lower(290, 300, one_floor / bounds)) - ndtri(0.8) for bounds in (30, 36, 36)]
+    np.testing.assert_allclose(found.true[:3], radii, atol=1e-9)
+    assert np.all(found.true[3:] < 0.2)
+
+
+def test_floors_of_many_labels_from_the_layers_of_all() -> None:
+    """Seven of 14 labels in every draw: their 7 layers are certain, each bounded once for all floors."""
+    hits = np.random.default_rng(5).random((500, 14)).argsort(axis=1) < 7
+    found = threshold_radii(hits, range(14), threshold=0.3, sigma=1.0)
+    kept = clopper_pearson_lower(500, 500, 0.0005 * 0.1 / 14)
+    assert found.true[0] == pytest.approx(ndtri(kept) - ndtri(0.6), abs=1e-9)
+    assert found.true[1] == pytest.approx(ndtri(kept) - ndtri(13 * 0.3 / 6), abs=1e-9)
+
+
+def test_the_ceilings_beyond_the_suspects_have_the_level_of_each_label() -> None:
+    """Nine labels outside L hit in half of the draws, one never: at most nine come in."""
+    hits = np.zeros((400, 10), dtype=np.bool_)
+    hits[::2, :9] = True
+    found = threshold_radii(hits, [], threshold=0.5, sigma=1.0)
+    assert np.all(np.isneginf(found.false[:9]))
+    assert found.false[9] == pytest.approx(-ndtri(clopper_pearson_upper(0, 400, 0.0005 * 0.7 / 10)), abs=1e-9)
 
 
 @st.composite
@@ -232,6 +288,15 @@ def test_shape_and_order(case, method: str) -> None:
         assert np.all(more >= fewer)
     for twice, once in zip(radii_of(case, method=method, sigma=1.0), (true, false), strict=True):
         np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(set_votes())
+def test_joint_is_never_below_label_by_label_at_its_share_of_alpha(case) -> None:
+    """Nine tenths of alpha for the floors, seven for the ceilings: the rest can only add."""
+    for side, share in ((0, 0.9), (1, 0.7)):
+        single = radii_of(case, method="independent", alpha=share * 0.01)[side]
+        assert np.all(radii_of(case)[side] >= single - 1e-9)
 
 
 @settings(max_examples=40, deadline=None)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 from tests.pipeline.tiny import RECIPE, command, state
@@ -80,7 +81,7 @@ def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
     assert out.splitlines()[-1] == "report: runs/demo/report.html"
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
-    assert (code, again.count("skipped")) == (0, 4)
+    assert (code, again.count("skipped, for")) == (0, 4)
 
 
 def test_the_same_votes_are_not_drawn_twice(place):
@@ -97,7 +98,7 @@ def test_votes_of_another_sigma_are_refused_and_left_whole(place):
     code, out, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5)
     assert code == 2
     assert out == "note: runs/digits was made for sigma 0.25; this votes at 0.5\n"
-    assert "runs/votes holds the votes of another run: sigma differ" in err
+    assert "runs/votes holds the votes of another run: sigma differs. Vote with --force" in err
     assert err.count("\n") == 1
     assert state(place / "runs/votes") == before
 
@@ -130,7 +131,7 @@ def test_force_trains_anew(place):
     again = [*example_of("train"), *SMALL["train"], "--seed", 3]
     code, _, err = command(*again)
     assert code == 2
-    assert "runs/digits holds a run with recipe" in err
+    assert "runs/digits holds a run with other settings: " in err
     code, _, err = command(*again, "--force")
     assert code == 0, err
     assert json.loads((place / "runs/digits/model.json").read_text())["training"]["recipe"]["seed"] == 3
@@ -154,6 +155,26 @@ def test_certificates_and_reports_are_replaced_only_by_force(place):
     assert {curve.setting.k for curve in found.curves} == {2, 3, 4}
     assert "paper" not in out
     assert found.command.startswith("multiguard certify runs/votes --k 3")
+
+
+def test_the_radii_of_the_table_are_rounded_down(place):
+    asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--radius-step", 0.0987654]
+    code, out, err = command("certify", "runs/votes", *asked, "--out", "odd/certificates")
+    assert code == 0, err
+    radius = read_certificates(place / "odd/certificates").curves[0].scores.radius
+    heads = re.search(r"R = (.+)", out)[1].split()
+    assert len(heads) == 7
+    for head in heads:
+        near = radius[np.argmin(np.abs(radius - float(head)))]
+        assert 0 <= near - float(head) <= 0.001 * near
+    assert "alpha = 0.0123456789, sigma = 0.25" in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_a_tiny_alpha_of_a_prediction_is_said_as_it_is(examples):
+    code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
+    assert code == 0, err
+    assert out.splitlines()[-1] == "what is said of a picture is wrong, in any part, with probability 1e-12 at most"
 
 
 def test_a_report_does_without_pictures_and_says_so(place):

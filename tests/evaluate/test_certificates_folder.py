@@ -39,6 +39,7 @@ from multiguard.evaluate import (
     write_certificates,
 )
 from multiguard.files import file_hash
+from multiguard.version import __version__
 from multiguard.votes import read_votes
 
 FILES = {"certificates.parquet", "curves.csv", "labels.csv", "certificates.json"}
@@ -76,6 +77,7 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
     assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
     assert (found.source, found.command) == (source, "multiguard certify")
     assert found.votes_hash == file_hash(votes_folder / "manifest.json")
+    assert found.certified_with == __version__
     expected = json.loads(json.dumps(asdict(votes.provenance)))
     del expected["image_ids"]
     assert found.provenance == expected
@@ -116,6 +118,7 @@ def test_any_numbers_and_names_come_back(tmp_path, data, names) -> None:
             np.array(data.draw(st.lists(st.floats(allow_nan=False), min_size=n, max_size=n))) for n in (1, 0, 2)
         ),
     )
+    drawn += [replace(curve, method="jia") for curve in drawn]
     write_certificates(tmp_path / "certificates", certified, drawn, radius=GRID, votes=votes, force=True)
     found = read_certificates(tmp_path / "certificates")
     assert_same_certificates(found.certificates, certified)
@@ -147,7 +150,7 @@ def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
     shutil.rmtree(tmp_path / "votes", ignore_errors=True)
     votes = votes_of_kind(tmp_path / "votes", images=3, labels=4, **KINDS["adaptive unlabelled threshold"])
     certified = certify_votes(votes, ThresholdSetting(0.4), labels="pilot")
-    assert any(certified.labels)
+    drawn = curves(certified, GRID)
     names, several = st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4).map(tuple)
     labels = (tuple(data.draw(st.permutations(range(4)))), *(data.draw(several) for _ in range(2)))
     methods = data.draw(st.lists(st.sampled_from(["joint", "independent"]), min_size=1, unique=True))
@@ -164,7 +167,13 @@ def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
         predicted=tuple((data.draw(names),) for _ in range(3)),
         predicted_hits=tuple((data.draw(st.integers(0, 10**12)),) for _ in range(3)),
     )
-    write_certificates(tmp_path / "certificates", certified, [], radius=GRID, votes=votes, force=True)
+    counted = {"images": sum(map(bool, labels)), "without_labels": sum(not own for own in labels)}
+    drawn = [
+        replace(curve, method=method, setting=certified.setting, scores=replace(curve.scores, **counted))
+        for curve in drawn
+        for method in methods
+    ]
+    write_certificates(tmp_path / "certificates", certified, drawn, radius=GRID, votes=votes, force=True)
     found = read_certificates(tmp_path / "certificates")
     assert_same_certificates(found.certificates, certified)
 
@@ -265,6 +274,31 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
     adaptive = votes_of_kind(tmp_path / "adaptive", images=11, labels=20, **KINDS["adaptive unlabelled"])
     with pytest.raises(InvalidInputError, match="pictures"):
         write_certificates(tmp_path / "c", replace(certified, labelled=False), [], radius=GRID, votes=adaptive)
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda curve: replace(curve, sigma=0.25), "a curve is of sigma 0.25, the certificates of sigma 0.5"),
+        (lambda curve: replace(curve, setting=ThresholdSetting(0.5)), "a curve is of the threshold rule"),
+        (
+            lambda curve: replace(curve, scores=replace(curve.scores, images=3)),
+            "a curve averages 3 pictures and leaves out 3",
+        ),
+        (lambda curve: replace(curve, setting=NEW), "no curve of the method joint .mean. in their own setting"),
+        (lambda curve: replace(curve, method="jia"), "no curve of the method joint .mean."),
+        (
+            lambda curve: replace(curve, scores=replace(curve.scores, images=9, without_labels=2)),
+            "averages 9 pictures and leaves out 2",
+        ),
+    ],
+)
+def test_curves_of_other_certificates_are_refused(tmp_path, votes, spoil, message) -> None:
+    certified = certify_votes(votes, OLD)
+    first, *others = curves(certified, GRID)
+    with pytest.raises(InvalidInputError, match=message):
+        write_certificates(tmp_path / "c", certified, [spoil(first), *others], radius=GRID, votes=votes)
     assert not (tmp_path / "c").exists()
 
 

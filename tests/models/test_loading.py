@@ -239,7 +239,7 @@ def test_the_hash_of_an_onnx_model_covers_weights_kept_beside_it(tmp_path):
 
 def test_onnx_scores_must_be_declared(tmp_path):
     export_onnx(tmp_path / "model.onnx", dynamic=True)
-    with pytest.raises(ModelError, match="output='logits'"):
+    with pytest.raises(ModelError, match="--output logits"):
         load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS)
 
 
@@ -299,7 +299,7 @@ def test_a_spec_that_names_nothing_is_said(spec, message):
 def test_what_a_module_cannot_say_must_be_declared():
     with pytest.raises(ModelError, match="labels="):
         load_classifier(small_network(), output="logits")
-    with pytest.raises(ModelError, match="output='logits'"):
+    with pytest.raises(ModelError, match="--output logits"):
         load_classifier(small_network(), labels=LABELS)
     with pytest.raises(ModelError, match="'scores'"):
         load_classifier(small_network(), labels=LABELS, output="scores")

@@ -47,6 +47,7 @@ def test_certified_recall_is_what_it_was(certified, method):
 
 
 def test_the_joint_certificate_proves_the_most(certified):
+    """On the whole: its levels differ from theirs, so that at some radius it may lose a picture of the 60."""
     recall = {
         curve.method: curve.scores.recall
         for curve in certified.curves
@@ -54,4 +55,4 @@ def test_the_joint_certificate_proves_the_most(certified):
     }
     for weaker in ("paper", "independent", "jia"):
         assert np.mean(recall["joint"] - recall[weaker]) > 0.01
-        assert np.all(recall["joint"] - recall[weaker] >= -0.01)
+        assert np.all(recall["joint"] - recall[weaker] >= -0.03)

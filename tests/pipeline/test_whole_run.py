@@ -151,7 +151,7 @@ def test_a_run_that_was_interrupted_goes_on(home):
     record["steps"] = {name: record["steps"][name] for name in ("train", "vote")}
     record["steps"]["vote"].update(outputs=None, seconds=None)
     (run / "run.json").write_text(json.dumps(record))
-    reseal(run / "votes", lambda manifest: manifest["shards"].pop("1"))
+    reseal(run / "votes" / "manifest.json", lambda manifest: manifest["shards"].pop("1"))
     (run / "votes" / "votes-00001.parquet").unlink()
     first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
     code, out, err = rerun(home, "--until", "vote")
@@ -189,6 +189,98 @@ def test_arms_for_other_noise_lie_in_folders_of_their_own(home):
     assert any("training" in name for name in figures)
     code, out, _ = rerun(home, *more)
     assert (code, len(skipped(out))) == (0, 10)
+
+
+def drawn(run):
+    return {path.relative_to(run).as_posix() for name in ("figures", "tables") for path in (run / name).iterdir()}
+
+
+def test_a_report_with_fewer_sweeps_leaves_nothing_of_the_old_one(home):
+    run = home / "run"
+    assert {"figures/n.png", "figures/k.svg", "tables/n.md", "tables/k.tex"} <= drawn(run)
+    for name in ("figures/mine.png", "tables/n.txt"):
+        (run / name).write_text("mine")
+    code, _, err = rerun(home, "--set", "sweep.n=[]", "--set", "sweep.k=[]")
+    assert code == 0, err
+    kept = {"figures/mine.png", "tables/n.txt"}
+    assert {name.split(".")[0] for name in drawn(run) - kept} == {
+        *("figures/methods", "figures/labels"),
+        *("tables/methods", "tables/labels"),
+    }
+    assert kept <= drawn(run)
+
+
+TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.pictures=false"]
+
+
+def test_a_report_made_again_is_the_run_s_own(home):
+    """Title, gallery, pictures and command are those of the run, as are its arms; not those of a run before it."""
+    run = home / "run"
+    code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]")
+    assert code == 0, err
+    assert (run / "arms/sigma-0.25/certificates").is_dir()
+    assert "figures/sigma.pdf" in drawn(run)
+    code, _, err = rerun(home, *TITLED)
+    assert code == 0, err
+    page, files = (run / "report.html").read_bytes(), drawn(run)
+    assert "figures/sigma.pdf" not in files
+    (run / "figures/sigma.pdf").write_text("of an older report")
+    code, _, err = command("report", run, "--force")
+    assert code == 0, err
+    assert (run / "report.html").read_bytes() == page
+    assert drawn(run) == files
+    text = page.decode()
+    assert "<title>A tiny run</title>" in text
+    assert "Only the 2 weakest of 6 pictures" in text
+    assert "were not at hand" in text
+    assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
+
+
+def test_what_is_typed_stands_over_the_recipe(home):
+    code, _, err = rerun(home, *TITLED, "--until", "certify")
+    assert code == 0, err
+    code, _, err = command("report", home / "run", "--force", "--title", "Another", "--gallery", 3)
+    assert code == 0, err
+    text = (home / "run/report.html").read_text(encoding="utf-8")
+    assert "<title>Another</title>" in text
+    assert "Only the 3 weakest of 6 pictures" in text
+
+
+@pytest.mark.parametrize("change", [["vote.draws=50", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])
+def test_a_run_that_has_not_come_to_its_certificates_is_not_reported_as_if(home, change):
+    """The recipe beside them is that of another run by now."""
+    before = state(home / "run")["report.html"]
+    code, _, err = rerun(home, "--force", "--set", *change)
+    assert code == 0, err
+    code, _, err = command("report", home / "run", "--force")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"multiguard run {home / 'run' / 'recipe.yaml'} --out {home / 'run'}" in err
+    assert state(home / "run")["report.html"] == before
+    code, _, err = command("report", home / "run/certificates", "--force")
+    assert code == 0, err
+    code, _, err = rerun(home, "--force", "--until", "certify")
+    assert code == 0, err
+    code, _, err = command("report", home / "run", "--force")
+    assert code == 0, err
+
+
+def test_a_run_whose_certificates_were_replaced_by_hand_is_not_reported_as_if(home):
+    code, _, err = command("certify", home / "run/votes", "--k", 2, "--k-prime", 1, "--force")
+    assert code == 0, err
+    code, _, err = command("report", home / "run", "--force")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "certificates" in err
+
+
+def test_the_recipe_beside_skipped_steps_is_the_one_that_skipped_them(home):
+    code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]", "--until", "certify")
+    assert code == 0, err
+    code, out, err = rerun(home, "--until", "certify")
+    assert (code, skipped(out)) == (0, STEPS[:3]), err
+    assert "0.25" not in (home / "run/recipe.yaml").read_text()
+    code, _, err = command("report", home / "run", "--force")
+    assert code == 0, err
+    assert "figures/sigma.pdf" not in drawn(home / "run")
 
 
 def test_a_model_whose_code_was_edited_is_voted_on_anew(tmp_path, monkeypatch):

@@ -10,18 +10,27 @@ from multiguard.report import escape
 
 LATEX_COMMANDS = re.compile(
     r"\\(?:textbackslash|textasciicircum|textasciitilde|textless|textgreater|textbar|textquotedbl|textasciigrave)\{\}"
-    r"|\\ensuremath\{(?:'|-|\\sigma|\\alpha|\\ell_2)\}|\\[{}$&#%_]"
+    r"|\\ensuremath\{(?:'|-|\\sigma|\\alpha|\\ell_2)\}|\\[{}$&#%_]|\{[][*]\}"
 )
 
 
 @given(st.text())
 def test_latex_holds_no_command_but_ours(text: str) -> None:
     rest = LATEX_COMMANDS.sub("", escape.latex(text))
-    assert not set(rest) & set('\\{}$&#%_^~<>|"`\n\r')
+    assert not set(rest) & set('\\{}[]$&#%_^~<>|"`\n\r')
+    assert not escape.latex(text).lstrip().startswith("*")
 
 
 def test_latex_of_a_name() -> None:
     assert escape.latex(r"50% of_a\b & $x$") == r"50\% of\_a\textbackslash{}b \& \$x\$"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("[2pt] car", "{[}2pt{]} car"), ("*", "{*}"), (" \t*a*", "  {*}a*"), ("\n[", " {[}"), ("a*b", "a*b")],
+)
+def test_latex_of_a_name_is_no_option_of_the_end_of_a_row(name: str, written: str) -> None:
+    assert escape.latex(name) == written
 
 
 @given(st.text())

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.report.studies import SWEPT, make_run
+from tests.report.studies import ADAPTIVE, SWEPT, make_run
 
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import set_scores
-from multiguard.report import Study
+from multiguard.evaluate import Setting, set_scores
+from multiguard.pipeline.leftovers import NAMES
+from multiguard.report import Study, write_tables
 from multiguard.report.families import families
 from multiguard.report.strokes import strokes_apart, strokes_in_order
 
@@ -19,6 +20,13 @@ def by_key(study: Study) -> dict:
 
 def test_every_family_is_there_in_order(study: Study) -> None:
     assert list(by_key(study)) == ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs"]
+
+
+@pytest.mark.parametrize("which", ["study", "of_threshold", "unlabelled"])
+def test_what_a_report_writes_is_known_by_name(which: str, request, tmp_path) -> None:
+    """What an earlier report has left is found by these names."""
+    written = write_tables(request.getfixturevalue(which), tmp_path)
+    assert {path.stem for path in written} <= set(NAMES)
 
 
 def test_a_study_without_sweeps_or_other_runs_has_its_methods_only(tmp_path) -> None:
@@ -42,7 +50,19 @@ def test_runs_are_told_apart_by_their_origin(study: Study) -> None:
     found = by_key(study)
     assert [line.name for line in found["sigma"].lines] == ["σ = 0.25", "σ = 0.5"]
     assert [line.name for line in found["training"].lines] == ["trained with noise 0.5", "trained without noise"]
-    assert [line.name for line in found["runs"].lines] == ["this run", "more labels"]
+    assert [line.name for line in found["runs"].lines] == ["this run: k = 5", "more labels: k = 8"]
+
+
+def test_other_runs_say_what_they_differ_in(tmp_path) -> None:
+    main = make_run(tmp_path / "main")
+    adaptive = make_run(tmp_path / "adaptive", **ADAPTIVE)
+    louder = make_run(tmp_path / "louder", sigma=1.0, trained=None, setting=Setting(k=8, k_prime=2))
+    lines = by_key(Study(main, {"early stops": adaptive, "louder": louder}))["runs"].lines
+    assert [line.name for line in lines] == [
+        "this run: k = 5, n = 100, σ = 0.5, trained with noise 0.5",
+        "early stops: adaptive, n up to 100 (70 on average)",
+        "louder: k = 8, σ = 1, noise in training unknown",
+    ]
 
 
 def test_runs_are_asked_at_all_their_radii(study: Study) -> None:

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.studies import make_run
+from tests.report.studies import LABELS, make_run
 
 from multiguard.report import Study, draw_figures
 from multiguard.report.canvas import fixed_style
@@ -84,6 +86,32 @@ def test_hostile_names_are_drawn_as_they_are(hostile_study: Study, tmp_path: Pat
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
     drawn = draw_figures(Study(hostile_study.main), tmp_path)
     assert not [path for path in drawn if path.suffix == ".svg" and "<script" in path.read_text(encoding="utf-8")]
+
+
+def test_labels_in_any_script_are_drawn_without_a_complaint(tmp_path: Path, capfd, caplog) -> None:
+    scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
+    names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
+    study = Study(make_run(tmp_path / "run", label_names=names))
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        draw_figures(study, tmp_path / "figures")
+    assert [str(complaint.message) for complaint in complaints] == []
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+def test_a_font_that_is_installed_draws_what_the_first_one_lacks(monkeypatch) -> None:
+    monkeypatch.setattr("multiguard.report.canvas._MORE_FONTS", ("No Such Font", "STIXGeneral"))
+    with fixed_style():
+        assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
+
+
+def test_a_legend_of_long_names_stays_inside_the_figure(study: Study) -> None:
+    family = next(family for family in families(study) if family.key == "runs")
+    lines = [replace(line, name=f"{line.name}, adaptive, n up to 1000 (123.4 on average)") for line in family.lines * 2]
+    with fixed_style():
+        figure = _draw_family(study, replace(family, lines=tuple(lines)))
+        figure.draw_without_rendering()
+        assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_drawing_never_imports_pyplot_nor_torch(tmp_path: Path) -> None:

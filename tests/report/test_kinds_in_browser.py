@@ -1,12 +1,13 @@
 """Pages of the threshold rule, of predicted labels and of adaptive draws, in a real browser."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.report.browsing import COLUMNS, assert_all_fits, assert_quiet, headline, settle, shown_ids, slide_to, table
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import Curve
@@ -14,6 +15,9 @@ from multiguard.report import Study, write_page
 from multiguard.report.rounding import percent, radius_text, rounded_up
 
 MOST_CEILINGS = 4
+
+
+FILLING = "fills up k, 0\u00a0draws"
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +105,29 @@ def test_cards_draw_floors_and_ceilings(of_threshold: Study, paths: dict[str, Pa
             assert card.locator(".floors .holds").count() == certified_size(true, grid[index])
 
 
+def test_where_all_labels_are_true_no_other_can_come_in(of_threshold: Study, tmp_path: Path, opened) -> None:
+    certificates = of_threshold.main.certificates
+    every = tuple(range(len(certificates.label_names)))
+    place = next(place for place, own in enumerate(certificates.labels) if own)
+    full = {name: _with(values, place, np.zeros(len(every))) for name, values in certificates.radii.items()}
+    none = {name: _with(values, place, np.empty(0)) for name, values in certificates.false_radii.items()}
+    changed = replace(
+        certificates,
+        labels=_with(certificates.labels, place, every),
+        radii=full,
+        false_radii=none,
+        label_radii=_with(certificates.label_radii, place, np.zeros(len(every))),
+    )
+    write_page(Study(replace(of_threshold.main, certificates=changed)), tmp_path / "report.html")
+    card = opened(tmp_path / "report.html").page.locator(f'.card[data-id="{certificates.ids[place]}"]')
+    assert card.locator(".ceiling").text_content() == "no wrong label can come in"
+    assert card.locator(".ceilings").count() == 0
+
+
+def _with(values: tuple, place: int, value: object) -> tuple:
+    return (*values[:place], value, *values[place + 1 :])
+
+
 def test_predicted_labels_have_their_own_radii_and_unconfirmed_ones_say_so(
     unlabelled: Study, paths: dict[str, Path], opened
 ) -> None:
@@ -177,3 +204,30 @@ def test_hostile_names_stay_text_without_labels(hostile_unlabelled: Study, paths
     assert len(names & set(HOSTILE_LABELS[:6])) > 2
     strangers = "document.querySelectorAll('main img, main script, [onerror], [onload]').length"
     assert page.evaluate(strangers) == 0
+
+
+def test_a_label_that_only_fills_up_k_is_marked_and_not_ticked(tmp_path: Path, opened) -> None:
+    main = make_run(tmp_path)
+    hits = tuple((*found[:3], 0, 0) for found in main.certificates.predicted_hits)
+    study = Study(replace(main, certificates=replace(main.certificates, predicted_hits=hits)))
+    write_page(study, tmp_path / "report.html")
+    page = opened(tmp_path / "report.html").page
+    told = page.locator("#pictures .words").inner_text()
+    assert "Predicted names in bold are true labels." in told
+    assert "A label that fills up k is returned because 5 labels are, though no draw had it." in told
+    unticked = 0
+    for place, image_id in enumerate(main.certificates.ids):
+        card = page.locator(f".card[data-id='{image_id}']")
+        shares = card.locator(".prediction small").all_text_contents()
+        assert [share == FILLING for share in shares] == [False, False, False, True, True]
+        predicted, labels = main.certificates.predicted[place], main.certificates.labels[place]
+        assert card.locator(".mark").all_text_contents() == ["✓" if label in predicted[:3] else "✗" for label in labels]
+        unticked += len(set(labels) & set(predicted[3:]))
+    assert unticked
+
+
+def test_alone_is_said_to_take_the_whole_of_alpha(paths: dict[str, Path], opened) -> None:
+    page = opened(paths["threshold"]).page
+    heading = page.locator(".card .true li:first-child").first
+    assert heading.locator("span").last.text_content() == "alone (all of α) up to"
+    assert "fills up k" not in page.locator("#pictures").inner_text()

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from tests.report.studies import NoisePictures, make_run
 from multiguard.certify import certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import Setting
 from multiguard.report import Study, write_page
 from multiguard.report.page.thumbnails import make_thumbnail
+from multiguard.version import __version__
 
 
 def stored_data(text: str) -> dict:
@@ -72,6 +75,28 @@ def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="gallery is -1"):
         write_page(study, tmp_path / "report.html", gallery=-1)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        ("digits/test?seed=0[images=12,seed=3]", "digits/test, 12 random pictures, seed 3"),
+        ("coco/val2017[images=12,seed=0]", "coco/val2017, 12 random pictures, seed 0"),
+        ("coco/val2017[images=9,seed=0]", "12 of coco/val2017[images=9,seed=0]"),
+        ("digits/test?seed=5[images=12,seed=3]", "12 of digits/test?seed=5[images=12,seed=3]"),
+        ("a[b][images=12,seed=0]", "12 of a[b][images=12,seed=0]"),
+        ("mine", "12 of mine"),
+    ],
+)
+def test_the_pictures_are_told_in_words(tmp_path: Path, dataset: str, words: str) -> None:
+    written = page_text(Study(make_run(tmp_path, dataset=dataset)), tmp_path / "report.html")
+    assert f"<dt>pictures</dt><dd>{words}</dd>" in written
+
+
+def test_joint_beside_other_methods_is_to_be_chosen_beforehand(study: Study, text: str, tmp_path: Path) -> None:
+    told = "joint divides α differently from the others, so that at some radius another method may show a little more"
+    assert told in text
+    assert told not in page_text(Study(study.beside["low noise"]), tmp_path / "alone.html")
 
 
 def test_infinite_radii_survive(tmp_path: Path) -> None:
@@ -129,10 +154,25 @@ def test_the_promise_is_said_in_words(text: str, words: str) -> None:
     assert words in text.split('id="promise"')[1].split("</section>")[0]
 
 
+def test_a_tiny_alpha_is_not_rounded_away(tmp_path: Path) -> None:
+    text = page_text(Study(make_run(tmp_path, setting=Setting(k=5, k_prime=2, alpha=1e-12))), tmp_path / "report.html")
+    promise = text.split('id="promise"')[1].split("</section>")[0]
+    assert "with probability at least 99.9999999999 %" in promise
+    assert "of 9 pictures, at most 9e-12 in expectation" in promise
+
+
+def test_the_radius_before_any_script_is_the_one_asked_for(tmp_path: Path) -> None:
+    step = 0.0471234567890123
+    text = page_text(Study(make_run(tmp_path, step=step)), tmp_path / "report.html")
+    radius = 11 * Decimal(repr(step))
+    assert re.search(r'<output id="radius-shown"[^>]*>([^<]*)<', text)[1] == repr(float(radius))
+
+
 def test_origin_and_commands_are_there(study: Study, text: str) -> None:
     origin = text.split('id="origin"')[1]
     assert "multiguard vote\nmultiguard certify" in origin
     assert study.main.votes_hash in origin
+    assert f'<th scope="row">certified_with</th><td>{__version__}</td>' in origin
     assert '<th scope="row">label_names</th><td>20 in all</td>' in origin
 
 

@@ -1,6 +1,7 @@
 """The page in a real browser: what it shows is what curves.csv holds, and it asks nobody for anything."""
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures, make_run
 
 from multiguard.certify import certified_size
 from multiguard.report import Study, write_page
@@ -53,6 +54,49 @@ def test_the_slider_shows_the_numbers_of_the_curves(study: Study, path: Path, op
             assert cells == expected_scores(study, names[name], averaging, index)
         assert list(headline(page).values()) == expected_scores(study, "joint", averaging, index)
         assert float(page.locator("#radius-shown").inner_text()) == grid[index]
+
+
+ODD_STEP = 0.0471234567890127
+
+
+@pytest.fixture(scope="module")
+def odd_path(tmp_path_factory) -> Path:
+    """A page whose radii have all the digits of a float, of pictures of one size."""
+    folder = tmp_path_factory.mktemp("odd")
+    study = Study(make_run(folder, step=ODD_STEP))
+    write_page(study, folder / "report.html", pictures=NoisePictures(study.main.certificates.ids, side=40))
+    return folder / "report.html"
+
+
+def test_radii_are_shown_as_they_were_asked(odd_path: Path, opened) -> None:
+    page = opened(odd_path).page
+    for index in (1, 7, 20):
+        slide_to(page, index)
+        radius = Decimal(repr(ODD_STEP)) * index
+        assert page.locator("#radius-shown").inner_text() == repr(float(radius))
+        assert set(page.locator("[data-radius]").all_text_contents()) == {repr(float(radius))}
+
+
+def test_a_hovered_chart_shows_the_radius_as_it_was_asked(odd_path: Path, opened) -> None:
+    page = opened(odd_path).page
+    plot = page.locator("#methods .plot").first
+    plot.locator(".js-line").first.wait_for(state="attached")
+    plot.hover()
+    title = plot.locator(".hoverlayer .legendtitletext")
+    title.wait_for(state="attached")
+    grid = {repr(float(Decimal(repr(ODD_STEP)) * index)) for index in range(40)}
+    assert title.text_content().removeprefix("R = ") in grid
+
+
+def test_how_far_each_value_may_move_is_rounded_down(odd_path: Path, opened) -> None:
+    page, seen = opened(odd_path).page, set()
+    for index in (0, 1, 2, 3, 11, 23, 31):
+        slide_to(page, index)
+        shown = Decimal(page.locator("#size-words b").inner_text().removesuffix(" of 255"))
+        exact = 255 * (Decimal(repr(ODD_STEP)) * index) / Decimal(3 * 40 * 40).sqrt()
+        assert shown <= exact < shown * Decimal("1.1") or shown == exact == 0
+        seen.add(shown)
+    assert len(seen) == 7
 
 
 def test_arrow_keys_move_it_by_one_step(study: Study, path: Path, opened) -> None:

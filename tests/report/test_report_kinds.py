@@ -194,6 +194,14 @@ def test_the_promise_fits_the_kind(kind: dict, words: list[str], absent: list[st
     assert not [each for each in absent if each in promise]
 
 
+@pytest.mark.parametrize("kind", [{}, UNLABELLED])
+def test_the_promise_says_where_only_one_claim_holds_at_a_time(kind: dict, tmp_path: Path) -> None:
+    for methods in (("joint", "paper"), ("joint", "jia")):
+        study = Study(make_run(tmp_path / methods[1], methods=methods, **kind))
+        promise = page_text(study, tmp_path / "report.html").split('id="promise"')[1].split("</section>")[0]
+        assert ("With the method of Jia et al. each" in promise) == ("jia" in methods)
+
+
 def without_tags(study: Study, path: Path) -> str:
     return re.sub(r"<[^>]*>", "", page_text(study, path))
 

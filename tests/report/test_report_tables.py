@@ -6,7 +6,7 @@ from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 import pytest
-from tests.report.studies import HOSTILE_LABELS
+from tests.report.studies import HOSTILE_LABELS, make_run
 
 from multiguard.report import Study, write_tables
 
@@ -93,6 +93,19 @@ def test_labels_are_those_of_the_certificates(study: Study, folder: Path) -> Non
         ]
         assert int(row["images"]) == len(own)
         assert float(row["R=0.5"]) == sum(radius >= 0.5 for radius in own) / len(own)
+
+
+def test_the_table_of_labels_names_what_proved_it(tmp_path: Path, of_threshold: Study) -> None:
+    """A label's own radius is proved in one way, whatever method proves the set."""
+    write_tables(Study(make_run(tmp_path / "run", methods=("jia", "paper"))), tmp_path / "ranked")
+    text = (tmp_path / "ranked/labels.md").read_text(encoding="utf-8")
+    assert "method joint" in text
+    assert "jia" not in text
+    assert "method jia" in (tmp_path / "ranked/methods.md").read_text(encoding="utf-8")
+    write_tables(of_threshold, tmp_path / "sets")
+    text = (tmp_path / "sets/labels.md").read_text(encoding="utf-8")
+    assert "by the label's own bound" in text
+    assert "method" not in text
 
 
 def test_hostile_labels_stay_text(hostile_study: Study, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from multiguard.certify import certified_radii, hits_from_ranked
 from multiguard.errors import InvalidInputError
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
+from multiguard.smooth.asked import TopK
+from multiguard.smooth.prediction import confirm
 
 
 def smoother(labels: int, k_max: int = 2) -> Smoother:
@@ -38,7 +40,7 @@ def test_the_set_is_certified_jointly_by_the_fresh_draws_with_half_of_alpha():
     prediction = one.predict(image, k=3, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     expected = certified_radii(hits, prediction.labels, k=3, k_prime=2, sigma=0.5, alpha=0.005)
-    assert prediction.set_radii == tuple(expected)
+    assert prediction.set_radii == tuple(np.maximum(expected, np.sort(prediction.radii)[::-1]))
     assert len(prediction.set_radii) == 3
     assert prediction.set_radii[0] > prediction.set_radii[2]
 
@@ -49,6 +51,19 @@ def test_every_label_is_certified_alone_with_its_share_of_alpha():
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
         assert radius == certified_radii(hits, [label], k=2, k_prime=2, sigma=0.5, alpha=0.0025)[0]
+
+
+def test_a_set_stays_at_least_as_far_as_its_labels_prove_alone():
+    """In these draws the joint certificate of two labels ends before the second-best label's own."""
+    hits = np.zeros((100, 6), bool)
+    hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
+    ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
+    said = confirm((0, 1, 2), ranked, TopK(3, 2), 6, sigma=0.5, alpha=0.01)
+    alone = np.sort(said.radii)[::-1]
+    together = certified_radii(hits, [0, 1, 2], k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    assert np.any(together < alone)
+    assert said.set_radii == tuple(np.maximum(together, alone))
+    assert list(said.set_radii) == sorted(said.set_radii, reverse=True)
 
 
 def test_false_confirmations_stay_below_alpha():

@@ -1,6 +1,7 @@
 """Whatever can change a vote is in the provenance, so that a resumed run never mixes two classifiers."""
 
 import hashlib
+import importlib
 import sys
 import types
 
@@ -10,8 +11,6 @@ import torch
 from torch import nn
 from toy import Pictures
 
-from multiguard.data import subset
-from multiguard.data.sample import Sample
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -57,6 +56,54 @@ def test_the_noise_of_training_is_recorded(sigma):
     assert described(smoother()).trained_sigma is None
 
 
+class Labelled(Pictures):
+    """Pictures whose labels are known before they are read."""
+
+    labels = ((0,), (1, 2), ())
+
+
+def test_other_labels_are_another_run(tmp_path):
+    one, truth, other = smoother(), Labelled(3), Labelled(3)
+    other.labels = ((0,), (1,), ())
+    assert described(one, truth).differences(described(one, other)) == ["truth_hash"]
+    assert described(one).truth_hash is None
+    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False)).truth_hash is None
+    vote_dataset(one, truth, tmp_path, draws=5, seed=0)
+    with pytest.raises(VotesError, match="truth_hash"):
+        vote_dataset(one, other, tmp_path, draws=5, seed=0)
+
+
+CODE = """
+from torch import nn
+class Tagger(nn.Module):
+    def forward(self, images):
+        return images.flatten(1)[:, :5] * {sign}
+def module():
+    return Tagger()
+def function():
+    return lambda images: images.flatten(1)[:, :5] * {sign}
+def nested():
+    return nn.Sequential(Tagger())
+"""
+
+
+@pytest.mark.parametrize("maker", ["module", "function", "nested"])
+def test_edited_code_is_another_run(tmp_path, monkeypatch, maker):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def described_with(sign: int) -> Provenance:
+        (tmp_path / f"tagger_{maker}.py").write_text(CODE.format(sign=sign))
+        sys.modules.pop(f"tagger_{maker}", None)
+        importlib.invalidate_caches()
+        f = load_classifier(f"tagger_{maker}:{maker}", labels=LABELS, output="logits")
+        return described(Smoother(f, sigma=0.5, device="cpu"))
+
+    before, same, after = described_with(+1), described_with(+1), described_with(-1)
+    assert before.differences(same) == []
+    assert before.differences(after) == ["code_hash"]
+    assert described(smoother()).code_hash is None
+
+
 @pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])
 def test_weights_changed_in_place_are_another_run(tmp_path, tensor):
     one = smoother()
@@ -80,40 +127,6 @@ def test_pictures_of_another_size_or_from_another_decoder_are_another_run():
     scaled._images = [image.astype(np.float32) / 255 for image in scaled._images]
     for pictures in (Pictures(3, size=8), other, scaled):
         assert described(smoother(), pictures).differences(described(smoother())) == ["first_picture_hash"]
-
-
-class Labelled(Pictures):
-    """A dataset that knows its labels without decoding a picture, for the run to read and for the record."""
-
-    def __init__(self, labels: list[tuple[int, ...]]) -> None:
-        super().__init__(len(labels))
-        self.labels = labels
-
-    def __getitem__(self, index: int, /) -> Sample:
-        return Sample(self.ids[index], super().__getitem__(index).image, self.labels[index])
-
-
-TRUTH = [(0,), (1, 2), (), (4,)]
-
-
-def test_other_labels_of_any_picture_are_another_run(tmp_path):
-    arguments = {"draws": 5, "seed": 0, "shard_images": 2}
-    vote_dataset(smoother(), Labelled(TRUTH), tmp_path, **arguments)
-    (tmp_path / "votes-00001.parquet").unlink()
-    for other in ([*TRUTH[:3], (3,)], [*TRUTH[:2], TRUTH[3], TRUTH[2]]):
-        with pytest.raises(VotesError, match="another run: truth_hash differ"):
-            vote_dataset(smoother(), Labelled(other), tmp_path, **arguments)
-    vote_dataset(smoother(), Labelled([(0,), (2, 1), (), (4,)]), tmp_path, **arguments)
-    assert read_votes(tmp_path).labels == tuple(TRUTH)
-
-
-def test_truth_is_recorded_where_it_is_used_and_known_beforehand():
-    part = subset(Labelled(TRUTH), images=2)
-    assert described(smoother(), part).truth_hash != described(smoother(), Labelled(TRUTH)).truth_hash is not None
-    assert described(smoother(), Pictures(3)).truth_hash is None
-    assert described(smoother(), subset(Pictures(3), images=2)).truth_hash is None
-    unlabelled = Scheme(0, (5,), None, 5, False)
-    assert describe_run(smoother(), Labelled(TRUTH), unlabelled).truth_hash is None
 
 
 def test_every_row_says_which_picture_was_voted_on(tmp_path):
@@ -141,32 +154,6 @@ def test_a_function_needs_a_name_of_its_own(tmp_path):
         vote_dataset(unnamed, Pictures(3), tmp_path, draws=5, seed=0)
     named = load_classifier(scores, labels=LABELS, output="logits", name="first five pixels")
     vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Pictures(3), tmp_path, draws=5, seed=0)
-
-
-OWN_MODULE = """
-import torch
-class Net(torch.nn.Flatten):
-    def forward(self, images): return {sign}super().forward(images)[:, :5]
-def build_module(): return Net()
-def build_function(): return lambda images: {sign}images.flatten(1)[:, :5]
-"""
-
-
-@pytest.mark.parametrize("maker", ["build_module", "build_function"])
-def test_a_run_is_not_gone_on_with_after_its_model_code_was_edited(tmp_path, monkeypatch, maker):
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def vote(sign: str) -> None:
-        (tmp_path / "own_edited.py").write_text(OWN_MODULE.format(sign=sign))
-        sys.modules.pop("own_edited", None)
-        one = load_classifier(f"own_edited:{maker}", labels=LABELS, output="logits")
-        vote_dataset(Smoother(one, sigma=0.5, device="cpu"), Pictures(3), tmp_path / "votes", draws=5, seed=0)
-
-    vote("")
-    vote("")
-    with pytest.raises(VotesError, match="another run: code_hash differ"):
-        vote("-")
 
 
 def test_libraries_that_are_imported_are_recorded_with_their_versions(monkeypatch):

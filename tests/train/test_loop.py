@@ -92,7 +92,7 @@ def test_the_folder_says_everything(tmp_path, pixels, val_pixels):
 
 def test_another_recipe_does_not_continue_a_run(tmp_path, pixels, val_pixels):
     train(backbone(), pixels, val_pixels, replace(RECIPE, epochs=1), tmp_path)
-    with pytest.raises(InvalidInputError, match="holds a run with recipe"):
+    with pytest.raises(InvalidInputError, match="holds a run with other settings: "):
         train(backbone(), pixels, val_pixels, replace(RECIPE, epochs=1, sigma=0.5), tmp_path)
 
 
@@ -284,7 +284,7 @@ def test_no_epochs_do_not_overwrite_a_foreign_model(tmp_path, pixels, val_pixels
     recipe = replace(RECIPE, epochs=0)
     first = train(backbone(), pixels, val_pixels, recipe, tmp_path).card
     assert train(backbone(), pixels, val_pixels, recipe, tmp_path).card.weights_sha256 == first.weights_sha256
-    with pytest.raises(InvalidInputError, match="holds a run with recipe"):
+    with pytest.raises(InvalidInputError, match="holds a run with other settings: "):
         train(backbone(), pixels, val_pixels, replace(recipe, sigma=0.5), tmp_path)
     assert read_card(tmp_path) == first
 
@@ -304,7 +304,7 @@ def test_mistakes_are_found_before_any_picture_is_decoded(tmp_path, monkeypatch)
     monkeypatch.setattr("multiguard.train.job.load_pixels", None)  # decoding would be a TypeError
     mistakes = [
         ({"denoiser": tmp_path / "none.pth"}, "no such weights file"),
-        ({"recipe": Recipe(epochs=0, sigma=0.1)}, "holds a run with recipe"),
+        ({"recipe": Recipe(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
         ({"out": tmp_path / "file"}, "no folder that can be written to"),
         ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
         ({"workers": -1}, "workers is -1"),

@@ -162,7 +162,7 @@ def test_a_provenance_that_contradicts_itself_is_refused(tmp_path, changes, mess
     with pytest.raises(InvalidInputError, match=message):
         provenance(**changes)
     write(tmp_path, provenance())
-    reseal(tmp_path, lambda stored: stored["provenance"].update(changes))
+    reseal(tmp_path / "manifest.json", lambda stored: stored["provenance"].update(changes))
     with pytest.raises(VotesError, match=f"damaged: .*{message}"):
         read_votes(tmp_path)
 
@@ -207,7 +207,7 @@ def forge(folder, column: str, change) -> None:
     pq.write_table(
         table.set_column(position, column, pa.array(values, table.schema.types[position])), path, row_group_size=1
     )
-    reseal(folder, lambda stored: stored["shards"]["0"].update(sha256=file_hash(path)))
+    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_hash(path)))
 
 
 @pytest.mark.parametrize(

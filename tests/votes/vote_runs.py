@@ -1,11 +1,11 @@
 """Runs of every kind, with rows that can be made again, for the tests of votes."""
 
-import hashlib
 import json
 
 import numpy as np
 
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
+from multiguard.votes.manifest import own_hash
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
@@ -18,9 +18,9 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "output": "logits",
         "label_names": tuple(f"label {i}" for i in range(labels)),
         "labelled": True,
+        "truth_hash": "2" * 64,
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
-        "truth_hash": "2" * 64,
         "first_picture_hash": "1" * 64,
         "sigma": 0.1 + 0.2,
         "rule": "top-k",
@@ -56,6 +56,13 @@ ADAPTIVE = {
 UNLABELLED = {"labelled": False, "pilot_draws": 5}
 
 
+def reseal(manifest, change) -> None:
+    """Change a manifest as one could who also knows how to seal it."""
+    stored = json.loads(manifest.read_text())
+    change(stored)
+    manifest.write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+
+
 def draws_of(run: Provenance, position: int) -> int:
     return run.looks[position % len(run.looks)] if run.looks else run.draws
 
@@ -80,13 +87,3 @@ def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesW
     for index in writer.missing() if shards is None else shards:
         writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
     return writer
-
-
-def reseal(folder, change) -> None:
-    """Alter the manifest, and make it vouch for itself."""
-    manifest = folder / "manifest.json"
-    stored = json.loads(manifest.read_text())
-    change(stored)
-    del stored["sha256"]
-    digest = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
-    manifest.write_text(json.dumps({**stored, "sha256": digest}))

@@ -17,7 +17,7 @@ import numpy as np
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.group import Group, Setting
 from multiguard.certify.layers import Layers, crossing, fill
-from multiguard.certify.subsets import at_least, levels, weakest_out
+from multiguard.certify.subsets import WithinU, at_least, levels, weakest_out
 from multiguard.certify.types import Floats
 
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
@@ -30,7 +30,7 @@ def joint_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
     if not sizes:
         return group.with_certain_sizes([], setting.k)
     one_size = Setting(setting.k, setting.k_prime, setting.alpha / group.sizes(setting.k))
-    left = weakest_out(group, sizes, setting.k_prime, SHARE_U * one_size.alpha, bounds)
+    left = weakest_out(group, sizes, setting.k_prime, WithinU(SHARE_U * one_size.alpha, setting.k_prime), bounds)
     right = Layers.stacked([_right_side(group, e, one_size, bounds) for e in sizes], absent=np.inf)
     r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows, setting.at)
     return group.with_certain_sizes(np.split(r, len(sizes)), setting.k)

@@ -1,13 +1,15 @@
 """When to stop drawing: nothing more to gain at the radii that were asked for."""
 
+import hashlib
 from collections.abc import Sequence
-from typing import Generic
+from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import checked_kindness, checked_radii
-from multiguard.certify.bounds import Projected
+from multiguard.certify.arguments import checked_kindness, checked_radii, each_picture
+from multiguard.certify.bounds import ClopperPearson, Projected
 from multiguard.certify.looks import Looks, best_over_looks, tallies_at_looks
 from multiguard.certify.rules import Rule, Tallied, Threshold, TopK
 from multiguard.certify.types import Floats, Method, ThresholdMethod
@@ -95,28 +97,75 @@ class ThresholdStoppingRule:
         return self._outlook.decided(hits, labels, "hits")
 
 
+@dataclass(frozen=True, eq=False)
+class _Picture(Generic[Tallied]):
+    """A picture at its latest look: which one, the tally of its votes, their name, and what earlier looks proved."""
+
+    look: int
+    tally: Tallied
+    name: bytes
+    before: Floats | None
+
+
 class _Outlook(Generic[Tallied]):
-    """What each picture has at the radii asked for, and what it can hope for."""
+    """What each picture has at the radii asked for, and what it can hope for.
+
+    What a picture had at a look is remembered until its next one, so that no look is solved twice.
+    """
 
     def __init__(self, rule: Rule[Tallied], looks: Looks, asked: Floats, kindness: float) -> None:
         self.rule, self.looks, self.asked, self.kindness = rule.only_at(asked), looks, asked, kindness
         # A later look with at least as large a share has a forecast at least as good.
         shares = looks.shares
         self.worthwhile = [i for i, share in enumerate(shares) if all(share > later for later in shares[i + 1 :])]
+        self._had: dict[bytes, Floats] = {}
 
     def decided(self, votes: Sequence[ArrayLike], labels: Sequence[ArrayLike], name: str) -> list[bool]:
-        tallies = tallies_at_looks(self.rule, self.looks, votes, labels, name)
-        best = best_over_looks(self.rule, self.looks, tallies)
+        pictures = list(each_picture(votes, labels, name, self._latest))
+        best = self._best(pictures)
         open_ones = [i for i, radii in enumerate(best) if np.any(radii < self.asked.max())]
         rising: set[int] = set()
         for look in self.worthwhile:
-            rising |= self._rising([i for i in open_ones if len(tallies[i]) <= look], look, tallies, best)
+            rising |= self._rising([i for i in open_ones if pictures[i].look < look], look, pictures, best)
+        self._had |= {pictures[i].name: best[i] for i in rising}
         return [i not in rising for i in range(len(best))]
 
+    def _latest(self, given: ArrayLike, true: ArrayLike) -> _Picture[Tallied]:
+        """A picture's latest look; what the earlier ones proved is remembered, or else proved again."""
+        votes = np.atleast_1d(given)
+        look = self.looks.index(len(votes))
+        tally, before = self.rule.tally(votes, true), None
+        if look > 0:
+            earlier = votes[: self.looks.draws[look - 1]]
+            before = self._had.pop(_name(earlier, true), None)
+            if before is None:
+                before = best_over_looks(
+                    self.rule, self.looks, tallies_at_looks(self.rule, self.looks, [earlier], [true], "votes")
+                )[0]
+        return _Picture(look, tally, _name(votes, true), before)
+
+    def _best(self, pictures: Sequence[_Picture[Tallied]]) -> list[Floats]:
+        """For each picture the best radii of the looks it has reached."""
+        best: dict[int, Floats] = {}
+        for look in sorted({picture.look for picture in pictures}):
+            here = [i for i, picture in enumerate(pictures) if picture.look == look]
+            solved = self.rule.solve([pictures[i].tally for i in here], self.looks.shares[look], ClopperPearson())
+            for i, radii in zip(here, solved, strict=True):
+                before = pictures[i].before
+                best[i] = radii if before is None else np.maximum(before, radii)
+        return [best[i] for i in range(len(pictures))]
+
     def _rising(
-        self, pictures: Sequence[int], look: int, tallies: Sequence[Sequence[Tallied]], best: Sequence[Floats]
+        self, among: Sequence[int], look: int, pictures: Sequence[_Picture[Tallied]], best: Sequence[Floats]
     ) -> set[int]:
         """Those pictures for which the forecast at this look certifies more, at some radius asked for."""
         forecast = Projected(self.looks.draws[look], self.kindness)
-        hopes = self.rule.solve([tallies[i][-1] for i in pictures], self.looks.shares[look], forecast)
-        return {i for i, hope in zip(pictures, hopes, strict=True) if np.any(hope > best[i])}
+        hopes = self.rule.solve([pictures[i].tally for i in among], self.looks.shares[look], forecast)
+        return {i for i, hope in zip(among, hopes, strict=True) if np.any(hope > best[i])}
+
+
+def _name(votes: NDArray[Any], labels: ArrayLike) -> bytes:
+    """What tells these votes and labels from any others."""
+    told = hashlib.sha256(f"{votes.dtype} {votes.shape} {np.sort(np.asarray(labels)).tolist()}".encode())
+    told.update(np.ascontiguousarray(votes).data)
+    return told.digest()

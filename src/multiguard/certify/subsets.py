@@ -7,8 +7,10 @@ For S in U and any r the labels of S share what their layers keep, whatever the 
 q_{S,l} a lower bound of the probability that at least l labels of S are hit.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from math import comb
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,31 +25,60 @@ from multiguard.certify.types import Floats
 _MOST_EVENTS = 10**80
 
 
-def weakest_out(group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> "SubsetSide | OverlapSide":
+class Spending(Protocol):
+    """The level of each bound that may be used to refute one U; what all of them spend together is its own matter."""
+
+    def subsets(self, out: int) -> Floats:
+        """(out,) of each bound on a subset of 1, 2, ..., out labels of a U with |U| = out."""
+
+    def many(self, out: int, layers: int) -> tuple[float, float]:
+        """Where d is too large for subsets: of each label of a U with |U| = out, and of each of so many layers of L."""
+
+
+@dataclass(frozen=True)
+class WithinU:
+    """All of alpha for the bounds of one U: as much for each size of subsets; half for labels, half for layers."""
+
+    alpha: float
+    k_prime: int
+
+    def subsets(self, out: int) -> Floats:
+        """(out,) of each bound on a subset of 1, 2, ..., out labels."""
+        return levels(self.alpha, out, self.k_prime)
+
+    def many(self, out: int, layers: int) -> tuple[float, float]:
+        """Of each label of U, and of each layer of L; where no layer is left, all is for the labels."""
+        share = self.alpha / (2 if layers else 1)
+        return share / out, share / max(layers, 1)
+
+
+def weakest_out(
+    group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds
+) -> "SubsetSide | OverlapSide":
     """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
 
     Args:
         group: The pictures, all with d >= 1 labels.
         sizes: The sizes e.
         k_prime: The most labels that a draw can hit.
-        alpha: What the bounds of one U may spend together.
+        spending: The levels of the bounds of one U.
         bounds: Where probabilities come from.
     """
     side = SubsetSide if group.num_true <= MOST_SUBSET_LABELS else OverlapSide
-    return side(group, sizes, k_prime, alpha, bounds)
+    return side(group, sizes, k_prime, spending, bounds)
 
 
 class SubsetSide:
     """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by pictures."""
 
-    def __init__(self, group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> None:
+    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
         self.members = subset_sizes(group.num_true)
         self.outs = [group.num_true - e + 1 for e in sizes]
         mass = layer_mass(group, k_prime)
         lower = np.zeros((len(sizes), *mass.shape))
         for row, out in enumerate(self.outs):
             inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
-            level = levels(alpha, out, k_prime)[self.members[inside] - 1]
+            level = spending.subsets(out)[self.members[inside] - 1]
             lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
         self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1))
 
@@ -65,22 +96,22 @@ class OverlapSide:
     since a draw that hits h labels of L hits at least h - (e - 1) of U, the layers of L from e on serve every U.
     """
 
-    def __init__(self, group: Group, sizes: range, k_prime: int, alpha: float, bounds: Bounds) -> None:
-        terms = [self._terms(group, e, k_prime, alpha, bounds) for e in sizes]
+    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
+        terms = [self._terms(group, e, k_prime, spending, bounds) for e in sizes]
         self.singles = Layers.stacked([singles for singles, _ in terms], absent=0.0)
         self.overlaps = Layers.stacked([overlaps for _, overlaps in terms], absent=0.0)
 
     @staticmethod
-    def _terms(group: Group, e: int, k_prime: int, alpha: float, bounds: Bounds) -> tuple[Layers, Layers]:
+    def _terms(group: Group, e: int, k_prime: int, spending: Spending, bounds: Bounds) -> tuple[Layers, Layers]:
         out = group.num_true - e + 1
         deep = max(0, min(k_prime, group.num_true) - e + 1)
-        share = alpha / (2 if deep else 1)
+        each_label, each_layer = spending.many(out, deep)
         draws = group.draws[:, None]
-        single = -np.sort(-bounds.lower(group.mass_on_labels, draws, share / out), axis=1)[:, e - 1 :]
+        single = -np.sort(-bounds.lower(group.mass_on_labels, draws, each_label), axis=1)[:, e - 1 :]
         taken = np.arange(1, out + 1)
         shared = np.minimum(taken, k_prime)
         means = np.minimum(np.cumsum(single, axis=1) / shared, 1.0)
-        overlap = bounds.lower(at_least(group)[:, e - 1 :], draws, share / max(deep, 1))
+        overlap = bounds.lower(at_least(group)[:, e - 1 :], draws, each_layer)
         return Layers.of(means[:, :, None], shared / taken), Layers.of(overlap[:, None, :], np.array([1 / out]))
 
     def __call__(self, r: Floats) -> Floats:
@@ -89,12 +120,13 @@ class OverlapSide:
         return best
 
 
-def levels(alpha: float, members: int, k_prime: int) -> Floats:
-    """(members,) the level of each bound on a subset of 1, 2, ... of the members; 0 where it is too small to use.
+def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Floats:
+    """The level of each bound on a subset of `smallest`, ..., `members` of the members; 0 where it is too small to use.
 
     Each size gets an equal part of alpha, divided over its C(members, size) subsets and their layers.
     """
-    events = [members * comb(members, size) * min(k_prime, size) for size in range(1, members + 1)]
+    sizes = range(smallest, members + 1)
+    events = [len(sizes) * comb(members, size) * min(k_prime, size) for size in sizes]
     return np.array([alpha / count if count < _MOST_EVENTS else 0.0 for count in events])
 
 

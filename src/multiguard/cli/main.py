@@ -17,6 +17,7 @@ from multiguard.cli.vote import vote_command
 from multiguard.errors import MultiGuardError
 
 _MISTAKE, _INTERRUPTED = 2, 130
+_GOES_ON = ("train", "vote", "run", "demo")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -34,7 +35,12 @@ class _OneLine(TyperGroup):
         except OSError as error:
             raise _left(_told(error), _MISTAKE) from error
         except KeyboardInterrupt as error:
-            raise _left("interrupted; the same command goes on", _INTERRUPTED) from error
+            raise _left(_interrupted(ctx.invoked_subcommand), _INTERRUPTED) from error
+
+
+def _interrupted(command: str | None) -> str:
+    more = "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
+    return f"interrupted; {more}"
 
 
 def _left(message: str, code: int) -> typer.Exit:

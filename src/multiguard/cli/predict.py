@@ -27,7 +27,7 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
-from multiguard.cli.scores import asked_text, plain_console, radius_text
+from multiguard.cli.scores import as_chosen, asked_text, plain_console, radius_text
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predicting import Predicted, Predictions, PredictJob
@@ -102,10 +102,10 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     for one in found.pictures:
         _show(one, console)
     console.print(
-        f"{asked_text(found.setting)}, sigma = {found.sigma:g}; "
+        f"{asked_text(found.setting)}, sigma = {as_chosen(found.sigma)}; "
         f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
     )
-    console.print(f"all that is said of a picture holds with probability {1 - job.alpha:.6g} or more")
+    console.print(f"what is said of a picture is wrong, in any part, with probability {as_chosen(job.alpha)} at most")
 
 
 def _show(one: "Predicted", console: Console) -> None:

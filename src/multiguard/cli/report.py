@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from multiguard.cli.command import typed
 from multiguard.cli.options import Force
 from multiguard.cli.progress import shown
 from multiguard.errors import InvalidInputError
@@ -16,7 +17,9 @@ _Beside = Annotated[
     list[str] | None,
     Option(help="Other certificates on the same pictures: another sigma, no training noise.", metavar="NAME=FOLDER"),
 ]
-_Out = Annotated[Path | None, Option(help="The page to write [report.html in the run, or beside the certificates].")]
+_Out = Annotated[
+    str | None, Option(help="The page to write [report.html in the run, or beside the certificates].", metavar="PATH")
+]
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
 _Title = Annotated[str | None, Option(help="The page's title [the recipe's, or the dataset's name].")]
@@ -41,22 +44,24 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report, run_wishes
+    from multiguard.pipeline.found import find_certificates
+    from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
 
-    main, arms = find_certificates(run)
-    usual, commands = run_wishes(run)
-    page = out or (main.parent / PAGE)
+    found = find_certificates(run)
+    asked = (beside, out, figures, tables, title, root, no_pictures or None, gallery)
+    page = found.main.parent / PAGE if out is None else _page(out, PAGE)
     job = ReportJob(
-        main,
+        found.main,
         page,
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
-        beside={**arms, **_named(beside)},
-        title=title or usual.title,
-        commands=commands,
+        beside={**found.beside, **_named(beside)},
+        title=title or found.report.title,
+        commands=found.commands,
+        command=typed() if not found.commands or any(option is not None for option in asked) else "",
         root=root,
-        pictures=usual.pictures and not no_pictures,
-        gallery=gallery or usual.gallery,
+        pictures=found.report.pictures and not no_pictures,
+        gallery=found.report.gallery if gallery is None else gallery,
         force=force,
     )
     with shown("pictures") as progress:
@@ -66,6 +71,14 @@ def report_command(
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
     typer.echo(f"report: {done.page}")
+
+
+def _page(out: str, usual: str) -> Path:
+    """The file that was named: in a folder the usual one, and a name without an ending has .html appended."""
+    place = Path(out)
+    if out.endswith("/") or place.is_dir():
+        return place / usual
+    return place if place.suffix else place.with_suffix(".html")
 
 
 def _beside(page: Path, name: str) -> Path:

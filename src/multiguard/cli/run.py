@@ -1,7 +1,8 @@
 """`multiguard run` and `multiguard demo`: everything from one recipe."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -10,6 +11,9 @@ from multiguard.cli.options import one_of
 from multiguard.cli.progress import say, shown
 from multiguard.cli.scores import plain_console, show_scores
 from multiguard.cli.train import show_epoch
+
+if TYPE_CHECKING:
+    from multiguard.pipeline import RunRecord
 
 _Recipe = Annotated[
     str,
@@ -57,34 +61,37 @@ def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, devic
 
 def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
     from multiguard.pipeline import Watcher, find_recipe, run_recipe
+    from multiguard.pipeline.run import SKIPPED
     from multiguard.pipeline.steps import KINDS
 
     one_of("until", until, KINDS)
     recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
-    watcher = Watcher(_show_step, show_epoch, shown)
+    done: dict[str, bool] = {}
+
+    def on_step(name: str, words: str) -> None:
+        done[name] = words != SKIPPED
+        say(f"{name}: {words}")
+
+    watcher = Watcher(on_step, show_epoch, shown)
     record = run_recipe(recipe, out, until=until, force=force, command=typed(), watcher=watcher)  # type: ignore[arg-type]
-    _show_end(out, until, record)
+    _show_end(out, until, _taken(record, done))
 
 
-def _show_step(name: str, words: str) -> None:
-    say(f"{name}: {words}")
-
-
-def _show_end(out: Path, until: str, record: Any) -> None:
+def _show_end(out: Path, until: str, taken: str) -> None:
     from multiguard.evaluate import read_certificates
 
     if until in ("certify", "report"):
         say("")
         show_scores(read_certificates(out / "certificates"), plain_console())
         say("")
-    say(f"took: {_taken(record)}")
+    say(f"took: {taken}")
     say(f"{until}: {out / _EARLIER[until]}")
 
 
-def _taken(record: Any) -> str:
-    """How long each kind of step took when it was last done, all lines of the run together."""
-    seconds: dict[str, float] = {}
-    for name, step in record.steps.items():
-        kind = name.split()[-1]
-        seconds[kind] = seconds.get(kind, 0.0) + (step.seconds or 0.0)
-    return ", ".join(f"{kind} {taken:.0f} s" for kind, taken in seconds.items())
+def _taken(record: "RunRecord", done: Mapping[str, bool]) -> str:
+    """How long each kind of step took now, all lines of the run together; a kind of which none was done is skipped."""
+    seconds: dict[str, list[float]] = {}
+    for name, now in done.items():
+        taken = seconds.setdefault(name.split()[-1], [])
+        taken += [record.steps[name].seconds or 0.0] if now else []
+    return ", ".join(f"{kind} {sum(taken):.0f} s" if taken else f"{kind} skipped" for kind, taken in seconds.items())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from functools import partial
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.table import Table
 from multiguard.evaluate import AnySetting, Certificates, CertificatesFolder, Curve, Setting
 
 _RADII = 7
+_RADIUS_DIGITS = 4
 
 
 def plain_console() -> Console:
@@ -26,6 +27,17 @@ def percent(share: float) -> str:
 def count(number: float, rounding: str) -> str:
     """A mean number of labels with two decimals, rounded to the side asked for."""
     return str(Decimal(repr(float(number))).quantize(Decimal("0.01"), rounding))
+
+
+def as_chosen(number: float) -> str:
+    """A number that was chosen, such as alpha, in the fewest digits that say it without loss."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def _head(radius: float) -> str:
+    """A radius in few digits, rounded down: what is certified at the radius asked for holds there, too."""
+    with localcontext(prec=_RADIUS_DIGITS, rounding=ROUND_FLOOR):
+        return as_chosen(float(+Decimal(repr(float(radius)))))
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,9 @@ def radius_text(radius: float, decimals: int = 3) -> str:
 
 def asked_text(setting: AnySetting) -> str:
     """Which smoothed classifier is meant, in the letters of the paper."""
-    return f"k' = {setting.k_prime}, k = {setting.k}" if isinstance(setting, Setting) else f"t = {setting.threshold:g}"
+    if isinstance(setting, Setting):
+        return f"k' = {setting.k_prime}, k = {setting.k}"
+    return f"t = {as_chosen(setting.threshold)}"
 
 
 def show_scores(found: CertificatesFolder, console: Console) -> None:
@@ -72,7 +86,8 @@ def show_scores(found: CertificatesFolder, console: Console) -> None:
     console.print(f"{pictures} pictures of {found.provenance['dataset']}")
     adaptive = found.provenance["looks"] is not None
     asked = asked_text(proved.setting) + ("" if adaptive else f", n = {proved.setting.n}")
-    console.print(f"{asked}, alpha = {proved.setting.alpha:g}, sigma = {proved.sigma:g}; means over pictures")
+    alpha, sigma = as_chosen(proved.setting.alpha), as_chosen(proved.sigma)
+    console.print(f"{asked}, alpha = {alpha}, sigma = {sigma}; means over pictures")
     if adaptive:
         console.print(f"adaptive draws: {curves[0].mean_draws:.1f} a picture on average, {proved.setting.n} at most")
     if not proved.labelled:
@@ -115,7 +130,7 @@ def _table(curves: Sequence[Curve], rows: Sequence[Row]) -> Table:
     table.add_column("certified", no_wrap=True)
     table.add_column("", no_wrap=True)
     for number, place in enumerate(places):
-        head = f"{radius[place]:.4g}"
+        head = _head(radius[place])
         table.add_column(f"R = {head}" if number == 0 else head, justify="right", no_wrap=True)
     for curve in curves:
         for number, row in enumerate(rows):

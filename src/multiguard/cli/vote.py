@@ -126,6 +126,8 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     ready = prepare_vote(job)
     if ready.made_for is not None and ready.made_for != ready.sigma:
         typer.echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
+    if ready.order_note is not None:
+        typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
     if force:
         ready.discard_old()
     with shown("pictures") as progress:

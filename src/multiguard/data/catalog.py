@@ -119,6 +119,8 @@ def open_dataset(
             raise DataError(f"{name}: {unknown_name('option', option, known.options)}")
     if size is not None and size < 1:
         raise DataError(f"{name}: the size is {size}; give a height and width of 1 pixel or more")
+    if not known.needs_root and root is not None:
+        raise DataError(f"{name} are embedded and take no root; leave out {root}")
     if not known.needs_root:
         return known.opener(split, size, **options)
     if root is None:

@@ -50,10 +50,11 @@ def open_folder(
     labels_of = _label_reader(listing, separator)
     names = list(label_names) if label_names is not None else _all_labels(listing, separator)
     positions = label_positions(names, str(listing.path))
+    known = "" if label_names is None else " (the known labels are the model's)"
 
     def entry(row: Row) -> Entry:
         name = normal_name(row.fields["file"])
-        return Entry(name, root / name, label_indices(labels_of(row), positions, row.source))
+        return Entry(name, root / name, label_indices(labels_of(row), positions, row.source, known=known))
 
     entries = each(_rows_of(listing, split), EntryMaker(entry), faults)
     return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size)

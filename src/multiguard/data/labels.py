@@ -15,10 +15,19 @@ def label_positions(names: Sequence[str], source: str) -> dict[str, int]:
     return positions
 
 
-def label_indices(names: Iterable[str], positions: Mapping[str, int], source: str) -> tuple[int, ...]:
-    """The sorted indices of these label names, without repetition; unknown ones raise `DataError`."""
+def label_indices(
+    names: Iterable[str], positions: Mapping[str, int], source: str, *, known: str = ""
+) -> tuple[int, ...]:
+    """The sorted indices of these label names, without repetition; unknown ones raise `DataError`.
+
+    Args:
+        names: The label names.
+        positions: The index of each known one.
+        source: Where the names stand.
+        known: What to add about the known names.
+    """
     given = set(names)
     unknown = [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]
     if unknown:
-        raise DataError(f"{source}: {'; '.join(unknown)}")
+        raise DataError(f"{source}: {'; '.join(unknown).replace('?;', '?')}{known}")
     return tuple(sorted(positions[name] for name in given))

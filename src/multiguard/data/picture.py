@@ -48,7 +48,7 @@ def read_picture(path: Path, size: int | None = None) -> NDArray[np.uint8]:
         with Image.open(path) as opened:
             picture = _to_rgb(ImageOps.exif_transpose(opened))
     except _UNREADABLE as error:
-        raise DataError(f"{path}: not a readable picture ({error}); replace the file or unlist it") from error
+        raise DataError(f"{path}: not a readable picture ({error}); replace the file or leave it out") from error
     if size is not None and picture.size != (size, size):
         picture = picture.resize((size, size), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1))

@@ -31,8 +31,10 @@ class Certificates:
 
     The probability is over the draws, for each picture and method alone. About the ground truth (`labelled`) the claims
     on L as a set hold at once, and each label's own radius alone, as it spends the whole of alpha. About labels chosen
-    from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once; what they say is how many
-    of the predicted labels stay, not that these are right.
+    from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once, so that e labels with
+    such radii prove as much of the set (method joint); what they say is how many of the predicted labels stay, not that
+    these are right. With the method `jia` a set's claims do not hold at once but each alone, for its own number of
+    labels.
 
     Attributes:
         setting: What was asked; its draws are a number, in an adaptive run the most that a picture took.
@@ -113,11 +115,12 @@ def certify_votes(
     steps = Steps(len(votes), len(votes) * (len(methods) + 1), progress)
     for rows in portions(votes):
         own = [asked.labels(row) for row in rows]
+        alone = asked.label_radii(rows, own)
         for method in methods:
-            found[method] += asked.proved(rows, own, method)
+            found[method] += asked.raised(asked.proved(rows, own, method), alone, method)
             steps.take(len(rows))
         chosen += own
-        label_radii += asked.label_radii(rows, own)
+        label_radii += alone
         predicted += [asked.predicted(row) for row in rows]
         steps.take(len(rows))
     return Certificates(

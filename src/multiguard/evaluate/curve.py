@@ -145,7 +145,8 @@ def radius_grid(sigma: float, *, to: float | None = None, step: float | None = N
         to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
         step: The distance of two radii; sigma / 20 by default.
     """
-    for name, value in (("sigma", sigma), ("step", step), ("to", to)):
+    named = {"sigma": sigma, "the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
+    for name, value in named.items():
         if value is not None and not 0 < value < math.inf:
             raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
     noise = Decimal(repr(float(sigma)))

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
-from multiguard.evaluate.curve import Curve
+from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import Setting, ThresholdSetting
 from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
-from multiguard.files import file_hash, require_folder, rest_hash, write_atomically
+from multiguard.files import file_hash, require_folder, write_atomically
+from multiguard.version import __version__
 
 if TYPE_CHECKING:
     from multiguard.votes import Votes
@@ -43,6 +44,7 @@ class CertificatesFolder:
         labels: How often each label is certified on its own.
         provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
         votes_hash: The sha256 of the votes' manifest.
+        certified_with: The version of multiguard that certified; None where it was not written down.
         source: Which pictures and which model, for people and for the report; empty where unknown.
         command: What made the folder, where it was told.
     """
@@ -52,6 +54,7 @@ class CertificatesFolder:
     labels: list[LabelScores]
     provenance: Mapping[str, Any]
     votes_hash: str
+    certified_with: str | None
     source: Mapping[str, Any]
     command: str | None
 
@@ -72,7 +75,7 @@ def write_certificates(
     Args:
         folder: Where to write; made if it is not there.
         certificates: What `certify_votes` proved.
-        curves: What goes into curves.csv, sweeps among them.
+        curves: What goes into curves.csv: those of the certificates, each method in both averagings, and sweeps.
         radius: (radii,), the l2-norms of labels.csv.
         votes: The votes that the certificates are made of.
         source: Which pictures and which model, as plain JSON values.
@@ -81,6 +84,7 @@ def write_certificates(
     """
     target = Path(folder)
     _check_from(certificates, votes)
+    _check_curves(certificates, curves)
     labels = label_scores(certificates, radius)
     if not force and any(place(target, name).exists() for name in _NAMES):
         raise InvalidInputError(
@@ -130,6 +134,35 @@ def _check_from(certificates: Certificates, votes: Votes) -> None:
         raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
 
 
+def _check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
+    """Raises unless the curves can be those of the certificates and their sweeps."""
+    own = {(curve.method, curve.averaging) for curve in curves if curve.setting == certificates.setting}
+    for curve in curves:
+        _check_curve(certificates, curve)
+    for method in certificates.methods:
+        for averaging in AVERAGINGS:
+            if (method, averaging) not in own:
+                raise InvalidInputError(
+                    f"no curve of the method {method} ({averaging}) in their own setting comes with the certificates; "
+                    "give all that curves() makes of them"
+                )
+
+
+def _check_curve(certificates: Certificates, curve: Curve) -> None:
+    if curve.setting.rule != certificates.rule:
+        raise InvalidInputError(f"a curve is of the {curve.setting.rule} rule, the certificates of {certificates.rule}")
+    if curve.sigma != certificates.sigma:
+        raise InvalidInputError(f"a curve is of sigma {curve.sigma}, the certificates of sigma {certificates.sigma}")
+    images, without = curve.scores.images, curve.scores.without_labels
+    labelled = sum(bool(own) for own in certificates.labels)
+    moved = curve.setting != certificates.setting  # pilot draws may then have chosen labels of other pictures
+    if images + without != len(certificates.ids) or not (moved or images == labelled):
+        raise InvalidInputError(
+            f"a curve averages {images} pictures and leaves out {without}, but of the {len(certificates.ids)} pictures "
+            f"of the certificates {labelled} have labels; make the curves of these certificates"
+        )
+
+
 def _described(
     certificates: Certificates,
     votes: Votes,
@@ -150,6 +183,7 @@ def _described(
         "label_names": certificates.label_names,
         "provenance": provenance,
         "votes_sha256": votes.manifest_hash,
+        "certified_with": __version__,
         "source": dict(source),
         "command": command,
         "files": files,
@@ -159,10 +193,15 @@ def _described(
 def _save(path: Path, described: Mapping[str, Any]) -> None:
     """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
     try:
-        text = json.dumps({**described, "sha256": rest_hash(described)}, indent=1, allow_nan=False)
+        text = json.dumps({**described, "sha256": _own_hash(described)}, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
     write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _own_hash(described: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _load(folder: Path) -> dict[str, Any]:
@@ -171,7 +210,7 @@ def _load(folder: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
-        whole = stored["sha256"] == rest_hash(stored)
+        whole = stored["sha256"] == _own_hash(stored)
     except FileNotFoundError as error:
         raise DataError(f"{folder} is not a certificates folder: it has no {CERTIFICATES_NAME}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -204,6 +243,7 @@ def _read(folder: Path) -> CertificatesFolder:
         labels=parse_labels(content[LABELS_NAME], folder / LABELS_NAME),
         provenance=stored["provenance"],
         votes_hash=stored["votes_sha256"],
+        certified_with=stored.get("certified_with"),
         source=stored["source"],
         command=stored["command"],
     )

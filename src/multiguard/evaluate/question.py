@@ -93,6 +93,18 @@ class Question(ABC):
         """The error allowed for the claim about one of so many labels."""
         return self.alpha if self.source == "truth" else self.alpha / 2 / labels
 
+    def raised(self, proved: Sequence[Proved], label_radii: Sequence[Floats], method: Method) -> list[Proved]:
+        """What is proved of the sets, raised to what their labels prove one by one.
+
+        Of labels that pilot draws chose all claims hold at once: where e of them stay up to their own radii, at least e
+        of the set do. The ground truth's claims stand each alone and are left as they are, and so is every method but
+        joint, by which the labels' own radii are proved.
+        """
+        if self.source == "truth" or method != "joint":
+            return list(proved)
+        each = zip(proved, label_radii, strict=True)
+        return [Proved(np.maximum(one.true, np.sort(own)[::-1]), one.false) for one, own in each]
+
     @abstractmethod
     def array(self, votes: DrawVotes) -> NDArray[Any]:
         """The votes as an array, a row for each draw."""

@@ -86,9 +86,9 @@ def resolved(setting: AnySetting, run: Provenance) -> AnySetting:
 
 _OTHER_RULE = {
     "threshold": "these are votes of the threshold rule, in which a draw has a set of labels, unranked, and no k': "
-    "certify them with a ThresholdSetting (--rule threshold), or vote again with --rule top-k",
+    "certify them with --rule threshold (a ThresholdSetting), or vote again with --rule top-k",
     "top-k": "these are votes of the top-k rule, in which a draw has its ranked labels but not which of them pass: "
-    "certify them with a Setting of k and k_prime (--rule top-k), or vote again with --rule threshold",
+    "certify them with --rule top-k, --k and --k-prime (a Setting), or vote again with --rule threshold",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
@@ -78,8 +79,9 @@ class Point:
     def take(self, rows: Sequence[VoteRow]) -> None:
         """Certify some more pictures."""
         own = [self._asked.labels(row) for row in rows]
+        alone = self._asked.label_radii(rows, own) if self._asked.source == "pilot" else [np.empty(0)] * len(rows)
         for method, found in self._proved.items():
-            found += self._asked.proved(rows, own, method)
+            found += self._asked.raised(self._asked.proved(rows, own, method), alone, method)
         self._labels += own
 
     def curves(self, radius: Floats) -> list[Curve]:

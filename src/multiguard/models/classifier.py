@@ -22,10 +22,10 @@ class Classifier(nn.Module):
         image_size: (height, width) the network expects; None if any size will do.
         name: What the model is, for the record.
         weights_hash: sha256 of the weights file; None where there is none (a plain callable).
-        code_hash: sha256 of the user's source files that make and run the network; None where it runs no code of the
-            user's, or none that was loaded by name.
         trained_sigma: Deviation of the noise that its training pictures carried, 0.0 where they carried none; None
             where that is not known. Where a denoiser stands in front, it is that of the classifier behind it.
+        code_hash: sha256 of the user's source files that make the network; None where it is made of ours alone, or
+            was handed over as an object.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Classifier(nn.Module):
         image_size: tuple[int, int] | None = None,
         name: str,
         weights_hash: str | None = None,
-        code_hash: str | None = None,
         trained_sigma: float | None = None,
+        code_hash: str | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -49,8 +49,8 @@ class Classifier(nn.Module):
         self.image_size = image_size
         self.name = name
         self.weights_hash = weights_hash
-        self.code_hash = code_hash
         self.trained_sigma = trained_sigma
+        self.code_hash = code_hash
         self.register_buffer("mean", _channels(mean))
         self.register_buffer("std", _channels(std))
 

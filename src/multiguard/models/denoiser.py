@@ -80,8 +80,8 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet, sigma: float) -> Cla
         image_size=classifier.image_size,
         name=f"ffdnet(sigma={sigma})+{classifier.name}",
         weights_hash=None,
-        code_hash=classifier.code_hash,
         trained_sigma=classifier.trained_sigma,
+        code_hash=classifier.code_hash,
     ).train(classifier.training)
 
 

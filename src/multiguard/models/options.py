@@ -38,14 +38,16 @@ class ModelOptions:
     def need_labels(self, spec: str) -> tuple[str, ...]:
         """The label names, or a `ModelError` where none were given."""
         if not self.labels:
-            raise ModelError(f"{spec}: give the label names as labels=[...], in the order of the scores.")
+            raise ModelError(
+                f"{spec}: give the label names with --labels FILE (labels=[...]), in the order of the scores."
+            )
         return tuple(self.labels)
 
     def need_output(self, spec: str) -> Output:
         """The declared kind of the scores, or a `ModelError`: it is never guessed from values."""
         if self.output is None or self.output not in get_args(Output):
             raise ModelError(
-                f"{spec}: declare its scores, output='logits' or output='probabilities', not {self.output!r}."
+                f"{spec}: declare its scores with --output logits or probabilities (output=...), not {self.output!r}."
             )
         return self.output
 

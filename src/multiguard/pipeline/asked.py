@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from multiguard.certify import Method, look_plan
-from multiguard.certify.arguments import checked_radii, checked_threshold
+from multiguard.certify.arguments import checked_alpha, checked_radii, checked_threshold
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting, Parameter, Setting, ThresholdSetting
 from multiguard.evaluate.question import checked_methods
@@ -56,6 +56,8 @@ class VotePart:
     readers: int = 2
 
     def __post_init__(self) -> None:
+        check_least(self, 1, "draws", "max_draws", "k_max", "batch_size", "shard_images", "readers")
+        check_least(self, 0, "pilot_draws")
         self._check_rule()
         self._check_draws()
 
@@ -93,7 +95,8 @@ class VotePart:
             raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.draws}")
         if self.adaptive and not self.radii:
             raise InvalidInputError(
-                "adaptive draws stop where nothing more can be proved at the radii; name one or more"
+                "adaptive draws stop where nothing more can be proved at the radii asked for, and none is; name one or "
+                "more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
             )
         if self.adaptive:
             checked_radii(self.radii)
@@ -126,6 +129,16 @@ class CertifyPart:
     radius_step: float | None = None
     bands: float | None = None
 
+    def __post_init__(self) -> None:
+        check_least(self, 1, "k", "k_prime", "draws")
+        checked_alpha(self.alpha)
+        for name in ("radius_to", "radius_step"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidInputError(f"{name} is {value}; expected a number above 0")
+        if self.bands is not None and not 0 < self.bands < 1:
+            raise InvalidInputError(f"bands is {self.bands}; expected a level between 0 and 1, such as 0.95")
+
     def setting(self, rule: Rule) -> AnySetting:
         """What one certificate is about, under this rule."""
         return asked_setting(
@@ -155,6 +168,12 @@ class SweepPart:
     sigma: tuple[float, ...] = ()
     training_noise: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_least(self, 1, "k", "k_prime", "n")
+        check_least(self, 0, "training_noise")
+        for value in self.alpha:
+            checked_alpha(value)
+
     @property
     def vary(self) -> dict[Parameter, tuple[float, ...]]:
         """What varies over one set of votes."""
@@ -166,6 +185,15 @@ class SweepPart:
             "alpha": self.alpha,
         }
         return {name: values for name, values in named.items() if values}
+
+
+def check_least(part: object, least: int, *names: str) -> None:
+    """Pass only if each number that these fields hold, alone or in a list, is so large or larger."""
+    for name in names:
+        value = getattr(part, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float) and one < least:
+                raise InvalidInputError(f"{name} is {one}; expected {least} or more")
 
 
 def asked_setting(

@@ -21,6 +21,7 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.evaluate.sweeps import Parameter
+from multiguard.pipeline.places import require_no_other
 from multiguard.votes import read_votes
 
 SOURCE_FILE = "source.json"
@@ -61,6 +62,7 @@ class CertifyJob:
 
 def certify(job: CertifyJob, progress: Progressed | None = None) -> CertificatesFolder:
     """Do the job; the folder as it was written is returned, and an existing one is replaced only by force."""
+    require_no_other(job.out, "certificates")
     if not job.force and (job.out / CERTIFICATES_NAME).exists():
         raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
     votes = read_votes(job.votes)

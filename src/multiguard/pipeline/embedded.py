@@ -29,8 +29,8 @@ def find_recipe(name: str, changes: Sequence[str] = ()) -> RunRecipe:
     if name in recipe_names():
         with as_file(_FOLDER / f"{name}{_SUFFIX}") as embedded:
             return read_recipe(embedded, changes)
-    if path.is_file():
+    if path.exists():
         return read_recipe(path, changes)
     if path.suffix or path.name != name:
         raise InvalidInputError(f"{name}: no such recipe file; the embedded ones are {', '.join(recipe_names())}")
-    raise InvalidInputError(f"{unknown_name('recipe', name, recipe_names())}; a file is named by its path")
+    raise InvalidInputError(f"{unknown_name('recipe', name, recipe_names())} (a file is named by its path)")

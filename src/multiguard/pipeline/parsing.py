@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
+from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.naming import unknown_name
 from multiguard.pipeline.recipe import ModelPart, RunRecipe
@@ -54,6 +55,8 @@ _Loader.add_implicit_resolver(
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
     """The recipe in a file, with changes such as "certify.k=5" over it; a mistake raises `InvalidInputError`."""
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; a recipe is a file in YAML")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -172,7 +175,8 @@ class _Parser:
 
     def _several(self, kind: Any, value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise self._wrong(place, value, "a list, such as [1, 2]")
+            some = "joint, paper" if get_args(kind) == get_args(Method) else "1, 2"
+            raise self._wrong(place, value, f"a list, such as [{some}]")
         return tuple(self._value(kind, one, f"{place}[{number}]") for number, one in enumerate(value))
 
     def _wrong(self, place: str, value: Any, expected: str) -> InvalidInputError:

@@ -101,9 +101,7 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
 
     The noise follows from a picture's bytes and the seed: a renamed file has the same answer.
     """
-    for file in job.images:
-        if not file.is_file():
-            raise DataError(f"{file}: no such picture; name the files of pictures")
+    _require_readable(job.images)
     labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     classifier = load_model(job.model, job.size, labels)
     setting = _settled(job, len(classifier.label_names))
@@ -116,6 +114,22 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
         if progress is not None:
             progress(len(found), len(job.images))
     return Predictions(setting, smoother.settings.score_threshold, sigma, tuple(found))
+
+
+def _require_readable(files: tuple[Path, ...]) -> None:
+    """Pass only if every file can be decoded; else all that cannot are named."""
+    faults: list[str] = []
+    for file in files:
+        try:
+            if file.is_dir():
+                raise DataError(f"{file} is a folder; name the files of pictures")
+            if not file.is_file():
+                raise DataError(f"{file}: no such picture; name the files of pictures")
+            read_picture(file)
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError("; ".join(faults))
 
 
 def _settled(job: PredictJob, labels: int) -> AnySetting:

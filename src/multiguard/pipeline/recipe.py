@@ -7,7 +7,9 @@ from typing import Literal
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
-from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked
+from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked, check_least
+
+_CHANNELS = 3
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class DataPart:
     separator: str | None = None
     difficult: bool | None = None
     labelled: bool = True
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "images", "size")
+        check_least(self, 0, "seed")
 
     @property
     def options(self) -> dict[str, object]:
@@ -135,6 +141,11 @@ class ModelPart:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and len(values) not in (1, _CHANNELS):
+                raise InvalidInputError(f"{name} has {len(values)} numbers; pictures have {_CHANNELS} channels")
+
 
 @dataclass(frozen=True)
 class ReportPart:
@@ -149,6 +160,9 @@ class ReportPart:
     title: str | None = None
     gallery: int | None = None
     pictures: bool = True
+
+    def __post_init__(self) -> None:
+        check_least(self, 0, "gallery")
 
 
 @dataclass(frozen=True)

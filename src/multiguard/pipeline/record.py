@@ -41,10 +41,13 @@ class RunRecord:
 
     Attributes:
         command: What was last asked for.
+        certified: Whether the recipe beside the record was followed up to its last certificate: not while steps of it
+            are still to be done.
         steps: The steps that were begun.
     """
 
     command: str = ""
+    certified: bool = False
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
 
     def with_step(self, name: str, step: StepRecord) -> "RunRecord":

@@ -9,13 +9,10 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.evaluate.folder import CERTIFICATES_NAME
-from multiguard.pipeline.parsing import RECIPE_FILE, read_recipe
-from multiguard.pipeline.recipe import ReportPart
-from multiguard.pipeline.record import read_record
-from multiguard.report import Study, draw_figures, write_page, write_tables
+from multiguard.files import require_folder
+from multiguard.pipeline.leftovers import refuse_foreign, remove_halves, remove_stale
+from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 
-CERTIFICATES, ARMS = "certificates", "arms"
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
 
@@ -30,7 +27,8 @@ class ReportJob:
         tables: The folder for tables.
         beside: Other certificates folders on the same pictures, by name.
         title: The page's title; None for one that names the data.
-        commands: What reproduces the report.
+        commands: What makes the certificates again; none to ask the certificates themselves.
+        command: What then makes the report again; empty where those do.
         root: Where the pictures lie, if not where they were voted on.
         pictures: Whether the page shows pictures.
         gallery: The most pictures in the gallery; None for all.
@@ -44,6 +42,7 @@ class ReportJob:
     beside: Mapping[str, Path] = field(default_factory=dict)
     title: str | None = None
     commands: Sequence[str] = ()
+    command: str = ""
     root: Path | None = None
     pictures: bool = True
     gallery: int | None = None
@@ -68,55 +67,40 @@ class Reported:
 
 
 def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -> Reported:
-    """Write the figures, the tables and last the page; what is there is replaced only by force.
+    """Write the figures, the tables and last the page, after all that can be wrong has been looked at.
 
-    Pictures that cannot be opened are left out of the page, and the page says so.
+    A page that is there is replaced only by force; figures and tables without their page are what an interrupted
+    report left, and are replaced. Pictures that cannot be opened are left out of the page, and the page says so.
     """
+    check_gallery(job.gallery)
     if not job.force:
         _refuse_existing(job)
     main = read_certificates(job.main)
     beside = {name: read_certificates(folder) for name, folder in job.beside.items()}
-    study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, main))
+    study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, [main, *beside.values()]))
     pictures, missing = _pictures(job, main)
+    for folder in (job.page.parent, job.figures, job.tables):
+        require_folder(folder)
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
-    job.page.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale((job.figures, job.tables), [*figures, *tables])
+    remove_halves(job.page)
     write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
     return Reported(job.page, figures, tables, missing)
 
 
-def find_certificates(place: Path) -> tuple[Path, dict[str, Path]]:
-    """The certificates folder that a run folder holds, or that this is, and those of the run's arms by name."""
-    if (place / CERTIFICATES_NAME).is_file():
-        return place, {}
-    main = place / CERTIFICATES
-    if not (main / CERTIFICATES_NAME).is_file():
-        raise InvalidInputError(f"{place}: no certificates there; give a run folder or a certificates folder")
-    arms = sorted((place / ARMS).glob(f"*/{CERTIFICATES}/{CERTIFICATES_NAME}"))
-    return main, {found.parents[1].name: found.parent for found in arms}
-
-
-def run_wishes(place: Path) -> tuple[ReportPart, list[str]]:
-    """What a run folder's recipe says of its report, and the command that made the run; nothing of any other folder."""
-    if not (place / RECIPE_FILE).is_file():
-        return ReportPart(), []
-    command = read_record(place).command
-    return read_recipe(place / RECIPE_FILE).report, [command] if command else []
-
-
 def _refuse_existing(job: ReportJob) -> None:
-    for path in (job.page, job.figures, job.tables):
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
-            raise InvalidInputError(f"{path} is there already; --force replaces it, or name another")
+    if job.page.exists():
+        raise InvalidInputError(f"{job.page} is there already; --force replaces it, or name another")
+    refuse_foreign((job.figures, job.tables))
 
 
 def _title(main: CertificatesFolder) -> str:
     return f"Certified robustness on {re.split(r'[?[]', main.provenance['dataset'])[0]}"
 
 
-def _commands(job: ReportJob, main: CertificatesFolder) -> list[str]:
-    if job.commands:
-        return list(job.commands)
-    return [command for command in (main.source.get("command"), main.command) if command]
+def _commands(job: ReportJob, runs: Sequence[CertificatesFolder]) -> list[str]:
+    stored = [command for run in runs for command in (run.source.get("command"), run.command)]
+    return list(dict.fromkeys(command for command in (*(job.commands or stored), job.command) if command))
 
 
 def _pictures(job: ReportJob, main: CertificatesFolder) -> tuple[Catalogued | None, str | None]:

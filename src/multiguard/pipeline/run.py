@@ -8,6 +8,7 @@ from pathlib import Path
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
+from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.record import (
     RECORD_FILE,
@@ -22,6 +23,9 @@ from multiguard.pipeline.record import (
 from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
 
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+_HEAD = "# every value of the run last asked for; `multiguard run` takes this file"
+
+SKIPPED = "skipped, for nothing that it reads has changed"  # what is said of a step that is not done
 
 
 def run_recipe(
@@ -56,6 +60,8 @@ def run_recipe(
     for step in plan_steps(recipe, out, command):
         if KINDS.index(step.kind) <= KINDS.index(until):
             runner.take(step)
+    if until in ("certify", "report"):
+        runner.finish()
     return runner.record
 
 
@@ -90,9 +96,10 @@ class _Runner:
     """Takes step after step, and keeps the record as it goes."""
 
     def __init__(self, recipe: RunRecipe, out: Path, force: bool, command: str, watcher: Watcher) -> None:
-        self._recipe, self._out, self._force, self._watcher = recipe, out, force, watcher
+        self._out, self._force, self._watcher = out, force, watcher
         self.record = replace(read_record(out), command=command)
         self._begun = False
+        self._recipe = f"{_HEAD}\n{recipe_text(recipe)}".encode()
 
     def take(self, step: Step) -> None:
         """Do the step, or skip it where it has been done with the same inputs and its output is whole."""
@@ -101,14 +108,22 @@ class _Runner:
         lost = [] if before is None else altered(self._out, before)
         changes = [] if before is None else changed(before.inputs, inputs)
         if before is not None and before.ended and not lost and not changes:
-            self._watcher.on_step(step.name, "skipped, for nothing that it reads has changed")
+            self._watcher.on_step(step.name, SKIPPED)
             return
-        if step.costly and changes and _holds_files(step.home):
+        if step.costly and changes and step.holds_work():
             self._throw_away(step, changes)
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
         self._watcher.on_step(step.name, _reason(before, changes, lost))
         self._do(step, StepRecord(inputs))
+
+    def finish(self) -> None:
+        """Put down that the recipe was followed to its last certificate, unless that is known."""
+        path = self._out / RECIPE_FILE
+        if self.record.certified and path.is_file() and path.read_bytes() == self._recipe:
+            return
+        self._begin()
+        self._mark(certified=True)
 
     def _throw_away(self, step: Step, changes: list[str]) -> None:
         if not self._force:
@@ -127,13 +142,17 @@ class _Runner:
         self._keep(step.name, replace(begun, outputs=output_hashes(self._out, outputs), seconds=seconds))
 
     def _begin(self) -> None:
-        """Write the recipe down before the first step that changes anything."""
+        """Write the recipe down before the first step that changes anything; it has not been followed yet."""
         if self._begun:
             return
         require_folder(self._out)
-        text = f"# every value of this run; `multiguard run` takes this file\n{recipe_text(self._recipe)}"
-        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(text.encode()))
+        self._mark(certified=False)
+        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(self._recipe))
         self._begun = True
+
+    def _mark(self, *, certified: bool) -> None:
+        self.record = replace(self.record, certified=certified)
+        write_record(self._out, self.record)
 
     def _keep(self, name: str, step: StepRecord) -> None:
         self.record = self.record.with_step(name, step)
@@ -151,12 +170,9 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
     return f"running, for {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
 
 
-def _holds_files(folder: Path) -> bool:
-    return folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))
-
-
 def _require_own(out: Path) -> None:
     """Pass only if the folder is a run's, or holds nothing under the names that a run would write."""
+    require_no_other(out, "a run")
     if (out / RECORD_FILE).is_file():
         return
     for name in _OURS:

@@ -83,6 +83,10 @@ class Step(ABC):
     def do(self, watcher: Watcher) -> list[Path]:
         """Do the step, or what an interruption left of it, and return the files that it stands for."""
 
+    def holds_work(self) -> bool:
+        """Whether anything lies where the step writes that would be lost."""
+        return self.home.is_dir() and any(path.is_file() for path in self.home.rglob("*"))
+
     def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
         """Throw the old output away, after all that can be wrong with the new one has been looked at."""
 
@@ -93,7 +97,7 @@ class TrainStep(Step):
     kind, costly = "train", True
 
     def __init__(self, recipe: RunRecipe, train: TrainPart, run: Path, arm: Arm) -> None:
-        super().__init__(_named(arm, "train"), arm.home / "model")
+        super().__init__(step_name(arm, "train"), arm.home / "model")
         self._recipe, self._train, self._run, self._arm = recipe, train, run, arm
 
     @cached_property
@@ -129,7 +133,7 @@ class VoteStep(Step):
     kind, costly = "vote", True
 
     def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(_named(arm, "vote"), arm.home / "votes")
+        super().__init__(step_name(arm, "vote"), arm.home / "votes")
         self._recipe, self._arm, self._command = recipe, arm, command
 
     @cached_property
@@ -148,12 +152,18 @@ class VoteStep(Step):
 
     def do(self, watcher: Watcher) -> list[Path]:
         """Vote to the end, or go on."""
+        if self._ready.order_note is not None:
+            watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
         with watcher.bar("pictures") as progress:
             self._ready.vote(partial(progress, "voting"))
         if self._recipe.vote.adaptive:
             watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
         return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
+
+    def holds_work(self) -> bool:
+        """Whether there is anything but the manifest of a run that failed before its first shard was whole."""
+        return any(path.name != MANIFEST_NAME for path in self.home.rglob("*") if path.is_file())
 
     def discard(self) -> None:
         """Throw the old votes away."""
@@ -166,7 +176,7 @@ class CertifyStep(Step):
     kind = "certify"
 
     def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(_named(arm, "certify"), arm.home / "certificates")
+        super().__init__(step_name(arm, "certify"), arm.home / "certificates")
         part, self._votes = recipe.certify, arm.home / "votes"
         self._job = CertifyJob(
             self._votes,
@@ -244,7 +254,8 @@ class ReportStep(Step):
         return [done.page, *done.figures, *done.tables]
 
 
-def _named(arm: Arm, kind: Kind) -> str:
+def step_name(arm: Arm, kind: Kind) -> str:
+    """What a step of an arm is called in the record."""
     return f"{arm.name} {kind}" if arm.name else kind
 
 

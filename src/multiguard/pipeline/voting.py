@@ -17,10 +17,12 @@ from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.models.options import state_hash
+from multiguard.naming import shortened
 from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE
 from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
+from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
@@ -29,6 +31,8 @@ from multiguard.votes import read_votes
 
 # What of a `VotePart` decides the votes as it stands; the rest is settled first, or only says how fast they come.
 _DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
+
+_NAMES_SAID = 5
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class ReadyVote:
         classifier: The base classifier.
         pictures: What is voted on.
         made_for: The noise that the model folder was made for; None where the model does not say.
+        order_note: That the scores are read in the dataset's order of labels, in words; None where the model or a file
+            says the order.
     """
 
     job: VoteJob
@@ -75,6 +81,7 @@ class ReadyVote:
     classifier: Classifier
     pictures: Catalogued
     made_for: float | None
+    order_note: str | None = None
 
     def inputs(self) -> dict[str, Any]:
         """All that decides the votes, by name."""
@@ -109,7 +116,7 @@ class ReadyVote:
         require_folder(job.out)
         more: dict[str, Any] = {"shard_images": how.shard_images, "readers": how.readers, "progress": progress}
         vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more)
-        _write_source(job)
+        _write_source(job, dataset_order=self.order_note is not None)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
@@ -148,14 +155,16 @@ def prepare_vote(job: VoteJob) -> ReadyVote:
 
     Where the pictures are a folder with a CSV, its labels take the model's order.
     """
-    names = None if job.model.labels is None else tuple(read_lines(job.model.labels))
+    require_no_other(job.out, "votes")
+    names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
     if names is None and not _says_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
+        note = f"scores are read in the dataset's order of labels: {shortened(names, _NAMES_SAID)}"
     classifier = load_model(job.model, job.source.size, names)
     sigma = settled_sigma(job.model.spec, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_labelled(job.source, classifier.label_names), size=size)
-    return ReadyVote(replace(job, source=source), sigma, classifier, source.open(), made_for(job.model.spec))
+    return ReadyVote(replace(job, source=source), sigma, classifier, source.open(), made_for(job.model.spec), note)
 
 
 def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...] | None = None) -> Classifier:
@@ -231,8 +240,10 @@ def _aim(job: VoteJob) -> dict[str, Any]:
     return {} if job.aim is None else {name: value for name, value in asdict(job.aim).items() if name != "draws"}
 
 
-def _write_source(job: VoteJob) -> None:
+def _write_source(job: VoteJob, *, dataset_order: bool) -> None:
     model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
+    if dataset_order:
+        model["labels"] = "dataset"
     said = {"data": job.source.as_dict(), "model": model, "command": job.command}
     text = json.dumps(said, indent=1, ensure_ascii=False)
     write_atomically(job.out / SOURCE_FILE, lambda file: file.write(f"{text}\n".encode()))

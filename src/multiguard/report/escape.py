@@ -6,6 +6,8 @@ _LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
+    "[": "{[}",
+    "]": "{]}",
     "$": r"\$",
     "&": r"\&",
     "#": r"\#",
@@ -31,8 +33,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
 def latex(text: str) -> str:
-    """The text as LaTeX prints it: no character of it is a command, and it stays on one line."""
-    return _LATEX_SPECIAL.sub(lambda found: _LATEX[found[0]], _one_line(text))
+    """The text as LaTeX prints it: no character of it is a command, nor an option of the one before it; on one line."""
+    escaped = _LATEX_SPECIAL.sub(lambda found: _LATEX[found[0]], _one_line(text))
+    return re.sub(r"^(\s*)\*", r"\1{*}", escaped)
 
 
 def markdown(text: str) -> str:

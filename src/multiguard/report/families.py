@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from multiguard.evaluate import Averaging, Curve
-from multiguard.report.family import AVERAGINGS, METHOD_NAMES, POINT_BY_POINT, Family, Line
+from multiguard.report.family import AVERAGINGS, METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
 from multiguard.report.measure import study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.runs import run_families
@@ -37,7 +37,7 @@ def methods_family(study: Study) -> Family:
     return Family("methods", "method", "Methods on the same votes", note, study_measures(study), lines, ordered=False)
 
 
-_SWEPT: Mapping[Parameter, tuple[str, str, str]] = {
+_SWEPT: Mapping[Parameter, tuple[FamilyKey, str, str]] = {
     "k_prime": ("k_prime", "k′", "Labels the base classifier returns, k′"),
     "k": ("k", "k", "Labels the smoothed classifier returns, k"),
     "threshold": ("threshold", "t", "Share of the draws that a label needs, t"),

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from multiguard.certify.types import Floats
 from multiguard.evaluate import Averaging, Curve
 from multiguard.report.measure import Measure
 from multiguard.report.strokes import Stroke, strokes_apart, strokes_in_order
 
+FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
 AVERAGINGS: tuple[Averaging, ...] = ("mean", "pooled")
 POINT_BY_POINT = (
     "Each curve is valid point by point, for the setting it was asked in beforehand; "
@@ -54,7 +56,7 @@ class Family:
         ordered: Whether the lines stand in the order of a number.
     """
 
-    key: str
+    key: FamilyKey
     symbol: str
     title: str
     note: str

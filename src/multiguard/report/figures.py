@@ -10,7 +10,7 @@ from multiguard.report.families import families
 from multiguard.report.family import Family, Line
 from multiguard.report.labels import shown_labels, shown_radii
 from multiguard.report.measure import Measure
-from multiguard.report.rounding import plain
+from multiguard.report.rounding import in_percent, plain
 from multiguard.report.strokes import MARKERS, Stroke
 from multiguard.report.study import Study
 from multiguard.report.words import left_out, mean_draws, setting_words
@@ -48,7 +48,8 @@ def draw_figures(study: Study, folder: Path) -> list[Path]:
 
 
 def _draw_family(study: Study, family: Family) -> "Figure":
-    rows = -(-len(family.lines) // canvas.LEGEND_COLUMNS)
+    columns = canvas.legend_columns(line.name for line in family.lines)
+    rows = -(-len(family.lines) // columns)
     subtitle = _subtitle(study, family)
     header = 0.46 + 0.16 * (subtitle.count("\n") + 1) + 0.2 * rows
     figure, left_below = canvas.new_figure(2.75 + header, family.title, subtitle, header=header)
@@ -61,7 +62,7 @@ def _draw_family(study: Study, family: Family) -> "Figure":
         canvas.dress(axes, title, x=_RADIUS, y=measure.unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=family.top(measure))
-    canvas.place_legend(figure, panels[0], left_below, ncols=canvas.LEGEND_COLUMNS, handlelength=4.2)
+    canvas.place_legend(figure, panels[0], left_below, ncols=columns, handlelength=4.2)
     return figure
 
 
@@ -77,7 +78,7 @@ def _subtitle(study: Study, family: Family) -> str:
 
 def _band_words(family: Family) -> str:
     bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
-    return "" if bands is None else f" Bands: {plain(100 * bands.level)} % bootstrap over the pictures."
+    return "" if bands is None else f" Bands: {in_percent(bands.level)} % bootstrap over the pictures."
 
 
 def _axis_words(family: Family) -> str:
@@ -140,7 +141,7 @@ def _label_words(study: Study, labels: int) -> str:
     claim = (
         f"Each label's claim is made alone at α = {alpha}"
         if study.labelled
-        else f"All claims about a picture hold at once at α = {alpha}; how often the label is right is not known"
+        else f"All claims about a picture's labels hold at once at α = {alpha}; how often it is right is not known"
     )
     return (
         f"Of the pictures {having}, how often it alone is certified at R (labels with the most pictures: "

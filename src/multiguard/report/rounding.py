@@ -1,6 +1,7 @@
 """Numbers as people read them: no floor is shown higher than it was proved, and no ceiling lower."""
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 NOT_CERTIFIED = "not certified"
 CANNOT_FAIL = "cannot fail"
@@ -43,5 +44,27 @@ def radius_text(radius: float) -> str:
 
 
 def plain(number: float) -> str:
-    """A number that was chosen, not proved, as a person would write it: 0.5, 1000, 0.001."""
-    return f"{number:.10g}"
+    """A number that was chosen, not proved, in the fewest digits that say it without loss: 0.5, 1000, 0.001."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def in_percent(share: float) -> str:
+    """A share that was chosen, such as a level, in percent and without loss."""
+    return _digits(100 * Decimal(repr(float(share))))
+
+
+def confidence(alpha: float) -> str:
+    """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100."""
+    with localcontext(prec=40, rounding=ROUND_FLOOR):
+        return _digits((100 * (1 - Decimal(repr(float(alpha))))).quantize(Decimal("1e-10")))
+
+
+def up_to_digits(value: float, digits: int) -> str:
+    """The smallest number of so many significant digits that is not below a positive `value`, as text."""
+    with localcontext(prec=digits, rounding=ROUND_CEILING):
+        return plain(float(+Decimal(repr(float(value)))))
+
+
+def _digits(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -8,7 +8,7 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.types import Floats
 from multiguard.evaluate import Averaging, CertificatesFolder, Curve, curves
-from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, Line
+from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
 from multiguard.report.measure import rules_measures, study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
@@ -37,7 +37,7 @@ def run_families(study: Study) -> list[Family]:
         _runs(study, sigmas, "sigma", "σ", "Noise, σ", _sigma_value, ordered=True),
         _runs(study, trainings, "training", "training", "Training with and without noise", _training_value),
         _rules(study, rules),
-        _runs(study, others, "runs", "run", "Other runs", _run_value),
+        _runs(study, others, "runs", "run", "Other runs", _run_value(study, others)),
     ]
 
 
@@ -61,8 +61,25 @@ def _training_value(_name: str, run: CertificatesFolder) -> str:
     return f"trained with noise {plain(trained)}" if trained else "trained without noise"
 
 
-def _run_value(name: str, _run: CertificatesFolder) -> str:
-    return name or THIS_RUN
+def _run_value(study: Study, runs: Runs) -> Callable[[str, CertificatesFolder], str]:
+    """The run's name and what it differs in from this run; this run's own with it, to compare."""
+    own = _all_words(study.main)
+    differs = {
+        name: [key for key, text in _all_words(run).items() if text != own.get(key)] for name, run in runs.items()
+    }
+    differs[""] = [key for key in own if any(key in keys for keys in differs.values())]
+
+    def value(name: str, run: CertificatesFolder) -> str:
+        words = _all_words(run)
+        return ": ".join(filter(None, [name or THIS_RUN, ", ".join(words[key] for key in differs[name])]))
+
+    return value
+
+
+def _all_words(run: CertificatesFolder) -> dict[str, str]:
+    adaptive = "" if run.provenance.get("looks") is None else "adaptive, "
+    words = setting_words(run)
+    return {**words, "n": adaptive + words["n"], "training": _training_value("", run)}
 
 
 def _rules(study: Study, runs: Runs) -> Family:
@@ -90,7 +107,7 @@ def _method(study: Study, run: CertificatesFolder) -> Method:
 def _runs(
     study: Study,
     runs: Runs,
-    key: str,
+    key: FamilyKey,
     symbol: str,
     title: str,
     value: Callable[[str, CertificatesFolder], str],

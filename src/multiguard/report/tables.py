@@ -15,6 +15,7 @@ from multiguard.report.table import AtMost, Cell, Column, Table
 from multiguard.report.words import left_out, mean_draws, setting_words
 
 _HALF_SIGMAS = (0, 1, 2, 3, 4, 5, 6)
+FORMATS = ("csv", "md", "tex")
 _AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
 
 
@@ -40,9 +41,9 @@ def study_tables(study: Study) -> list[Table]:
 
 
 def _write(table: Table, folder: Path) -> list[Path]:
-    texts = {"csv": table.to_csv(), "md": table.to_markdown(), "tex": table.to_latex()}
+    texts = (table.to_csv(), table.to_markdown(), table.to_latex())
     paths = []
-    for kind, text in texts.items():
+    for kind, text in zip(FORMATS, texts, strict=True):
         path = folder / f"{table.name}.{kind}"
         _write_text(path, text)
         paths.append(path)
@@ -93,8 +94,11 @@ def _label_table(study: Study) -> Table:
         [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
     ]
     having = "that have it" if study.labelled else "for which pilot draws chose it"
-    caption = f"How often each label is certified at R, in % of the pictures {having}. {_setting(study)}"
-    note = "Each label's claim is made alone." if study.labelled else "All claims about a picture hold at once."
+    setting = _setting(study, _label_method(study))
+    caption = f"How often each label is certified at R, in % of the pictures {having}. {setting}"
+    note = (
+        "Each label's claim is made alone." if study.labelled else "All claims about a picture's labels hold at once."
+    )
     return Table("labels", caption, [note], columns, rows)
 
 
@@ -110,9 +114,14 @@ def _radius_columns(radii: list[tuple[int, float]]) -> list[Column]:
     return [Column(f"R={plain(radius)}", f"R = {plain(radius)}") for _, radius in radii]
 
 
-def _setting(study: Study) -> str:
+def _label_method(study: Study) -> str:
+    """What proves a label's own radius: the same whatever proves the set."""
+    return "method joint" if study.rule == "top-k" else "by the label's own bound"
+
+
+def _setting(study: Study, proved: str | None = None) -> str:
     asked = ", ".join(setting_words(study.main).values())
-    return f"{asked} unless said otherwise; method {study.method} unless named."
+    return f"{asked} unless said otherwise; {proved or f'method {study.method} unless named'}."
 
 
 def _pictures(study: Study, family: Family) -> str:

@@ -23,13 +23,13 @@ def real_number(name: str, value: object) -> float:
     return float(value)
 
 
-def checked_draws(draws: int, first_draw: int = 0) -> int:
+def checked_draws(draws: int, first_draw: int = 0, *, name: str = "draws") -> int:
     """The number of draws: at least 1, and all their indices are ones that the noise can count."""
-    count, first = whole_number("draws", draws), whole_number("first_draw", first_draw)
+    count, first = whole_number(name, draws), whole_number("first_draw", first_draw)
     if count < 1:
-        raise InvalidInputError(f"draws must be at least 1, not {count}.")
+        raise InvalidInputError(f"{name} must be at least 1, not {count}.")
     if first < 0 or first + count > _MOST_DRAWS:
         raise InvalidInputError(
-            f"draw indices must lie in 0 .. 2^32 - 1; first_draw = {first} and draws = {count} leave it."
+            f"draw indices must lie in 0 .. 2^32 - 1; first_draw = {first} and {name} = {count} leave it."
         )
     return count

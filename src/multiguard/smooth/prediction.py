@@ -21,7 +21,8 @@ class Prediction:
         radii: For each label an l2-radius within which it stays among the predicted labels. -inf where the fresh draws
             cannot tell.
         set_radii: At least e of these labels stay among the predicted ones under any change of l2-norm up to
-            set_radii[e-1]; non-increasing, -inf where the fresh draws cannot tell.
+            set_radii[e-1]; non-increasing, never below the e-th largest of `radii`, -inf where the fresh draws cannot
+            tell.
         confirmed: For each label whether its radius is at least 0. An unconfirmed label is a guess.
     """
 
@@ -52,7 +53,8 @@ def confirm(
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
-    Each label is certified on its own against all others, the set jointly.
+    Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
+    labels stay up to their own radii, at least e of the set do: its radii are raised to that.
 
     Args:
         labels: The labels to confirm, chosen from draws other than these.
@@ -67,8 +69,8 @@ def confirm(
     hits = hits_from_ranked(as_ranked(votes), k_prime=asked.k_prime, num_labels=num_labels)
     joint = partial(certified_radii, hits, k=asked.k, k_prime=asked.k_prime, sigma=sigma, method="joint")
     single = [joint([label], alpha=alpha / 2 / len(labels)) for label in labels]
-    together = joint(labels, alpha=alpha / 2)
-    return Prediction(labels, tuple(float(radius[0]) for radius in single), tuple(together.tolist()))
+    radii = tuple(float(radius[0]) for radius in single)
+    return Prediction(labels, radii, _raised(joint(labels, alpha=alpha / 2), radii))
 
 
 def _confirm_passing(
@@ -78,4 +80,9 @@ def _confirm_passing(
     single = threshold_label_radii(hits, labels, threshold=threshold, sigma=sigma, alpha=share)
     together = threshold_radii(hits, labels, threshold=threshold, sigma=sigma, alpha=alpha / 2)
     radii = tuple(float(single[label]) for label in labels)
-    return ThresholdPrediction(labels, radii, tuple(together.true.tolist()), tuple(together.false.tolist()))
+    return ThresholdPrediction(labels, radii, _raised(together.true, radii), tuple(together.false.tolist()))
+
+
+def _raised(together: NDArray[np.float64], radii: tuple[float, ...]) -> tuple[float, ...]:
+    """What is proved of the set: jointly, or by e of its labels alone, whichever reaches further."""
+    return tuple(np.maximum(together, np.sort(radii)[::-1]).tolist())

@@ -23,7 +23,7 @@ _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
 def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Provenance:
-    """All that determines the votes of this run, read off the classifier as it is now, the truth and the first picture.
+    """All that determines the votes of this run, read off the classifier as it is now and the first picture.
 
     Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
     """
@@ -85,12 +85,11 @@ def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
 
 
 def _truth_hash(dataset: Dataset) -> str | None:
-    """The sha256 of the ids and labels of all images; None where labels are known only with their pictures."""
-    labels: Sequence[Sequence[int]] | None = getattr(dataset, "labels", None)
+    """The sha256 of every image's labels, in order; None where they are known only with the pictures."""
+    labels = getattr(dataset, "labels", None)
     if labels is None:
         return None
-    truth = [[name, sorted(map(int, own))] for name, own in zip(dataset.ids, labels, strict=True)]
-    return hashlib.sha256(json.dumps(truth).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([sorted(int(label) for label in each) for each in labels]).encode()).hexdigest()
 
 
 def _allows_tf32(backend: Any, legacy: Any) -> bool:

@@ -170,6 +170,7 @@ class Smoother:
         asked = checked_asked(self.settings, labels, k=k, k_prime=k_prime, threshold=threshold)
         if not 0 < real_number("alpha", alpha) < 1:
             raise InvalidInputError(f"alpha must lie strictly between 0 and 1, not {alpha!r}.")
+        checked_draws(pilot_draws, name="pilot_draws")
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
         return confirm(asked.choice(pilot, labels), fresh, asked, labels, sigma=self.settings.sigma, alpha=alpha)

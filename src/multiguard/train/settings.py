@@ -22,6 +22,8 @@ from multiguard.train.recipe import Recipe
 from multiguard.train.state import read_progress
 from multiguard.version import __version__
 
+_MOST_SAID = 40  # characters of a value; a hash is longer
+
 
 def described(name: str, ids: Sequence[str], targets: NDArray[np.uint8]) -> dict[str, Any]:
     """A split on record: which pictures, in which order, with which labels."""
@@ -82,7 +84,7 @@ def run_settings(card: ModelCard) -> dict[str, Any]:
 
 
 def require_own_run(out: Path, settings: Mapping[str, Any]) -> None:
-    """Pass only if the folder is free or holds a run with these settings; else name the first that differs."""
+    """Pass only if the folder is free or holds a run with these settings; else name what differs."""
     progress = read_progress(out)
     if progress is not None:
         _require_same(progress.settings, settings, out)
@@ -91,12 +93,29 @@ def require_own_run(out: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> None:
-    for key in sorted({*before, *now}):
-        if before.get(key) != now.get(key):
-            raise InvalidInputError(
-                f"{out} holds a run with {key} = {before.get(key)!r}, and {now.get(key)!r} was asked for; "
-                "give another folder, or delete this one"
-            )
+    was, is_ = _flat(before), _flat(now)
+    other = [key for key in sorted({*was, *is_}) if was.get(key) != is_.get(key)]
+    if other:
+        told = "; ".join(_difference(key, was.get(key), is_.get(key)) for key in other)
+        raise InvalidInputError(
+            f"{out} holds a run with other settings: {told}. --force trains anew, or give another folder"
+        )
+
+
+def _flat(settings: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """The settings by dotted names, those of the recipe by their own."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = "" if key == "recipe" and not place else f"{place}{key}."
+        found |= _flat(value, inner) if isinstance(value, Mapping) else {f"{place}{key}": value}
+    return found
+
+
+def _difference(key: str, before: Any, now: Any) -> str:
+    texts = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
+    if max(map(len, texts)) > _MOST_SAID:
+        return f"{key} has changed"
+    return f"{key} was {texts[0]} and is {texts[1]}"
 
 
 def require_apart(training: Catalogued | Pixels, validation: Catalogued | Pixels) -> None:

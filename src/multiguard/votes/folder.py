@@ -16,7 +16,8 @@ from multiguard.votes.shards import Head, read_heads, write_shard
 class VotesWriter:
     """Writes a votes folder so that what the manifest names is always whole.
 
-    A folder that holds a run of the same provenance is taken up where it stopped; another run's is refused.
+    A folder that holds a run of the same provenance is taken up where it stopped; another run's is refused, unless it
+    failed before its first shard was whole.
 
     Args:
         folder: Where to write; made if it is not there.
@@ -76,12 +77,23 @@ def _taken_up(folder: Path, fresh: Manifest) -> Manifest:
     differences = stored.provenance.differences(fresh.provenance)
     if stored.shard_images != fresh.shard_images:
         differences.append("shard_images")
+    if differences and not stored.shards:
+        return fresh
     if differences:
         raise VotesError(
-            f"{folder} holds the votes of another run: {', '.join(differences)} differ. "
-            "Choose another folder, or remove this one."
+            f"{folder} holds the votes of another run: {_differ(differences)}. "
+            "Vote with --force to throw them away, or choose another folder."
         )
     return replace(stored, shards={i: s for i, s in stored.shards.items() if _whole(folder, stored, i)})
+
+
+_IN_WORDS = {"first_picture_hash": "the first picture (size or content)"}
+
+
+def _differ(names: Sequence[str]) -> str:
+    """The names as the subject of a sentence: sigma differs; sigma, k_max and seed differ."""
+    *others, last = [_IN_WORDS.get(name, name) for name in names]
+    return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
 
 
 def _whole(folder: Path, manifest: Manifest, index: int) -> bool:

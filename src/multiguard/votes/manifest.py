@@ -1,13 +1,14 @@
 """The manifest of a votes folder: where the votes come from, and which shards are whole."""
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.files import rest_hash, write_atomically
+from multiguard.files import write_atomically
 from multiguard.votes.provenance import Provenance
 
 MANIFEST_NAME = "manifest.json"
@@ -55,11 +56,16 @@ class Manifest:
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put the manifest, with the sha256 of the rest of it, in place in one step: a reader sees the old or the new."""
-    shards = {str(index): asdict(shard) for index, shard in manifest.shards.items()}
-    described = {"format": _FORMAT, "version": _VERSION, **asdict(replace(manifest, shards={})), "shards": shards}
-    text = json.dumps({**described, "sha256": rest_hash(described)}, indent=1)
+    """Put the manifest in place in one step: a reader sees the old one or the new one."""
+    described = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(manifest)}))
+    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
     write_atomically(folder / MANIFEST_NAME, lambda file: file.write(text.encode()))
+
+
+def own_hash(described: Mapping[str, Any]) -> str:
+    """The sha256 of all that a manifest says but for this, so that an edited one is known."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -73,7 +79,6 @@ def load_manifest(folder: Path) -> Manifest:
         raise VotesError(f"{path} cannot be read: {error}.") from error
     try:
         _check_format(stored, path)
-        _check_unaltered(stored, path)
         return _from_json(stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}.") from error
@@ -86,12 +91,8 @@ def _check_format(stored: Mapping[str, Any], path: Path) -> None:
             f"{path} has format {found[0]!r}, version {found[1]!r}; "
             f"this multiguard reads {_FORMAT!r}, version {_VERSION}. Read it with the version that wrote it."
         )
-
-
-def _check_unaltered(stored: Mapping[str, Any], path: Path) -> None:
-    """Refuse an edited manifest: what it says of sigma, looks and draws decides what the votes prove."""
-    if stored.get("sha256") != rest_hash(stored):
-        raise VotesError(f"{path} was altered after it was written; put it back, or vote again into another folder.")
+    if stored["sha256"] != own_hash(stored):
+        raise VotesError(f"{path} was altered after it was written; vote again, or bring the file back as it was.")
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:

@@ -19,15 +19,15 @@ class Provenance:
         model: What the base classifier is.
         weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
         classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
-        code_hash: sha256 of the user's source files that make and run it; None where none were loaded by name.
+        code_hash: sha256 of the user's source files that make it; None where no code of the user's was named.
         trained_sigma: Deviation of the noise that its training pictures carried, 0.0 for none; None if unknown.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
         dataset: Which dataset and split, and how its images were sampled.
         image_ids: The ids of the images, in the order of the shards.
         labelled: Whether the images carry their labels, the ground truth.
-        truth_hash: sha256 of the ids and labels of all images, where they are labelled and the dataset knows its labels
-            without decoding pictures; else None.
+        truth_hash: sha256 of the labels of all images; None in a run without labels, or of a dataset that does not know
+            them before its pictures are read.
         first_picture_hash: sha256 of the first picture as decoded: shape, dtype and values.
         sigma: The noise.
         rule: What the base classifier returns: "top-k", its K' labels of largest score, ranked; or "threshold", the set

@@ -25,6 +25,7 @@ function floorRows(radii) {
 
 // Radii of ceilings rise: first in one row those that are not certified, then the first few that say something new.
 function ceilingRows(radii) {
+  if (!radii.length) return [];
   const first = radii.findIndex((radius) => radius > -Infinity);
   if (first < 0) return [{ size: span(0, radii.length - 1), radius: -Infinity }];
   const news = radii.map((radius, size) => ({ size, radius })).filter(({ size, radius }) => size >= first && radius !== radii[size - 1]);
@@ -32,6 +33,13 @@ function ceilingRows(radii) {
 }
 
 const span = (from, to) => (from < to ? `${from}–${to}` : `${from}`);
+
+// A label that no draw predicted is returned only because k labels are.
+function drawnShare(hits, draws) {
+  if (!hits) return "fills up k, 0\u00a0draws";
+  const share = Math.round((100 * hits) / draws);
+  return share ? `${share}\u00a0%` : "<1\u00a0%";
+}
 
 function barRow(name, radius, longest, none = radiusText(-Infinity)) {
   const track = element("span", { class: "track", "aria-hidden": "true" });
@@ -70,12 +78,12 @@ class Card {
   }
 
   trueLabels() {
-    const { labels, own, predicted } = this.picture;
-    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone up to"));
+    const { labels, own, predicted, hits } = this.picture;
+    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone (all of α) up to"));
     return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, place) => {
-      const found = predicted.includes(label);
+      const found = hits[predicted.indexOf(label)] > 0;
       const radius = radiusOf(own[place]);
-      const alone = [unseen(Number.isFinite(radius) ? ", alone up to " : `, alone ${radiusText(radius)}`),
+      const alone = [unseen(Number.isFinite(radius) ? ", alone, at the whole of α, up to " : `, alone ${radiusText(radius)}`),
         Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];
       const words = found ? "among the labels predicted: " : "not among the labels predicted: ";
       return element("li", { class: found ? "found" : "missed" },
@@ -98,9 +106,8 @@ class Card {
   prediction() {
     const { labels, predicted, hits, draws } = this.picture;
     const items = predicted.map((label, place) => {
-      const share = Math.round((100 * hits[place]) / draws);
       return element("li", { class: data.labelled && labels.includes(label) ? "true-one" : null }, `${data.labelNames[label]}\u00a0`,
-        element("small", {}, share === 0 && hits[place] ? "<1\u00a0%" : `${share}\u00a0%`, data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
+        element("small", {}, drawnShare(hits[place], draws), data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
     });
     if (!items.length) items.push(element("li", {}, "none: no label reaches the share"));
     const heading = data.labelled ? "Predicted, with its share of the draws" : "Returned by the certifying draws, with its share";
@@ -119,8 +126,13 @@ class Card {
     const pips = element("span", { class: "pips", "aria-hidden": "true" }, "●".repeat(size) + "○".repeat(picture.labels.length - size));
     const words = [element("strong", {}, `${size} of ${picture.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
     if (!picture.ceilings) return words;
-    const most = certifiedCeiling(picture);
-    return [...words, element("span", { class: "ceiling" }, most === null ? `any number of ${OTHER_WORD} labels` : `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`)];
+    return [...words, element("span", { class: "ceiling" }, this.ceilingWords(certifiedCeiling(picture)))];
+  }
+
+  ceilingWords(most) {
+    if (!this.picture.ceilings[state.method].length) return `no ${OTHER_WORD} label can come in`;
+    if (most === null) return `any number of ${OTHER_WORD} labels`;
+    return `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`;
   }
 
   makeProofs() {

@@ -37,7 +37,12 @@ function roundedUp(value) {
 const isShare = (score) => score !== "false_ceiling";
 const scoreText = (score, value) => (isShare(score) ? percent(value) : roundedUp(value));
 
-const plain = (number) => String(Number(number.toPrecision(10)));
+// Down to two significant digits; a number of 100 or more keeps all before the point.
+function twoDigits(value) {
+  return value > 0 ? roundedDown(value, Math.max(0, 1 - Math.floor(Math.log10(value)))) : "0";
+}
+
+const plain = String; // without loss: a radius rounded up would claim what was not proved
 
 const radiusOf = (stored) => (stored === "inf" ? Infinity : stored === "-inf" ? -Infinity : stored);
 

@@ -30,7 +30,7 @@ function showSize() {
   if (!data.size) return;
   const [height, width] = data.size;
   const steps = (255 * currentRadius()) / Math.sqrt(3 * height * width);
-  words.replaceChildren(element("b", {}, `${steps.toPrecision(2)} of 255`), ` is how far every colour value of a ${width} × ${height} picture may move at once with this R; fewer values may move farther.`);
+  words.replaceChildren(element("b", {}, `${twoDigits(steps)} of 255`), ` is how far every colour value of a ${width} × ${height} picture may move at once with this R; fewer values may move farther.`);
 }
 
 let waiting = false;

@@ -1,5 +1,6 @@
 """What the page says of a study before any script has run."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,16 @@ from multiguard.report.measure import study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
+
+_SAMPLE = re.compile(r"(?P<name>[^?\[\]]+)(?:\?seed=(?P<made>\d+))?\[images=(?P<images>\d+),seed=(?P<seed>\d+)\]")
+
+
+def pictures_words(dataset: str, total: int) -> str:
+    """Which pictures these are: a random part of a dataset in words, any other by the dataset's own name."""
+    sample = _SAMPLE.fullmatch(dataset)
+    if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
+        return f"{total} of {dataset}"
+    return f"{sample['name']}, {total} random pictures, seed {sample['seed']}"
 
 
 def whose(study: Study) -> dict[str, str]:

@@ -14,8 +14,8 @@ from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
 from multiguard.report.page.data import as_script_json, page_data, page_order, start_index, weakest_first
 from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
-from multiguard.report.page.words import draws_facts, headline, label_words, rule_words
-from multiguard.report.rounding import plain
+from multiguard.report.page.words import draws_facts, headline, label_words, pictures_words, rule_words
+from multiguard.report.rounding import confidence, in_percent, plain, up_to_digits
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
 from multiguard.version import __version__
@@ -41,14 +41,19 @@ def write_page(
         gallery: How many pictures to show, the weakest of them; None for all.
         progress: Called with the number of thumbnails done and of all thumbnails.
     """
-    if gallery is not None and gallery < 0:
-        raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
+    check_gallery(gallery)
     shown = weakest_first(study)[:gallery]
     ids = [study.main.certificates.ids[place] for place in shown]
     thumbnails = {} if pictures is None else make_thumbnails(pictures, ids, progress)
     text = _render(study, shown, thumbnails, pictures_given=pictures is not None)
     require_folder(path.parent)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+
+
+def check_gallery(gallery: int | None) -> None:
+    """Pass only if so many pictures can be shown; else `InvalidInputError`."""
+    if gallery is not None and gallery < 0:
+        raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
 
 
 def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail], *, pictures_given: bool) -> str:
@@ -73,6 +78,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         shown=len(shown),
+        fills_up=any(0 in study.main.certificates.predicted_hits[place] for place in shown),
         thumbnails=len(thumbnails),
         pictures_given=pictures_given,
     )
@@ -103,6 +109,7 @@ def _facts(study: Study) -> dict[str, Any]:
     certificates, start = study.main.certificates, start_index(study)
     scores = study.main_curve(study.method, "mean").scores
     bands = study.main_curve(study.method, "mean").bands
+    dataset = study.main.provenance.get("dataset")
     return {
         "title": study.title,
         "version": __version__,
@@ -111,21 +118,23 @@ def _facts(study: Study) -> dict[str, Any]:
         **draws_facts(study),
         "sigma": plain(certificates.sigma),
         "alpha": plain(study.setting.alpha),
-        "confidence": plain(100 * (1 - study.setting.alpha)),
-        "wrong": plain(round(study.setting.alpha * scores.images, 3)),
+        "confidence": confidence(study.setting.alpha),
+        "wrong": up_to_digits(study.setting.alpha * scores.images, 3),
+        "one_size_at_a_time": "jia" in certificates.methods,
         "methods": [(method, METHOD_NAMES[method]) for method in certificates.methods],
         "method": study.method,
+        "joint_beside_others": len(certificates.methods) > 1 and "joint" in certificates.methods,
         "total": len(certificates.ids),
         "images": scores.images,
         "without_labels": scores.without_labels,
-        "dataset": str(study.main.provenance.get("dataset", "")),
+        "pictures": pictures_words(str(dataset), len(certificates.ids)) if dataset else "",
         "model": str(study.main.provenance.get("model", "")),
         "start": start,
         "last": len(scores.radius) - 1,
         "radius": plain(float(scores.radius[start])),
         "ticks": _ticks(main_grid(study).tolist(), certificates.sigma),
         "headline": headline(study, start),
-        "bands": None if bands is None else {"level": plain(100 * bands.level), "resamples": bands.resamples},
+        "bands": None if bands is None else {"level": in_percent(bands.level), "resamples": bands.resamples},
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
     }
@@ -147,7 +156,8 @@ def _provenance(study: Study) -> Iterator[tuple[str, str]]:
         prefix = f"{heading}: " if heading else ""
         taken = None if run.provenance.get("looks") is None else mean_draws(run)
         known = {**run.provenance, "mean_draws": taken}
-        known |= {"votes_sha256": run.votes_hash, "certified_by": run.command, **run.source}
+        known |= {"votes_sha256": run.votes_hash, "certified_with": run.certified_with, "certified_by": run.command}
+        known |= run.source
         for name, value in known.items():
             yield from _flat(f"{prefix}{name}", value)
 

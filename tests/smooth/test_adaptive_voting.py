@@ -105,7 +105,7 @@ def test_another_plan_is_another_run(tmp_path):
     for changed in (AdaptivePlan(LOOKS, (0.1,), 0.01, 2, 2), AdaptivePlan(LOOKS, (0.1, 0.4), 0.01, 2, 1)):
         with pytest.raises(VotesError, match="another run: stopping differ"):
             vote_dataset(smoother(), Pictures(2), tmp_path, adaptive=changed, seed=0)
-    with pytest.raises(VotesError, match="another run: looks, look_shares, stopping differ"):
+    with pytest.raises(VotesError, match="another run: looks, look_shares and stopping differ"):
         vote_dataset(smoother(), Pictures(2), tmp_path, draws=300, seed=0)
 
 
@@ -288,7 +288,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_votes(tmp_path):
 KILLED = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
-from test_adaptive import TOP_K, Pictures, smoother, vote_dataset
+from test_adaptive_voting import TOP_K, Pictures, smoother, vote_dataset
 def die(done, total):
     if done == 13:
         os._exit(9)

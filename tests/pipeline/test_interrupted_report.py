@@ -1,0 +1,98 @@
+"""A report that was interrupted is made by the same command, and a mistake in an option leaves nothing behind."""
+
+import html
+import re
+import shlex
+import signal
+
+import pytest
+from tests.cli.test_interrupted import started, wait_for
+from tests.pipeline.tiny import command, state
+
+
+@pytest.fixture
+def alone(home):
+    """Certificates without a report."""
+    (home / "run" / "certificates").rename(home / "certificates")
+    return home
+
+
+def reported(alone, *more):
+    return command("report", alone / "certificates", "--no-pictures", *more)
+
+
+def test_ctrl_c_loses_nothing_and_the_same_command_makes_the_report(alone):
+    process = started("report", alone / "certificates", "--no-pictures")
+    wait_for(alone / "figures" / "methods.png", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err == "multiguard: interrupted; nothing is lost: run it again\n"
+    assert not (alone / "report.html").exists()
+    code, out, err = reported(alone)
+    assert code == 0, err
+    assert f"report: {alone / 'report.html'}" in out
+
+
+@pytest.mark.parametrize(
+    "mistake", [["--gallery", -1], ["--beside", "x"], ["--beside", "x=gone"], ["--tables", "tiny.yaml"]]
+)
+def test_a_mistake_in_an_option_leaves_nothing(alone, mistake, monkeypatch):
+    monkeypatch.chdir(alone)
+    before = state(alone)
+    code, _, err = reported(alone, *mistake)
+    assert (code, err.count("\n")) == (2, 1)
+    assert state(alone) == before
+
+
+def commands_on(page):
+    text = page.read_text(encoding="utf-8")
+    return html.unescape(re.search("<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)[1]).splitlines()
+
+
+def test_a_page_says_what_makes_it_again(home):
+    run, certificates = home / "run", home / "run/certificates"
+    whole = commands_on(run / "report.html")
+    assert command("report", run, "--force")[0] == 0
+    assert commands_on(run / "report.html") == whole
+    assert whole[0].startswith("multiguard run ")
+    assert len(whole) == 1
+    other = home / "other certificates"
+    assert command("certify", run / "votes", "--k", 4, "--k-prime", 2, "--alpha", 0.05, "--out", other)[0] == 0
+    asked = ["report", certificates, "--out", home / "page.html", "--beside", f"k-4={other}"]
+    code, _, err = command(*asked)
+    assert code == 0, err
+    assert commands_on(home / "page.html") == [
+        *whole,
+        f"multiguard certify {run}/votes --k 4 --k-prime 2 --alpha 0.05 --out '{other}'",
+        shlex.join(["multiguard", *map(str, asked)]),
+    ]
+    code, _, err = command("report", run, "--title", "Mine", "--force")
+    assert code == 0, err
+    assert commands_on(run / "report.html") == [*whole, f"multiguard report {run} --title Mine --force"]
+
+
+def test_a_gallery_of_no_picture_is_one(home):
+    code, _, err = command("report", home / "run", "--force", "--gallery", 0)
+    assert code == 0, err
+    assert "0 weakest of 6" in (home / "run/report.html").read_text(encoding="utf-8")
+
+
+def test_what_a_killed_report_left_is_cleared_and_what_is_not_its_own_stays(alone):
+    assert reported(alone)[0] == 0
+    whole = sorted(state(alone))
+    left = ["figures/.n.svg.x1y2.part", "figures/alpha.png", "tables/.k.tex.ab_c.part", ".report.html.z9.part"]
+    mine = ["figures/.mine.part", "tables/notes.txt", ".other.html.z9.part"]
+    for name in (*left, *mine):
+        (alone / name).write_text("half")
+    assert reported(alone, "--force")[0] == 0
+    assert sorted(state(alone)) == sorted([*whole, *mine])
+
+
+def test_a_folder_of_other_files_is_not_written_to_unasked(alone):
+    (alone / "figures").mkdir()
+    (alone / "figures" / "holiday.png").write_text("mine")
+    code, _, err = reported(alone)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "figures holds holiday.png, which is no report's; --force writes beside it" in err
+    assert sorted(path.name for path in (alone / "figures").iterdir()) == ["holiday.png"]

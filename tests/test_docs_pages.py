@@ -1,0 +1,15 @@
+"""No page of the documentation is left with a placeholder for what was to be filled in."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PLACEHOLDER = re.compile(r"\b[A-Z]+_(?:TABLE|SECTION|YAML)\b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_holds_a_placeholder(page):
+    assert [line for line in page.read_text(encoding="utf-8").splitlines() if PLACEHOLDER.search(line)] == []
