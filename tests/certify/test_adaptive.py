@@ -63,6 +63,12 @@ def test_plans_end_where_they_should(most: int, first: int, growth: float, last:
     assert plan.shares[-1] == (last if len(plan.draws) > 1 else 1.0)
 
 
+def test_a_plan_whose_shares_round_up_still_keeps_its_promise() -> None:
+    plan = look_plan(228513, first=1, growth=1.05, last_share=0.12604277340957243)
+    assert math.fsum(plan.shares) <= 1
+    assert plan.shares[-1] == pytest.approx(0.12604277340957243)
+
+
 def test_misuse_of_a_plan() -> None:
     for wrong in ({"max_draws": 0}, {"max_draws": 10.0}, {"max_draws": 100, "first": 0}):
         with pytest.raises(InvalidInputError, match="whole number"):

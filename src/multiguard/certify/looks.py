@@ -90,7 +90,10 @@ def look_plan(
     early = sorted(draws for draws in before if first <= draws < max_draws)
     if not early:
         return Looks((max_draws,), (1.0,))
-    return Looks((*early, max_draws), (*[(1 - last_share) / len(early)] * len(early), last_share))
+    shares, last = [(1 - last_share) / len(early)] * len(early), last_share
+    while math.fsum((*shares, last)) > 1:
+        last = math.nextafter(last, 0.0)
+    return Looks((*early, max_draws), (*shares, last))
 
 
 def adaptive_radii(
