@@ -32,12 +32,15 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
+from multiguard.cli.signals import gently
 from multiguard.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from multiguard.evaluate import AnySetting
     from multiguard.pipeline.asked import VotePart
     from multiguard.pipeline.voting import ReadyVote
+
+FINISHING = "the shards under way are finished first"
 
 _Out = Annotated[Path, Option(help="The votes folder to write; with the same run in it, the run goes on.")]
 _Split = Annotated[str | None, Option(help="Which split [test; coco and nuswide: val].")]
@@ -134,8 +137,8 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
         typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
     if force:
         ready.discard_old()
-    with shown("pictures") as progress:
-        ready.vote(lambda done, total: progress("voting", done, total))
+    with gently(FINISHING) as stop, shown("pictures") as progress:
+        ready.vote(lambda done, total: progress("voting", done, total), stop)
     failed = ready.failures_said()
     if failed is not None:
         typer.echo(failed)

@@ -12,7 +12,8 @@ from multiguard.data.sample import Catalogued
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
-from multiguard.files import require_folder, write_atomically
+from multiguard.files import remove_halves, write_atomically
+from multiguard.lock import held
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
@@ -108,17 +109,22 @@ class ReadyVote:
         smoother = self._smoother()
         scheme = checked_scheme(smoother, **self._drawn())
         describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
-        require_folder(self.job.out)
-        discard_votes(self.job.out)
+        with held(self.job.out):
+            discard_votes(self.job.out)
 
-    def vote(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Write the votes, or what is still missing of them, and beside them where they come from."""
+    def vote(self, progress: Callable[[int, int], None] | None = None, stop: Callable[[], bool] | None = None) -> None:
+        """Write the votes, or what is still missing of them, and beside them where they come from.
+
+        Args:
+            progress: Called with the number of pictures done and of all pictures.
+            stop: Asked before each shard; at a yes the shards under way are finished and the rest is left.
+        """
         job, how = self.job, self.job.how
         smoother = self._smoother()
-        require_folder(job.out)
         more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
-        vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress)
-        _write_source(job, dataset_order=self.order_note is not None)
+        with held(job.out):
+            vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress, stop=stop)
+            _write_source(job, dataset_order=self.order_note is not None)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
@@ -264,6 +270,7 @@ def _write_source(job: VoteJob, *, dataset_order: bool) -> None:
         model["labels"] = "dataset"
     said = {"data": job.source.as_dict(), "model": model, "command": job.command}
     text = json.dumps(said, indent=1, ensure_ascii=False)
+    remove_halves(job.out, lambda name: name == SOURCE_FILE)
     write_atomically(job.out / SOURCE_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 

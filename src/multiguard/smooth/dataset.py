@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
@@ -36,6 +37,7 @@ def vote_dataset(
     readers: int = 2,
     on_error: OnError = "stop",
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
 
@@ -58,6 +60,7 @@ def vote_dataset(
         on_error: What to do where an image cannot be voted on: "stop" raises; "record" goes on with the others and
             lists it with its reason (`Votes.failures`). A later call with "stop" tries such images again.
         progress: Called with the number of images done and of all images.
+        stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
@@ -65,17 +68,15 @@ def vote_dataset(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
     provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
-    writer = VotesWriter(
-        folder,
-        provenance,
-        shard_images=whole_number("shard_images", shard_images),
-        keep_failures=on_error == "record",
-    )
-    todo = writer.missing()
-    left = sum(len(writer.manifest.positions(shard)) for shard in todo)
-    counted = _counter(progress, len(dataset) - left, len(dataset))
-    shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in todo)
-    _write_shards(writer, ShardVoting(smoother, shards, scheme, counted))
+    images = whole_number("shard_images", shard_images)
+    with held(Path(folder)):
+        writer = VotesWriter(folder, provenance, shard_images=images, keep_failures=on_error == "record")
+        todo = writer.missing()
+        left = sum(len(writer.manifest.positions(shard)) for shard in todo)
+        counted = _counter(progress, len(dataset) - left, len(dataset))
+        taken = takewhile(lambda shard: stop is None or not stop(), todo)
+        shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in taken)
+        _write_shards(writer, ShardVoting(smoother, shards, scheme, counted))
 
 
 def checked_on_error(on_error: str) -> OnError:
