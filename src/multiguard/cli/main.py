@@ -30,7 +30,6 @@ class _OneLine(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            _require_alone(ctx.invoked_subcommand)
             with at_once():
                 return super().invoke(ctx)
         except MultiGuardError as error:
@@ -97,8 +96,9 @@ app.add_typer(data_app, name="data")
 
 
 @app.callback()
-def _root() -> None:
+def _root(context: typer.Context) -> None:
     """Provable robustness for any multi-label classifier."""
+    _require_alone(context.invoked_subcommand)
 
 
 def run() -> None:

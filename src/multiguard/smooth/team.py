@@ -93,9 +93,8 @@ class Work:
         self._add("left")
 
     def wait(self, progress: Callable[[int], None]) -> None:
-        """Return when everyone has left; tell meanwhile how many images are done."""
-        while self._add("left", 0) < self._rank.count:
-            self._stopped()
+        """Return when everyone has left, or this process was asked to stop; tell meanwhile how many images are done."""
+        while self._add("left", 0) < self._rank.count and not self._stop():
             progress(self._done + self._add("images", 0))
             time.sleep(_PAUSE)
 
