@@ -54,7 +54,6 @@ def train(
 ) -> TrainResult:
     """Train to the end, or go on from the last epoch in this folder, and leave the model of one epoch in it.
 
-
     On a CPU the model is bit for bit the same whether the run was interrupted or not. Best is the highest mAP
     of the averaged weights on noisy validation pictures, whose noise is the same in every epoch.
 
