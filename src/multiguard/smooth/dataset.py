@@ -1,23 +1,29 @@
 """Voting on a dataset: pictures are read ahead, draws are packed, shards are written behind the device."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
-from multiguard.smooth.rounds import Scheme, ShardVoting
+from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import VoteRow, VotesWriter
+from multiguard.smooth.team import Team
+from multiguard.votes import Failure, Manifest, VotesWriter
 
 Progress = Callable[[int, int], None]
+OnError = Literal["stop", "record"]
+_Voting = Callable[[Iterable[OpenShard], Callable[[], object]], Iterable[VotedShard]]
 
 
 def vote_dataset(
@@ -32,9 +38,14 @@ def vote_dataset(
     seed: int,
     shard_images: int = 64,
     readers: int = 2,
+    on_error: OnError = "stop",
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
+
+    Under torchrun all processes share the work, and the folder ends as if one had done it alone; the call returns in
+    the main process when all is done, in the others when there is nothing more for them to do.
 
     The noise of each draw is the same whatever the batches, the shards or the interruptions; an image that an adaptive
     run left after n draws has the first n draws of a run of fixed length.
@@ -52,20 +63,76 @@ def vote_dataset(
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
+        on_error: What to do where an image cannot be voted on: "stop" raises; "record" goes on with the others and
+            lists it with its reason (`Votes.failures`). A later call with "stop" tries such images again.
         progress: Called with the number of images done and of all images.
+        stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
     scheme = checked_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
-    provenance = describe_run(smoother, dataset, scheme)
-    writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
-    shards = {shard: writer.manifest.positions(shard) for shard in writer.missing()}
-    todo = [position for positions in shards.values() for position in positions]
-    ids = [(shard, [provenance.image_ids[i] for i in positions]) for shard, positions in shards.items()]
-    counted = _counter(progress, len(dataset) - len(todo), len(dataset))
-    _write_shards(writer, ShardVoting(smoother, ids, _samples(dataset, todo, readers), scheme, counted))
+    provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
+    images = whole_number("shard_images", shard_images)
+    reading = _Reading(dataset, readers, on_error)
+
+    def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
+        return ShardVoting(smoother, shards, scheme, stopped)
+
+    with held(Path(folder)):
+        team = Team()
+        writer = partial(VotesWriter, folder, provenance, shard_images=images, keep_failures=on_error == "record")
+        if team.rank.is_main:
+            _lead(team, writer(), reading, voting, progress or _ignored, stop or _never)
+        else:
+            _follow(team, partial(writer, main=False), reading, voting, stop or _never)
+
+
+def _ignored(done: int, total: int) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+def _lead(
+    team: Team, writer: VotesWriter, reading: "_Reading", voting: _Voting, told: Progress, stop: Callable[[], bool]
+) -> None:
+    """Say what there is to do, do a part of it, wait for the others and seal the votes."""
+    todo, total = writer.missing(), len(reading.dataset)
+    done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
+    with team.leading(todo, done, stop) as work:
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, lambda: told(work.count(), total)))
+        work.leave()
+        work.wait(lambda images: told(images, total))
+    writer.finish()
+    if writer.missing() and not stop():
+        raise VotesError(
+            f"{len(writer.missing())} shards are missing, for another process was stopped; the same command goes on."
+        )
+
+
+def _follow(
+    team: Team, joined: Callable[[], VotesWriter], reading: "_Reading", voting: _Voting, stop: Callable[[], bool]
+) -> None:
+    """Do a part of what the main process says there is to do."""
+    work = team.joined(stop)
+    if work.todo:
+        writer = joined()
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, work.count))
+    work.leave()
+
+
+def checked_on_error(on_error: str) -> OnError:
+    """What to do where an image cannot be voted on; another word raises `InvalidInputError`."""
+    for known in get_args(OnError):
+        if on_error == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInputError(f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.")
 
 
 def checked_scheme(
@@ -91,26 +158,48 @@ def _looks(draws: int | None, adaptive: AdaptivePlan | None) -> tuple[int, ...]:
     raise InvalidInputError("draws must be a fixed number, or adaptive a plan of looks: give one of the two.")
 
 
-def _write_shards(writer: VotesWriter, shards: Iterable[tuple[int, list[VoteRow]]]) -> None:
+def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
     """Write each shard in a thread of its own while the device goes on, never more than one behind."""
     with ThreadPoolExecutor(1) as pool:
         writing: Future[None] | None = None
-        for shard, rows in shards:
+        for shard in shards:
             if writing is not None:
                 writing.result()
-            writing = pool.submit(writer.write, shard, rows)
+            writing = pool.submit(writer.write, shard.index, shard.rows, shard.failures)
         if writing is not None:
             writing.result()
 
 
-def _samples(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
-    for sample in read_ahead(dataset, positions, readers):
-        _check_pixels(sample)
-        yield sample
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """How pictures are read: by how many threads, and what becomes of those that cannot be."""
+
+    dataset: Dataset
+    readers: int
+    on_error: OnError
+
+    def opened(self, run: Manifest, shard: int) -> OpenShard:
+        """A shard whose pictures are read when they are due."""
+        positions = run.positions(shard)
+        return OpenShard(shard, _samples(self.dataset, positions, self.readers, self.on_error), len(positions))
 
 
-def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
-    """The samples in order, decoded by threads a few samples ahead; an unreadable one raises in its turn."""
+def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError) -> Iterator[Sample | Failure]:
+    """The samples in order; one that cannot be used raises in its turn, or stands there as a failure."""
+    for position, reading in zip(positions, read_ahead(dataset, positions, readers), strict=True):
+        try:
+            sample = reading.result()
+            _check_pixels(sample)
+        except DataError as error:
+            if on_error == "stop":
+                raise
+            yield Failure(dataset.ids[position], " ".join(str(error).split()))
+        else:
+            yield sample
+
+
+def read_ahead(dataset: Dataset, positions: Iterable[int], readers: int) -> Iterator[Future[Sample]]:
+    """The samples in order as they are being decoded by threads, a few ahead of the one asked for."""
     waiting = deque(positions)
     pool = ThreadPoolExecutor(readers)
     try:
@@ -118,10 +207,10 @@ def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iter
             pool.submit(dataset.__getitem__, waiting.popleft()) for _ in range(min(len(waiting), 4 * readers))
         )
         while ahead:
-            sample = ahead.popleft().result()
+            reading = ahead.popleft()
             if waiting:
                 ahead.append(pool.submit(dataset.__getitem__, waiting.popleft()))
-            yield sample
+            yield reading
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -134,9 +223,3 @@ def _check_pixels(sample: Sample) -> None:
             f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
             "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
         )
-
-
-def _counter(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
-    """Says, at each call, that one more image is done."""
-    numbers = count(done + 1)
-    return lambda: progress(next(numbers), total) if progress is not None else None
