@@ -13,7 +13,7 @@ from multiguard.report.measure import Measure
 from multiguard.report.rounding import in_percent, plain
 from multiguard.report.strokes import MARKERS, Stroke
 from multiguard.report.study import Study
-from multiguard.report.words import left_out, mean_draws, setting_words
+from multiguard.report.words import failed_words, left_out, mean_draws, setting_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,12 +67,13 @@ def _draw_family(study: Study, family: Family) -> "Figure":
 
 
 def _subtitle(study: Study, family: Family) -> str:
-    scores = family.lines[0].curves["mean"].scores
+    curve = family.base.curves["mean"]
     named = {family.key} | ({"k_prime", "k", "threshold"} if family.key == "rules" else set())
     words = [text for key, text in setting_words(study.main).items() if key not in named]
     method = "" if family.key == "methods" else f", method {study.method}"
-    without = f"; {left_out(study, scores)} left out" if scores.without_labels else ""
-    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}."
+    without = left_out(study, curve)
+    counted = f"Mean over {curve.scores.images} pictures{f'; {without} left out' if without else ''}."
+    first = f"{', '.join(words)}{method}. {counted}"
     return "\n".join([first + _band_words(family) + _axis_words(family), family.note])
 
 
