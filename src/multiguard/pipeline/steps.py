@@ -254,6 +254,9 @@ class ReportStep(Step):
             done = report(job, partial(progress, "reporting"))
         if done.without_pictures is not None and part.pictures:
             watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
+        if done.replaced:
+            words = f"{done.replaced} pictures are not shown: another lies in their place than the one voted on"
+            watcher.on_step(self.name, words)
         return [done.page, *done.figures, *done.tables]
 
 

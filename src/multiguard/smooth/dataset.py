@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import InvalidInputError, PictureError, VotesError
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
@@ -55,8 +55,9 @@ def vote_dataset(
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
-        on_error: What to do where an image cannot be voted on: "stop" raises; "record" goes on with the others and
-            lists it with its reason (`Votes.failures`). A later call with "stop" tries such images again.
+        on_error: What to do where an image cannot be read (`PictureError`) or the classifier fails on it: "stop"
+            raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
+            "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
     """
     if whole_number("readers", readers) < 1:
@@ -75,7 +76,8 @@ def vote_dataset(
     left = sum(len(writer.manifest.positions(shard)) for shard in todo)
     counted = _counter(progress, len(dataset) - left, len(dataset))
     shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in todo)
-    _write_shards(writer, ShardVoting(smoother, shards, scheme, counted))
+    _write_shards(writer, ShardVoting(smoother, shards, scheme, counted, goes_on=on_error == "record"))
+    _require_votes(writer.manifest)
 
 
 def checked_on_error(on_error: str) -> OnError:
@@ -132,10 +134,10 @@ def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError
         try:
             sample = reading.result()
             _check_pixels(sample)
-        except DataError as error:
+        except PictureError as error:
             if on_error == "stop":
                 raise
-            yield Failure(dataset.ids[position], " ".join(str(error).split()))
+            yield Failure(dataset.ids[position], " ".join(error.reason.split()))
         else:
             yield sample
 
@@ -161,9 +163,21 @@ def _check_pixels(sample: Sample) -> None:
     """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise DataError(
-            f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
-            "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
+        raise PictureError(
+            f"image {sample.id!r}",
+            f"holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} must lie in [0, 1]: "
+            "divide it by 255, and leave normalisation to the classifier.",
+        )
+
+
+def _require_votes(run: Manifest) -> None:
+    """Refuse a run that has ended without votes on any image."""
+    failures = [failure for shard in run.shards.values() for failure in shard.failures]
+    if len(failures) == len(run.provenance.image_ids):
+        first = failures[0]
+        raise VotesError(
+            f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
+            "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )
 
 

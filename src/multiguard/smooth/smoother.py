@@ -142,8 +142,8 @@ class Smoother:
         """As `run`, but a job that the classifier fails on comes out with its fault, and the others go on.
 
         A batch that fails is run again in smaller ones, down to the single draw that fails alone: which jobs fail does
-        not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier breaks
-        its contract on a black picture too, or the device is out of memory or dead.
+        not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier
+        breaks its contract on a black picture too, or the device is out of memory or dead.
         """
         for job, outcome in attempt_votes(jobs, self._plan()):
             yield job, outcome if isinstance(outcome, Fault) else self._as_votes(outcome)
