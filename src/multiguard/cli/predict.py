@@ -91,9 +91,11 @@ def predict_command(
 def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> None:
     from multiguard.cli.vote import model_part
     from multiguard.pipeline.predicting import PredictJob, predict
+    from multiguard.smooth.dataset import OnError
     from multiguard.votes import Rule as Rules
 
     one_of("rule", rest["rule"], get_args(Rules))
+    one_of("on-error", rest["on_error"], get_args(OnError))
     part = model_part(model, rest)
     chosen = {name: value for name, value in rest.items() if name in PredictJob.__dataclass_fields__}
     job = PredictJob(tuple(images), part, **chosen)

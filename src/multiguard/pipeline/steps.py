@@ -255,8 +255,7 @@ class ReportStep(Step):
         if done.without_pictures is not None and part.pictures:
             watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
         if done.replaced:
-            words = f"{done.replaced} pictures are not shown: another lies in their place than the one voted on"
-            watcher.on_step(self.name, words)
+            watcher.on_step(self.name, done.replaced)
         return [done.page, *done.figures, *done.tables]
 
 
