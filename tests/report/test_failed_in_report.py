@@ -52,7 +52,7 @@ def test_every_table_counts_them(study, tmp_path):
 
 def test_runs_that_failed_on_other_pictures_are_told_apart(study):
     notes = {family.key: family.note for family in families(study)}
-    assert "0.25: 1 of 12 pictures could not be voted on and is left out." in notes["sigma"]
+    assert "σ = 0.25: 1 of 12 pictures could not be voted on and is left out." in notes["sigma"]
     assert "1.0: " not in notes["sigma"]
     assert "trained without noise: all pictures could be voted on." in notes["training"]
 
