@@ -260,6 +260,8 @@ class ReportStep(Step):
             done = report(job, partial(progress, "reporting"))
         if done.without_pictures is not None and part.pictures:
             watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
+        if done.replaced:
+            watcher.on_step(self.name, done.replaced)
         return [done.page, *done.figures, *done.tables]
 
 
