@@ -141,7 +141,7 @@ class VoteStep(Step):
     def _ready(self) -> "ReadyVote":
         from multiguard.pipeline.voting import VoteJob, prepare_vote
 
-        recipe, how = self._recipe, _asked_draws(self._recipe, self._arm)
+        recipe, how = self._recipe, arm_votes(self._recipe, self._arm)
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
         aim = recipe.setting if how.adaptive else None
@@ -260,7 +260,7 @@ def step_name(arm: Arm, kind: Kind) -> str:
     return f"{arm.name} {kind}" if arm.name else kind
 
 
-def _asked_draws(recipe: RunRecipe, arm: Arm) -> VotePart:
+def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:
     """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify them."""
     how, asked = recipe.vote, recipe.certify.draws
     if how.draws == "adaptive" or asked is None or not arm.name:
