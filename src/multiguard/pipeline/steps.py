@@ -157,6 +157,9 @@ class VoteStep(Step):
             watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
         with watcher.bar("pictures") as progress:
             self._ready.vote(partial(progress, "voting"))
+        failed = self._ready.failures_said()
+        if failed is not None:
+            watcher.on_step(self.name, failed)
         if self._recipe.vote.adaptive:
             watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
