@@ -80,7 +80,7 @@ def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
                 _mean_map(several),
                 *(percent(float(value)) for value in recall),
                 f"{100 * (float(half.mean()) - base):+.1f}",
-                f"{100 * half.min():.1f} to {100 * half.max():.1f}",
+                f"{percent(float(half.min()))} to {percent(float(half.max()))}",
                 f"{np.mean(seconds):,.0f}" if seconds else "",
             ]
         )
