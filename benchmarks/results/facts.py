@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.results.runs import Run
-from benchmarks.results.tables import RADII, markdown, place_of
+from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.report.rounding import percent, plain
 
 _GIGABYTE = 2**30
@@ -84,8 +84,7 @@ def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
                 f"{np.mean(seconds):,.0f}" if seconds else "",
             ]
         )
-    at = [f"R = {plain(radius)}" for radius in RADII]
-    heads = ["training", "seeds", "noisy mAP", *at, "points at 0.5", "range at 0.5", "seconds"]
+    heads = ["training", "seeds", "noisy mAP", *RADIUS_HEADS, "points at 0.5", "range at 0.5", "seconds"]
     return {"classifiers": markdown(heads, rows)}
 
 

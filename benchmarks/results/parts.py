@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks import adaptive
 from benchmarks.results.drawing import Panel, curves_figure, study_figures, tradeoff_figure
 from benchmarks.results.runs import Run
-from benchmarks.results.tables import RADII, family_table, markdown, place_of, scores_table
+from benchmarks.results.tables import RADII, RADIUS_HEADS, family_table, markdown, place_of, scores_table
 from multiguard.report import Study
 from multiguard.report.families import families, methods_family
 from multiguard.report.family import METHOD_NAMES
@@ -76,8 +76,7 @@ def difference(studies: Sequence[Study], docs: Path) -> dict[str, str]:
         rows += [[title, METHOD_NAMES[name], *_gain(joint.radius, gain)] for name, gain in gains.items()]
     words = ", ".join(list(setting_words(studies[0].main).values())[2:])
     path = curves_figure(docs / IMAGES, "difference", "What the joint certificate adds", f"{words}.", panels)
-    at = [f"R = {plain(radius)}" for radius in RADII]
-    heads = ["setting", "joint less", *at, "least", "most", "radii below 0"]
+    heads = ["setting", "joint less", *RADIUS_HEADS, "least", "most", "radii below 0"]
     table = markdown(heads, rows, words=2)
     return {"difference": f"{_image(path, 'Certified recall of joint less that of others')}\n\n{table}"}
 

@@ -8,7 +8,7 @@ from benchmarks.results.drawing import Panel, curves_figure
 from benchmarks.results.parts import IMAGES
 from benchmarks.results.runs import Run
 from benchmarks.results.statistics import Pictures, claims_beyond, false_claim_chances, statistics
-from benchmarks.results.tables import RADII, markdown, place_of
+from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.certify.group import Setting
 from multiguard.evaluate import set_scores
 from multiguard.report.rounding import percent, plain, up_to_digits
@@ -43,7 +43,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
         f"{len(num_true)} pictures, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(pictures.sigma)}."
     )
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
-    heads = ["k', k", "statistics", *(f"R = {plain(one)}" for one in RADII), "labels beyond `paper` at 0.5"]
+    heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
     image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"
     return {"statistics": f"{image}\n\n{markdown(heads, rows, words=2)}"}
 

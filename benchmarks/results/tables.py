@@ -10,6 +10,7 @@ from multiguard.report.family import Family
 from multiguard.report.rounding import percent, plain
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
+RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]
 _MOST_LINES = 5
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
 
@@ -30,7 +31,7 @@ def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Seque
     """
     several = len(measures) > 1
     places = [place_of(lines[0][1].radius, radius) for radius in RADII]
-    heads = [what, *(["score"] if several else []), *(f"R = {plain(radius)}" for radius in RADII)]
+    heads = [what, *(["score"] if several else []), *RADIUS_HEADS]
     rows = [
         [name, *([WORDS[measure]] if several else []), *(percent(float(getattr(scores, measure)[p])) for p in places)]
         for name, scores in lines
