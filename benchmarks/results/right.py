@@ -62,6 +62,6 @@ def wrong_claims_block(draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.
     for name, solver in statistics(1).items():
         chances = [false_claim_chances(solver, draws=draws, alpha=alpha, rival=_RIVALS) for alpha in alphas]
         rows.append(
-            [name, *(f"{up_to_digits(float(each.max()), 2)} at p = {_RIVALS[each.argmax()]:.2g}" for each in chances)]
+            [name, *(f"{up_to_digits(float(each.max()), 3)} at p = {_RIVALS[each.argmax()]:.2g}" for each in chances)]
         )
     return {"wrong-claims": markdown(["statistics", *(f"alpha = {plain(alpha)}" for alpha in alphas)], rows)}
