@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.results.runs import Run
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.report.rounding import percent, plain
+from multiguard.report.words import left_out
 
 _GIGABYTE = 2**30
 
@@ -21,7 +22,7 @@ def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
     rows = [
         [
             "pictures voted on",
-            f"{scores.images} of `{told['dataset']}`, {scores.without_labels} without a label left out",
+            f"{scores.images} of `{told['dataset']}`; left out: {left_out(run.study, scores) or 'none'}",
         ],
         ["labels", str(len(told["label_names"]))],
         ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
