@@ -102,7 +102,7 @@ class ShardVoting:
         smoother: Smoother,
         shards: Iterable[OpenShard],
         scheme: Scheme,
-        stopped: Callable[[], None],
+        stopped: Callable[[], object],
     ) -> None:
         self._smoother, self._scheme, self._stopped = smoother, scheme, stopped
         self._unopened = iter(shards)
