@@ -65,14 +65,16 @@ def public_size(counts, labels, *, draws, k, k_prime, alpha, r):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_public_codes_statistics_are_those_of_its_formula(seed):
-    k, k_prime, labels, sizes = 3, 2, [0, 1, 2], []
+    asked = {"draws": 300, "k": 3, "k_prime": 2, "alpha": 0.01}
     ranked = random_ranked(np.random.default_rng(seed), labels=12, depth=4, draws=300, spread=3.0)
-    pictures = Pictures([ranked], [labels], 12, 1.0)
-    radii = pictures.radii(Setting(k, k_prime, 0.01), statistics(k_prime)[PUBLIC])[0]
-    counts = np.bincount(ranked[:, :k_prime].ravel(), minlength=12).tolist()
-    for r in (0.0, 0.1, 0.3, 0.6, 1.0):
-        sizes.append(public_size(counts, labels, draws=300, k=k, k_prime=k_prime, alpha=0.01, r=r))
-        assert int(np.sum(radii >= r)) == sizes[-1]
+    counts = np.bincount(ranked[:, :2].ravel(), minlength=12)
+    labels = [int(label) for label in np.argsort(-counts)[:3]]
+    radii = Pictures([ranked], [labels], 12, 1.0).radii(Setting(3, 2, 0.01), statistics(2)[PUBLIC])[0]
+    proved = [float(r) for r in radii if r > 0]
+    assert proved
+    for r in proved:
+        assert public_size(counts.tolist(), labels, **asked, r=r * (1 - 1e-6)) >= np.sum(radii >= r)
+        assert public_size(counts.tolist(), labels, **asked, r=r * (1 + 1e-6)) < np.sum(radii >= r)
 
 
 def test_only_the_printed_bound_claims_more_often_than_alpha():
