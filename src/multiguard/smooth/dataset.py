@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError, PictureError, VotesError
 from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
@@ -63,8 +63,9 @@ def vote_dataset(
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
-        on_error: What to do where an image cannot be voted on: "stop" raises; "record" goes on with the others and
-            lists it with its reason (`Votes.failures`). A later call with "stop" tries such images again.
+        on_error: What to do where an image cannot be read (`PictureError`) or the classifier fails on it: "stop"
+            raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
+            "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
         stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
@@ -78,7 +79,7 @@ def vote_dataset(
     reading = _Reading(dataset, readers, on_error)
 
     def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
-        return ShardVoting(smoother, shards, scheme, stopped)
+        return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
 
     with held(Path(folder)):
         team = Team.here()
@@ -113,6 +114,7 @@ def _lead(
         raise VotesError(
             f"{len(writer.missing())} shards are missing, for another process was stopped; the same command goes on."
         )
+    _require_votes(writer.manifest)
 
 
 def _follow(
@@ -190,10 +192,10 @@ def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError
         try:
             sample = reading.result()
             _check_pixels(sample)
-        except DataError as error:
+        except PictureError as error:
             if on_error == "stop":
                 raise
-            yield Failure(dataset.ids[position], " ".join(str(error).split()))
+            yield Failure(dataset.ids[position], " ".join(error.reason.split()))
         else:
             yield sample
 
@@ -219,7 +221,19 @@ def _check_pixels(sample: Sample) -> None:
     """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise DataError(
-            f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
-            "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
+        raise PictureError(
+            f"image {sample.id!r}",
+            f"holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} must lie in [0, 1]: "
+            "divide it by 255, and leave normalisation to the classifier.",
+        )
+
+
+def _require_votes(run: Manifest) -> None:
+    """Refuse a run that has ended without votes on any image."""
+    failures = [failure for shard in run.shards.values() for failure in shard.failures]
+    if len(failures) == len(run.provenance.image_ids):
+        first = failures[0]
+        raise VotesError(
+            f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
+            "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )
