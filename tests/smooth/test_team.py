@@ -78,6 +78,11 @@ def test_where_one_is_asked_to_stop_all_do():
         assert list(mine) == []
 
 
+def test_whoever_waits_for_a_main_process_that_is_gone_can_be_stopped():
+    asked = iter([False, True])
+    assert member(HashStore(), 1, count=2).joined(lambda: next(asked)) is None
+
+
 def test_a_store_that_is_gone_is_said():
     class Gone(HashStore):
         def add(self, *_):
