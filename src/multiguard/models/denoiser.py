@@ -34,8 +34,9 @@ class FFDNet(nn.Module):
         """The pictures (B, 3, height, width) cleaned of noise of this deviation; values may leave [0, 1]."""
         height, width = images.shape[-2:]
         folded = functional.pixel_unshuffle(_even(images), 2)
-        level = folded.new_full((len(folded), 1, *folded.shape[-2:]), sigma)
-        clean = functional.pixel_shuffle(self.model(torch.cat((folded, level), dim=1)), 2)
+        # The map of the noise level is one more channel, padded: torch 2.11 cannot compile it concatenated on CUDA.
+        known = functional.pad(folded, (0, 0, 0, 0, 0, 1), value=sigma)
+        clean = functional.pixel_shuffle(self.model(known), 2)
         return clean[..., :height, :width]
 
 
@@ -67,13 +68,11 @@ def denoised(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
 
 
 def _even(images: Tensor) -> Tensor:
-    """The pictures with their last row and column once more where their number is odd.
-
-    Plain concatenation: the compiler of torch 2.11 fails on a padding followed by a pixel-unshuffle on CUDA.
-    """
+    """The pictures with their last row and column once more where their number is odd."""
     height, width = images.shape[-2:]
-    taller = torch.cat((images, images[..., -1:, :]), dim=-2) if height % 2 else images
-    return torch.cat((taller, taller[..., -1:]), dim=-1) if width % 2 else taller
+    if height % 2 == width % 2 == 0:
+        return images
+    return functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
 
 
 def load_ffdnet(path: Path) -> FFDNet:
