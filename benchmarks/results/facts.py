@@ -17,12 +17,12 @@ _GIGABYTE = 2**30
 def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
     """Pictures, seeds, network, device and versions, read off the votes."""
     told = run.study.main.provenance
-    scores = run.study.main_curve(run.study.method, "mean").scores
+    curve = run.study.main_curve(run.study.method, "mean")
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
     rows = [
         [
             "pictures voted on",
-            f"{scores.images} of `{told['dataset']}`; left out: {left_out(run.study, scores) or 'none'}",
+            f"{curve.scores.images} of `{told['dataset']}`; left out: {left_out(run.study, curve) or 'none'}",
         ],
         ["labels", str(len(told["label_names"]))],
         ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
