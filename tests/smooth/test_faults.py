@@ -17,7 +17,7 @@ from multiguard.certify import look_plan
 from multiguard.data.sample import Sample
 from multiguard.errors import InvalidInputError, ModelError, PictureError, VotesError
 from multiguard.models import load_classifier
-from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth import AdaptivePlan, Smoother, streaming, vote_dataset
 from multiguard.smooth.faults import Fault
 from multiguard.votes import Failure, read_votes
 
@@ -101,6 +101,22 @@ def test_who_fails_and_every_other_vote_do_not_depend_on_the_batches(seed):
     faults = expected_faults(where)
     for batch_size in (1, 2, 5, 12, 13, 29, 60, 100):
         assert attempted(where, batch_size) == [faults.get(i, good[i]) for i in range(COUNT)], batch_size
+
+
+class Landed:
+    """An event that has come."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_votes_that_land_late_as_from_a_gpu_blame_the_same_draws(seed, monkeypatch):
+    where = drawn_curses(seed)
+    at_once = attempted(where, 1)
+    monkeypatch.setattr(streaming, "_fly", lambda batch, votes: streaming._Flight(batch, votes, Landed()))
+    for batch_size in (1, 2, 5, 29):
+        assert attempted(where, batch_size) == at_once
 
 
 def test_rows_that_fail_only_in_company_have_their_votes():
