@@ -4,13 +4,16 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test soak check bench docs clean
 
 demo: $(READY)
 	$(BIN)/multiguard demo
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
+
+soak: $(READY)
+	$(BIN)/pytest -n 2 -m soak
 
 check: $(READY)
 	$(BIN)/ruff format --check .

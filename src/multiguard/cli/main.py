@@ -12,12 +12,13 @@ from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
+from multiguard.cli.signals import at_once, stopped_line
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
 from multiguard.errors import MultiGuardError
 
-_MISTAKE, _INTERRUPTED = 2, 130
-_GOES_ON = ("train", "vote", "run", "demo")
+_MISTAKE = 2
+_GOES_ON = ("vote", "run", "demo")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,20 +28,22 @@ class _OneLine(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            return super().invoke(ctx)
+            with at_once():
+                return super().invoke(ctx)
         except MultiGuardError as error:
             raise _left(str(error), _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:
             raise _left(_told(error), _MISTAKE) from error
-        except KeyboardInterrupt as error:
-            raise _left(_interrupted(ctx.invoked_subcommand), _INTERRUPTED) from error
+        except KeyboardInterrupt as stopped:
+            raise stopped_line(stopped, _how_to_go_on(ctx.invoked_subcommand)) from stopped
 
 
-def _interrupted(command: str | None) -> str:
-    more = "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
-    return f"interrupted; {more}"
+def _how_to_go_on(command: str | None) -> str:
+    if command == "train":
+        return "the epochs that have ended are kept, and the same command goes on"
+    return "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
 
 
 def _left(message: str, code: int) -> typer.Exit:

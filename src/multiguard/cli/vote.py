@@ -32,12 +32,15 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
+from multiguard.cli.signals import gently
 from multiguard.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from multiguard.evaluate import AnySetting
     from multiguard.pipeline.asked import VotePart
     from multiguard.pipeline.voting import ReadyVote
+
+FINISHING = "the shards under way are finished first"
 
 _Out = Annotated[Path, Option(help="The votes folder to write; with the same run in it, the run goes on.")]
 _Split = Annotated[str | None, Option(help="Which split [test; coco and nuswide: val].")]
@@ -62,6 +65,9 @@ _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [th
 _KMax = Annotated[int | None, Option(help="Ranked labels kept of each draw: the largest k' [10, or all].")]
 _Shard = Annotated[int, Option(help="Pictures a file; an interruption costs at most two files.")]
 _Readers = Annotated[int, Option(help="Threads that decode pictures.")]
+_OnError = Annotated[
+    str, Option(help="Where a picture cannot be voted on: stop, or record it and go on with the others.")
+]
 
 
 def vote_command(
@@ -100,6 +106,7 @@ def vote_command(
     clamp: Clamp = False,
     shard_images: _Shard = 64,
     readers: _Readers = 2,
+    on_error: _OnError = "stop",
     force: Force = False,
 ) -> None:
     """Classify many noisy copies of each picture and keep every vote.
@@ -130,16 +137,22 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
         typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
     if force:
         ready.discard_old()
-    with shown("pictures") as progress:
-        ready.vote(lambda done, total: progress("voting", done, total))
-    typer.echo(f"{_drawn(ready)} on each of {len(ready.pictures)} pictures at sigma {ready.sigma:g}: {out}")
+    with gently(FINISHING) as stop, shown("pictures") as progress:
+        ready.vote(lambda done, total: progress("voting", done, total), stop)
+    failed = ready.failures_said()
+    if failed is not None:
+        typer.echo(failed)
+    voted = len(ready.pictures) - len(ready.failures())
+    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":
     from multiguard.pipeline.asked import VotePart
+    from multiguard.smooth.dataset import OnError
     from multiguard.votes import Rule as Rules
 
     one_of("rule", said["rule"], get_args(Rules))
+    one_of("on-error", said["on_error"], get_args(OnError))
     named = {**said, "draws": _draws(said["draws"]), "radii": tuple(said["radius"] or ())}
     return VotePart(**{name: named[name] for name in VotePart.__dataclass_fields__})
 

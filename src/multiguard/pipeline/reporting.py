@@ -9,8 +9,8 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.files import require_folder
-from multiguard.pipeline.leftovers import refuse_foreign, remove_halves, remove_stale
+from multiguard.files import remove_halves, require_folder
+from multiguard.pipeline.leftovers import refuse_foreign, remove_stale
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
@@ -83,7 +83,7 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
         require_folder(folder)
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
     remove_stale((job.figures, job.tables), [*figures, *tables])
-    remove_halves(job.page)
+    remove_halves(job.page.parent, lambda name: name == job.page.name)
     write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
     return Reported(job.page, figures, tables, missing)
 

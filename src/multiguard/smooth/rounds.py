@@ -7,10 +7,9 @@ than drawing.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from multiguard.data.sample import Sample
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, LabelSets, VoteRow, picture_hash
+from multiguard.votes import DrawVotes, Failure, LabelSets, VoteRow, picture_hash
 
 _MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
 
@@ -41,6 +40,24 @@ class Scheme:
     stopping: Stopping | None
     pilot_draws: int
     labelled: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OpenShard:
+    """A shard to vote on: its place in the run, and its images in order, each read when it is due, or failed."""
+
+    index: int
+    samples: Iterable[Sample | Failure]
+    images: int
+
+
+@dataclass(frozen=True, eq=False)
+class VotedShard:
+    """A shard whose images have all stopped or failed: the rows and the failures, each in the order of the images."""
+
+    index: int
+    rows: list[VoteRow]
+    failures: list[Failure]
 
 
 @dataclass(eq=False)
@@ -67,7 +84,7 @@ class _Round:
     look: int
     missing: int
     active: list[_Picture] = field(default_factory=list)
-    stopped: dict[str, VoteRow] = field(default_factory=dict)
+    ended: dict[str, VoteRow | Failure | None] = field(default_factory=dict)  # all images of the shard, in order
 
 
 class ShardVoting:
@@ -75,41 +92,39 @@ class ShardVoting:
 
     Args:
         smoother: The smoothed classifier.
-        shards: Each shard to vote on with the ids of its images.
-        samples: The images of these shards, in order.
-        scheme: What is drawn of each.
-        stopped: Called for each image whose draws have ended.
+        shards: The shards to vote on; one is taken when there is room for it, not before.
+        scheme: What is drawn of each image.
+        stopped: Called for each image whose draws have ended, or that failed.
     """
 
     def __init__(
         self,
         smoother: Smoother,
-        shards: Sequence[tuple[int, Sequence[str]]],
-        samples: Iterator[Sample],
+        shards: Iterable[OpenShard],
         scheme: Scheme,
         stopped: Callable[[], None],
     ) -> None:
         self._smoother, self._scheme, self._stopped = smoother, scheme, stopped
-        self._unopened = deque(shards)
-        self._ids = dict(shards)
-        self._samples = samples
+        self._unopened = iter(shards)
+        self._more = True  # whether there may be unopened shards
         self._waiting: deque[_Round] = deque()
         self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
-        self._whole: deque[tuple[int, list[VoteRow]]] = deque()
+        self._whole: deque[VotedShard] = deque()
         self._out: dict[Job, tuple[_Round, _Picture, bool]] = {}
 
-    def __iter__(self) -> Iterator[tuple[int, list[VoteRow]]]:
+    def __iter__(self) -> Iterator[VotedShard]:
         """Each shard with its rows, as soon as it is whole."""
         with ThreadPoolExecutor(1) as judge:
-            while self._waiting or self._unopened or self._judged:
+            self._judge = judge
+            while self._waiting or self._more or self._judged:
                 for job, votes in self._smoother.run(self._jobs()):
                     done = self._landed(job, votes)
                     if done.missing == 0:
-                        self._looked_at(done, judge)
+                        self._looked_at(done)
                     yield from self._taken_out()
                 yield from self._taken_out()
 
-    def _taken_out(self) -> Iterator[tuple[int, list[VoteRow]]]:
+    def _taken_out(self) -> Iterator[VotedShard]:
         while self._whole:
             yield self._whole.popleft()
 
@@ -124,24 +139,39 @@ class ShardVoting:
                 following = self._waiting.popleft()
                 for picture in following.active:
                     yield self._look(following, picture)
-            elif self._unopened and len(self._judged) < _MOST_JUDGED:
-                yield from self._opened(*self._unopened.popleft())
+            elif self._more and len(self._judged) < _MOST_JUDGED:
+                yield from self._opened(next(self._unopened, None))
             elif self._judged:
                 wait([self._judged[0][1]])
             else:
                 return
 
-    def _opened(self, shard: int, ids: Sequence[str]) -> Iterator[Job]:
+    def _opened(self, shard: OpenShard | None) -> Iterator[Job]:
         """The first look at a new shard, and its pilot draws; images are read when they are due."""
-        pilot = self._scheme.pilot_draws
-        first = _Round(shard, 0, missing=len(ids) * (2 if pilot else 1))
-        for sample in islice(self._samples, len(ids)):
+        if shard is None:
+            self._more = False
+            return
+        jobs = 2 if self._scheme.pilot_draws else 1
+        first = _Round(shard.index, 0, missing=shard.images * jobs)
+        for sample in shard.samples:
+            if isinstance(sample, Failure):
+                self._failed(first, sample, jobs)
+                continue
             labels = sample.labels if self._scheme.labelled else ()
             picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
             first.active.append(picture)
-            if pilot:
+            first.ended[sample.id] = None
+            if jobs == 2:
                 yield self._pilot(first, picture)
             yield self._look(first, picture)
+
+    def _failed(self, of: _Round, failure: Failure, jobs: int) -> None:
+        """Leave an image out of its round, of which so many jobs are not waited for any more."""
+        of.ended[failure.image_id] = failure
+        of.missing -= jobs
+        self._stopped()
+        if of.missing == 0:
+            self._looked_at(of)
 
     def _pilot(self, of: _Round, picture: _Picture) -> Job:
         return self._sent(of, picture, 0, self._scheme.pilot_draws, pilot=True)
@@ -177,13 +207,13 @@ class ShardVoting:
         of.missing -= 1
         return of
 
-    def _looked_at(self, done: _Round, judge: Executor) -> None:
+    def _looked_at(self, done: _Round) -> None:
         """Have a finished round judged beside the device, where there is anything to judge."""
-        if self._scheme.stopping is None or self._is_last(done):
+        if self._scheme.stopping is None or self._is_last(done) or not done.active:
             self._sort(done, [True] * len(done.active))
         else:
             rows = [picture.row() for picture in done.active]
-            self._judged.append((done, judge.submit(self._scheme.stopping.decided, rows)))
+            self._judged.append((done, self._judge.submit(self._scheme.stopping.decided, rows)))
 
     def _settle(self) -> None:
         """Go on with the rounds whose judgement has come."""
@@ -198,15 +228,20 @@ class ShardVoting:
         """Part the images of a round into those that stop and those that go on."""
         for picture, stops in zip(done.active, decided, strict=True):
             if stops:
-                done.stopped[picture.image_id] = picture.row()
+                done.ended[picture.image_id] = picture.row()
         going_on = [picture for picture, stops in zip(done.active, decided, strict=True) if not stops]
         if going_on:
-            self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.stopped))
+            self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.ended))
         else:
-            self._whole.append((done.shard, [done.stopped[image_id] for image_id in self._ids[done.shard]]))
+            self._whole.append(_voted(done))
 
     def _is_last(self, of: _Round) -> bool:
         return of.look == len(self._scheme.looks) - 1
+
+
+def _voted(done: _Round) -> VotedShard:
+    rows = [ended for ended in done.ended.values() if isinstance(ended, VoteRow)]
+    return VotedShard(done.shard, rows, [ended for ended in done.ended.values() if isinstance(ended, Failure)])
 
 
 def _joined(before: DrawVotes, after: DrawVotes) -> DrawVotes:
