@@ -8,7 +8,8 @@ _INWARD = 1e-6  # what float32 may add to a norm when a change is added to a pic
 
 def lengths(change: Tensor) -> Tensor:
     """(P,) float64, the l2-norm of each change."""
-    return change.flatten(1).to(torch.float64).norm(dim=1)
+    found: Tensor = torch.linalg.vector_norm(change.flatten(1).to(torch.float64), dim=1)
+    return found
 
 
 def norms(clean: Tensor, picture: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""Gradients of the smoothed classifier: an average over noisy copies (expectation over transformation)."""
+"""The smoothed classifier made smooth: averages over noisy copies, and their gradients through the noise (EOT)."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -20,8 +22,8 @@ _CPU_NUMBERS = 1 << 19
 _SOFTNESS = 0.5  # of the spread of the scores: how far from the border a label counts as half in
 
 
-class Gradients:
-    """How the aim changes with each pixel, averaged over noisy copies.
+class SoftVotes:
+    """The aim as a smooth function of the pixels: its value, and how it changes with each of them.
 
     A hit is a step, which has no slope; here a score that is half a spread of the scores above or below the border
     counts as mostly in or out. The border is what a score must pass: midway between the k'-th and the next score of
@@ -30,29 +32,46 @@ class Gradients:
     Args:
         smoother: The smoothed classifier.
         aim: What is to be made small.
-        copies: Noisy copies of each picture.
+        copies: Noisy copies of each picture that are averaged over.
     """
 
     def __init__(self, smoother: Smoother, aim: Aim, copies: int) -> None:
         self._smoother, self._aim, self._copies = smoother, aim, copies
         self._noise = NoisyCopies(smoother.settings)
 
-    def of(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
-        """(P, ...), the gradient at each picture."""
+    def values(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
+        """(P,), the aim's value at each picture; needs no gradients."""
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    self._aim.value(self._shares(noisy), part.inside)
+                    for part, noisy in self._parts(group, pictures, first_draw)
+                ]
+            )
+
+    def gradients(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
+        """(P, ...), the gradient of the aim's loss at each picture."""
+        return torch.cat([self._gradient(part, noisy) for part, noisy in self._parts(group, pictures, first_draw)])
+
+    def _parts(self, group: Group, pictures: Tensor, first_draw: int) -> Iterator[tuple[Group, Tensor]]:
+        """So many pictures at a time that a batch has a good size, each with its noisy copies."""
         self._smoother.classifier.eval()
         numbers = _CPU_NUMBERS if pictures.device.type == "cpu" else _DEVICE_NUMBERS
         step = max(1, numbers // (self._copies * max(1, pictures[0].numel())))
-        parts = [list(range(start, min(start + step, len(group)))) for start in range(0, len(group), step)]
-        return torch.cat([self._part(group.take(part), pictures[part[0] : part[-1] + 1], first_draw) for part in parts])
+        for start in range(0, len(group), step):
+            part = group.take(range(start, min(start + step, len(group))))
+            yield part, self._noise.of(pictures[start : start + step], part.keys, first_draw, self._copies)
 
-    def _part(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
-        noisy = self._noise.of(pictures, group.keys, first_draw, self._copies)
+    def _gradient(self, group: Group, noisy: Tensor) -> Tensor:
         with torch.enable_grad():
             noisy.requires_grad_()
-            scores = _scores(self._smoother, noisy).view(len(group), self._copies, -1)
-            soft = soft_hits(scores, _border(scores, self._smoother, self._aim.asked)).mean(dim=1)
-            (found,) = torch.autograd.grad(self._aim.loss(soft, group.inside).sum(), noisy)
-        return found.view(len(group), self._copies, *pictures.shape[1:]).sum(dim=1)
+            loss = self._aim.loss(self._shares(noisy), group.inside).sum()
+            (found,) = torch.autograd.grad(loss, noisy)
+        return found.view(len(group), self._copies, *noisy.shape[1:]).sum(dim=1)
+
+    def _shares(self, noisy: Tensor) -> Tensor:
+        scores = _scores(self._smoother, noisy).view(-1, self._copies, len(self._smoother.classifier.label_names))
+        return soft_hits(scores, _border(scores, self._smoother, self._aim.asked)).mean(dim=1)
 
 
 def soft_hits(scores: Tensor, border: Tensor) -> Tensor:
@@ -82,7 +101,7 @@ def _scores(smoother: Smoother, noisy: Tensor) -> Tensor:
     inputs = noisy.clamp(0, 1) if settings.clamp else noisy.clone()
     dtype = DTYPES[settings.precision]
     with torch.autocast(settings.device.type, dtype, enabled=dtype != torch.float32):
-        scores = smoother.classifier(inputs)
+        scores: Tensor = smoother.classifier(inputs)
     check_scores(scores, len(noisy), len(smoother.classifier.label_names))
     return scores.to(torch.float32)
 

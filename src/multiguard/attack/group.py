@@ -30,7 +30,7 @@ class Group:
     def take(self, places: Sequence[int]) -> "Group":
         """Some of the pictures."""
         chosen = torch.tensor(list(places), device=self.clean.device)
-        ids, keys = (tuple(each[place] for place in places) for each in (self.ids, self.keys))
+        ids, keys = tuple(self.ids[place] for place in places), tuple(self.keys[place] for place in places)
         return Group(ids, keys, self.clean[chosen], self.inside[chosen])
 
     def chance(self, place: int, *branch: int) -> np.random.Generator:

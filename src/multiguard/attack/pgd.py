@@ -6,7 +6,7 @@ from torch import Tensor
 
 from multiguard.attack.aim import Aim
 from multiguard.attack.ball import scaled, unit, within
-from multiguard.attack.eot import Gradients
+from multiguard.attack.eot import SoftVotes
 from multiguard.attack.group import Found, Group
 from multiguard.attack.plan import AttackPlan
 from multiguard.attack.referee import Referee
@@ -27,7 +27,7 @@ class GradientSearch:
 
     def __init__(self, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan) -> None:
         self._referee, self._aim, self._plan = referee, aim, plan
-        self._gradients = Gradients(smoother, aim, plan.copies)
+        self._soft = SoftVotes(smoother, aim, plan.copies)
 
     def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found:
         """The best of what was found at smaller radii and of new starts at these radii.
@@ -50,7 +50,7 @@ class GradientSearch:
 
     def _stepped(self, group: Group, picture: Tensor, radius: Tensor, turn: int) -> Tensor:
         # The first draws of the stream compare; each step has draws of its own after them.
-        slope = self._gradients.of(group, picture, self._plan.pick_draws + turn * self._plan.copies)
+        slope = self._soft.gradients(group, picture, self._plan.pick_draws + turn * self._plan.copies)
         length = _REACH * radius / self._plan.steps
         return within(group.clean, picture - scaled(unit(slope), length), radius, box=self._plan.box)
 

@@ -16,7 +16,7 @@ class AttackPlan:
     Attributes:
         attacks: "pgd", gradients through the noise, and "random", a search that needs none.
         steps: Gradient steps of each start.
-        copies: Noisy copies that a gradient is averaged over.
+        copies: Noisy copies that a gradient, or a try, is averaged over.
         starts: Starts at each radius: one from where the smaller radius ended, the others random on the sphere.
         tries: Changes that the random search tries at each radius.
         pick_draws: Draws that compare two changes while searching.
@@ -30,16 +30,16 @@ class AttackPlan:
     steps: int = 20
     copies: int = 8
     starts: int = 2
-    tries: int = 30
+    tries: int = 60
     pick_draws: int = 32
     judge_draws: int = 500
     box: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in self.attacks:
-            if name not in get_args(AttackName):
-                raise InvalidInputError(unknown_name("attack", name, get_args(AttackName)))
+        for attack in self.attacks:
+            if attack not in get_args(AttackName):
+                raise InvalidInputError(unknown_name("attack", attack, get_args(AttackName)))
         if not self.attacks or len(set(self.attacks)) < len(self.attacks):
             raise InvalidInputError("attacks must name pgd, random or both, each once")
         for name in ("steps", "copies", "starts", "tries", "pick_draws", "judge_draws"):

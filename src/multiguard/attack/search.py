@@ -1,6 +1,7 @@
 """Attacking pictures radius by radius: what a smaller radius found is where a larger one goes on."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -28,8 +29,10 @@ from multiguard.smooth.noise import noise_key
 from multiguard.smooth.step import to_pixels
 
 Counts = NDArray[np.int64]
-# Pictures attacked at once: they fill batches, and the random search goes from one towards another.
+# Pictures attacked at once: they fill batches, and the random search goes from one towards another. All that is found
+# of them is held until it is judged, and so there are fewer of large pictures.
 _TOGETHER = 64
+_NUMBERS = 1 << 22
 # Where the value is below this, nothing is left, and clearly so: larger radii need no new search.
 _NOTHING_LEFT = -0.25
 
@@ -107,8 +110,9 @@ def attack_pictures(
     """
     _check_rule(smoother, asked)
     done = 0
-    for _, alike in groupby(victims, key=lambda victim: victim.image.shape):
-        while together := list(islice(alike, _TOGETHER)):
+    for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
+        most = max(1, min(_TOGETHER, _NUMBERS // max(1, math.prod(shape))))
+        while together := list(islice(alike, most)):
             yield from _attacked(smoother, together, asked, plan)
             done += len(together)
             if progress is not None:
@@ -140,7 +144,7 @@ def _goals(asked: Asked) -> tuple[Goal, ...]:
 
 
 def _search(name: AttackName, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan) -> _Search:
-    return GradientSearch(smoother, referee, aim, plan) if name == "pgd" else RandomSearch(referee, aim, plan)
+    return GradientSearch(smoother, referee, aim, plan) if name == "pgd" else RandomSearch(smoother, referee, aim, plan)
 
 
 def _group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> Group:
