@@ -43,15 +43,15 @@ def within(clean: Tensor, picture: Tensor, radius: Tensor, *, box: bool, onto: b
         change = scaled(unit(change), radius)
     if box:
         change = (clean + change).clamp(0, 1) - clean
-    inward = _INWARD
+    inward = torch.full_like(radius, _INWARD)
     found = _shrunk(clean, change, radius, inward)
-    while bool((norms(clean, found) > radius).any()):
-        inward *= 2
+    while bool((outside := norms(clean, found) > radius).any()):
+        inward = torch.where(outside, 2 * inward, inward)
         found = _shrunk(clean, change, radius, inward)
     return found
 
 
-def _shrunk(clean: Tensor, change: Tensor, radius: Tensor, inward: float) -> Tensor:
+def _shrunk(clean: Tensor, change: Tensor, radius: Tensor, inward: Tensor) -> Tensor:
     """The picture after the change, which is cut to a little less than the radius where it is longer."""
-    factors = (radius * max(0.0, 1 - inward) / lengths(change).clamp(min=1e-30)).clamp(max=1.0)
+    factors = (radius * (1 - inward).clamp(min=0) / lengths(change).clamp(min=1e-30)).clamp(max=1.0)
     return clean + scaled(change, factors)

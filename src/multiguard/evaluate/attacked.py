@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from multiguard.certify import Method, certified_size
+from multiguard.certify.types import Ints
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.scores import Floats
@@ -55,25 +57,26 @@ class AttackedPicture:
     proved: Mapping[Goal, Mapping[Method, Floats]]
     reached: tuple[Reached, ...]
 
-    def certified(self, goal: Goal, method: Method, radius: float) -> int:
-        """How many labels are proved to stay at this radius."""
-        return int(certified_size(self.proved[goal][method], radius))
+    def certified(self, goal: Goal, method: Method, radius: ArrayLike) -> Ints:
+        """How many labels are proved to stay, in the shape of `radius`."""
+        return certified_size(self.proved[goal][method], radius)
 
-    def size(self, goal: Goal, attack: str, radius: float) -> int:
-        """The fewest labels that an attack, or the "best" of all, left at this radius or below, by the estimates.
+    def sizes(self, goal: Goal, attack: str, radius: ArrayLike) -> Ints:
+        """The fewest labels that an attack, or the "best" of all, left at each radius or below, by the estimates.
 
         The picture as it is counts for every attack: no change is a change of norm 0.
         """
-        return min(
-            found.size
-            for found in self.reached
-            if found.goal == goal and found.radius <= radius and (attack == BEST or found.attack in (attack, CLEAN))
-        )
+        counted = (attack, CLEAN)
+        own = [each for each in self.reached if each.goal == goal and (attack == BEST or each.attack in counted)]
+        within = np.array([each.radius for each in own]) <= np.asarray(radius)[..., None]
+        left = np.array([each.size for each in own])
+        fewest: Ints = np.where(within, left, left.max()).min(axis=-1)
+        return fewest
 
     def breaks(self, method: Method, *, surely: bool) -> bool:
         """Whether a change was found after which fewer labels stay than the method proved."""
         return any(
-            (found.at_most if surely else found.size) < self.certified(found.goal, method, found.radius)
+            (found.at_most if surely else found.size) < int(self.certified(found.goal, method, found.radius))
             for found in self.reached
         )
 
@@ -137,31 +140,34 @@ class AttackCurve:
     reached: Mapping[str, Floats]
 
 
-def attack_curves(attacks: Attacks) -> list[AttackCurve]:
-    """Certified and reached averages of each goal; at each radius the best of that radius and of all below it."""
-    return [_curve(attacks, goal) for goal in goals(attacks.setting)]
+def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[AttackCurve]:
+    """Certified and reached averages of each goal; at each radius the best of what was reached there and below.
+
+    Args:
+        attacks: What attacks reached.
+        radius: (radii,), the l2-norms to ask about; None for those that every picture was attacked at.
+    """
+    asked = np.asarray(attacks.radii if radius is None else radius, dtype=np.float64)
+    return [_curve(attacks, goal, asked) for goal in goals(attacks.setting)]
 
 
-def _curve(attacks: Attacks, goal: Goal) -> AttackCurve:
-    names, pictures = len(attacks.label_names), attacks.pictures
-
-    def averaged(size: Any) -> Floats:
-        return np.array(
-            [np.mean([_shown(goal, size(each, R), each, names) for each in pictures]) for R in attacks.radii]
-        )
-
+def _curve(attacks: Attacks, goal: Goal, radius: Floats) -> AttackCurve:
     lines = (*attacks.names, BEST) if len(attacks.names) > 1 else attacks.names
-    return AttackCurve(
-        goal,
-        np.array(attacks.radii),
-        {m: averaged(lambda each, R, m=m: each.certified(goal, m, R)) for m in attacks.methods},
-        {a: averaged(lambda each, R, a=a: each.size(goal, a, R)) for a in lines},
-    )
+    pictures, names = attacks.pictures, len(attacks.label_names)
+
+    def averaged(sizes: Sequence[Ints]) -> Floats:
+        shown = [_shown(goal, each, picture, names) for each, picture in zip(sizes, pictures, strict=True)]
+        return np.asarray(np.mean(shown, axis=0))
+
+    certified = {m: averaged([picture.certified(goal, m, radius) for picture in pictures]) for m in attacks.methods}
+    reached = {name: averaged([picture.sizes(goal, name, radius) for picture in pictures]) for name in lines}
+    return AttackCurve(goal, radius, certified, reached)
 
 
-def _shown(goal: Goal, size: int, picture: AttackedPicture, names: int) -> float:
-    """A share of L, or how many of the others are let in."""
-    return size / len(picture.labels) if goal == "in" else names - len(picture.labels) - size
+def _shown(goal: Goal, sizes: Ints, picture: AttackedPicture, names: int) -> Floats:
+    """Shares of L, or how many of the others are let in."""
+    own = len(picture.labels)
+    return np.asarray(sizes / own if goal == "in" else names - own - sizes, dtype=np.float64)
 
 
 def proved_sizes(certificates: Certificates, index: int) -> dict[Goal, dict[Method, Floats]]:

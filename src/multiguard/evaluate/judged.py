@@ -47,8 +47,16 @@ def judged_size(
 def _staying(low: Floats, high: Floats, inside: NDArray[np.bool_], setting: AnySetting, goal: Goal) -> int:
     """The most labels that can stay if each probability lies between `low` and `high`."""
     if isinstance(setting, Setting):
-        above = np.sum(low[:, None] > high[None, :], axis=0)
-        return min(setting.k, int(np.sum(above[inside] < setting.k)))
+        return _staying_among_k(np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1], setting.k)
     if goal == "in":
         return int(np.sum(high[inside] >= setting.threshold))
     return int(np.sum(low[~inside] < setting.threshold))
+
+
+def _staying_among_k(own: Floats, others: Floats, k: int) -> int:
+    """The largest e such that the e-th of our labels is not below the (k - e + 1)-th of the others; both fall.
+
+    Fewer than e of L are among the k of largest probability exactly where k - e + 1 others are above its e-th.
+    """
+    sizes = range(1, min(len(own), k) + 1)
+    return max((e for e in sizes if k - e >= len(others) or own[e - 1] >= others[k - e]), default=0)

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.types import Floats
@@ -22,6 +24,7 @@ _RADIUS = "R (ℓ₂-norm of the change)"
 _TITLE = "What is proved, and what attacks reach"
 _UNKNOWN, _IMPOSSIBLE = "#e9e4d8", "#dce8f1"
 _MARGIN = 1.07
+_POINTS = 400
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def draw_attack(attacks: Attacks, folder: Path) -> list[Path]:
 
 
 def _draw(attacks: Attacks) -> "Figure":
-    drawn, method = attack_curves(attacks), attacks.methods[0]
+    drawn, method = attack_curves(attacks, _fine(attacks)), attacks.methods[0]
     header = 1.0
     figure, left_below = canvas.new_figure(3.1 + header, _TITLE, _subtitle(attacks), header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
@@ -66,32 +69,45 @@ def _draw(attacks: Attacks) -> "Figure":
     return figure
 
 
+def _fine(attacks: Attacks) -> Floats:
+    """Radii so close that a curve of steps is drawn as one, those of the grid among them."""
+    between = np.linspace(0, attacks.radii[-1], _POINTS)
+    return np.unique(np.concatenate([between, attacks.radii]))
+
+
 def _subtitle(attacks: Attacks) -> str:
     where = "in [0, 1]" if attacks.plan.get("box") else "of any values"
     return f"{asked_words(attacks)}.\nChanged pictures {where}. {verdict(attacks).capitalize()}."
 
 
 def _draw_curve(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: Method) -> None:
+    """What an attack reached holds from its radius on, and a certificate up to its own: steps, nothing in between."""
     scale = 100 if curve.goal == "in" else 1
     best = curve.reached[BEST if BEST in curve.reached else attacks.names[0]]
     axes.fill_between(
         curve.radius, scale * curve.certified[method], scale * best, color=_UNKNOWN, linewidth=0, label="not known"
     )
+    marked = np.searchsorted(curve.radius, attacks.radii).tolist()
     names = [*curve.reached]
     proved, *others = strokes_apart(1 + len(names))
-    _line(axes, curve.radius, scale * curve.certified[method], proved, f"certified ({method})", wide=True)
+    _line(axes, curve.radius, scale * curve.certified[method], proved, marked, f"certified ({method})", step="pre")
     for name, stroke in zip(reversed(names), others, strict=True):
-        _line(axes, curve.radius, scale * curve.reached[name], stroke, attack_name(name), wide=name == BEST)
+        _line(axes, curve.radius, scale * curve.reached[name], stroke, marked, attack_name(name), step="post")
 
 
-def _line(axes: "Axes", radius: Floats, values: Floats, stroke: Stroke, name: str, *, wide: bool) -> None:
+def _line(
+    axes: "Axes", radius: Floats, values: Floats, stroke: Stroke, marked: list[int], name: str, *, step: str
+) -> None:
+    wide = step == "pre" or name == attack_name(BEST)
     axes.plot(
         radius,
         values,
+        drawstyle=f"steps-{step}",
         color=stroke.light,
         linewidth=2.2 if wide else 1.4,
         dashes=stroke.dash or (None, None),
         marker=MARKERS[stroke.marker],
+        markevery=marked,
         markersize=5,
         markeredgecolor="white",
         markeredgewidth=0.5,
@@ -118,26 +134,17 @@ def _draw_falls(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
     axes.plot([0, top], [0, top], color=canvas.QUIET, linewidth=0.9, zorder=1)
     fell = [fall for fall in falls if fall.fell < math.inf]
     held = [fall for fall in falls if fall.fell == math.inf]
+    dots: dict[str, Any] = {"linewidths": 0, "zorder": 3, "clip_on": False}
     colour = strokes_apart(2)[1].light
-    axes.scatter(
-        [f.proved for f in fell], [f.fell for f in fell], s=15, color=colour, alpha=0.55, linewidths=0, zorder=3
+    axes.scatter([f.proved for f in fell], [f.fell for f in fell], s=16, color=colour, alpha=0.5, **dots)
+    axes.scatter([f.proved for f in held], [top] * len(held), s=14, marker="^", color=canvas.QUIET, alpha=0.3, **dots)
+    canvas.dress(
+        axes, f"({letter})  Each certified radius", x="certified radius", y="smallest attack that brought it down"
     )
-    axes.scatter(
-        [f.proved for f in held],
-        [top] * len(held),
-        s=13,
-        marker="^",
-        color=canvas.QUIET,
-        alpha=0.3,
-        linewidths=0,
-        clip_on=False,
-    )
-    canvas.dress(axes, f"({letter})  Each certified radius", x="certified radius", y="smallest radius that broke it")
     axes.set(xlim=(0, top), ylim=(0, top))
-    axes.text(0.97 * top, 0.05 * top, "proved impossible", ha="right", color=canvas.QUIET, fontsize=8)
-    axes.text(
-        0.03 * top, 0.93 * top, f"▲ {len(held)} of {len(falls)} never broken", va="top", color=canvas.QUIET, fontsize=8
-    )
+    # A sound certificate leaves this corner empty.
+    words = f"proved impossible\n\n● {len(fell)} brought down, further out\n▲ {len(held)} never brought down"
+    axes.text(0.97 * top, 0.04 * top, words, ha="right", va="bottom", color=canvas.QUIET, fontsize=8, linespacing=1.3)
 
 
 def _falls(attacks: Attacks, method: Method) -> list[_Fall]:
