@@ -2,6 +2,7 @@
 
 import errno
 import os
+import warnings
 from typing import Any
 
 import typer
@@ -16,10 +17,12 @@ from multiguard.cli.run import demo_command, run_command
 from multiguard.cli.signals import at_once, stopped_line
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
-from multiguard.errors import MultiGuardError
+from multiguard.errors import InvalidInputError, MultiGuardError
+from multiguard.ranks import this_rank
 
 _MISTAKE = 2
 _GOES_ON = ("vote", "run", "demo")
+_TOGETHER = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -41,6 +44,18 @@ class _OneLine(TyperGroup):
             raise stopped_line(stopped, _how_to_go_on(ctx.invoked_subcommand)) from stopped
 
 
+def _require_alone(command: str | None) -> None:
+    """Pass only where the command can be one of several processes, or is none."""
+    if this_rank().count == 1 or command in _TOGETHER:
+        return
+    if not this_rank().is_main:
+        raise typer.Exit(_MISTAKE)
+    raise InvalidInputError(
+        f"{command} is work for one process, and torchrun started {this_rank().count}; train and vote share their work "
+        f"among many, {command} is run without torchrun"
+    )
+
+
 def _how_to_go_on(command: str | None) -> str:
     if command == "train":
         return "the epochs that have ended are kept, and the same command goes on"
@@ -48,7 +63,10 @@ def _how_to_go_on(command: str | None) -> str:
 
 
 def _left(message: str, code: int) -> typer.Exit:
-    typer.echo(f"multiguard: {' '.join(message.split())}", err=True)
+    """Say what is wrong, and in which process where it is not the main one."""
+    rank = this_rank()
+    who = "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
+    typer.echo(f"{who}: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
 
 
@@ -81,12 +99,15 @@ app.add_typer(data_app, name="data")
 
 
 @app.callback()
-def _root() -> None:
+def _root(context: typer.Context) -> None:
     """Provable robustness for any multi-label classifier."""
+    _require_alone(context.invoked_subcommand)
 
 
 def run() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
     # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A picture is decoded whole or refused in our own words; what Pillow warns of beside says no more.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     app()

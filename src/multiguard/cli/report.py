@@ -68,6 +68,8 @@ def report_command(
         done = report(job, lambda ready, total: progress("reporting", ready, total))
     if done.without_pictures is not None and job.pictures:
         typer.echo(f"the page shows no pictures: {done.without_pictures}")
+    for words in filter(None, (done.replaced, done.failed.removesuffix("."))):
+        typer.echo(words)
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
     typer.echo(f"report: {done.page}")

@@ -34,6 +34,7 @@ from multiguard.cli.options import (
 from multiguard.cli.progress import shown
 from multiguard.cli.signals import gently
 from multiguard.errors import InvalidInputError
+from multiguard.ranks import this_rank
 
 if TYPE_CHECKING:
     from multiguard.evaluate import AnySetting
@@ -131,19 +132,30 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     how = _how(rest)
     job = VoteJob(model_part(rest["model"], rest), source, out, rest["sigma"], how, _aim(how, rest), typed())
     ready = prepare_vote(job)
-    if ready.made_for is not None and ready.made_for != ready.sigma:
-        typer.echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
-    if ready.order_note is not None:
-        typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
-    if force:
-        ready.discard_old()
+    if this_rank().is_main:
+        _say_before(ready)
+        if force:
+            ready.discard_old()
     with gently(FINISHING) as stop, shown("pictures") as progress:
         ready.vote(lambda done, total: progress("voting", done, total), stop)
+    if this_rank().is_main:
+        _say_after(ready)
+
+
+def _say_before(ready: "ReadyVote") -> None:
+    if ready.made_for is not None and ready.made_for != ready.sigma:
+        spec = ready.job.model.spec
+        typer.echo(f"note: {spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
+    if ready.order_note is not None:
+        typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
+
+
+def _say_after(ready: "ReadyVote") -> None:
     failed = ready.failures_said()
     if failed is not None:
         typer.echo(failed)
     voted = len(ready.pictures) - len(ready.failures())
-    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
+    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {ready.job.out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":

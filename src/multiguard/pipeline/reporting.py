@@ -12,6 +12,7 @@ from multiguard.evaluate import CertificatesFolder, read_certificates
 from multiguard.files import remove_halves, require_folder
 from multiguard.pipeline.leftovers import refuse_foreign, remove_stale
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
+from multiguard.report.words import failed_words
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
@@ -58,12 +59,17 @@ class Reported:
         figures: The figures.
         tables: The tables.
         without_pictures: Why the page shows no pictures; None where it does.
+        replaced: How many pictures the page does not show because another lies in their place, in words; empty where
+            there is none.
+        failed: How many pictures could not be voted on and are left out, in words; empty where all could.
     """
 
     page: Path
     figures: Sequence[Path]
     tables: Sequence[Path]
     without_pictures: str | None
+    replaced: str
+    failed: str
 
 
 def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -> Reported:
@@ -84,8 +90,15 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
     remove_stale((job.figures, job.tables), [*figures, *tables])
     remove_halves(job.page.parent, lambda name: name == job.page.name)
-    write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
-    return Reported(job.page, figures, tables, missing)
+    replaced = write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
+    return Reported(job.page, figures, tables, missing, _replaced(replaced), failed_words(main))
+
+
+def _replaced(count: int) -> str:
+    if not count:
+        return ""
+    are, their = ("picture is", "its") if count == 1 else ("pictures are", "their")
+    return f"{count} {are} not shown: another lies in {their} place than the one voted on"
 
 
 def _refuse_existing(job: ReportJob) -> None:

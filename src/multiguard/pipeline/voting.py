@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from multiguard.certify import look_plan
 from multiguard.data.listed import read_lines
 from multiguard.data.sample import Catalogued
@@ -25,6 +27,7 @@ from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
 from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import ModelPart
+from multiguard.ranks import this_rank
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
 from multiguard.smooth.provenance import describe_run
@@ -124,7 +127,8 @@ class ReadyVote:
         more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
         with held(job.out):
             vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress, stop=stop)
-            _write_source(job, dataset_order=self.order_note is not None)
+            if this_rank().is_main and load_manifest(job.out).sealed:
+                _write_source(job, dataset_order=self.order_note is not None)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
@@ -167,11 +171,17 @@ class ReadyVote:
             rule=how.rule,
             k_max=how.k_max,
             score_threshold=how.score_threshold,
-            device=how.device,
+            device=_own_device(how.device),
             batch_size=how.batch_size or "auto",
             clamp=how.clamp,
             precision=how.precision,
         )
+
+
+def _own_device(device: str | None) -> str | None:
+    """What was asked for; of several processes on a machine each takes a GPU of its own where none was named."""
+    rank, gpus = this_rank(), torch.cuda.device_count()
+    return f"cuda:{rank.local % gpus}" if rank.count > 1 and gpus and device in (None, "cuda") else device
 
 
 def prepare_vote(job: VoteJob) -> ReadyVote:

@@ -3,24 +3,27 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count, takewhile
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import InvalidInputError, PictureError, VotesError
 from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
 from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
+from multiguard.smooth.team import Team
 from multiguard.votes import Failure, Manifest, VotesWriter
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
+_Voting = Callable[[Iterable[OpenShard], Callable[[], object]], Iterable[VotedShard]]
 
 
 def vote_dataset(
@@ -41,6 +44,9 @@ def vote_dataset(
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
 
+    Under torchrun all processes share the work, and the folder ends as if one had done it alone; the call returns in
+    the main process when all is done, in the others when there is nothing more for them to do.
+
     The noise of each draw is the same whatever the batches, the shards or the interruptions; an image that an adaptive
     run left after n draws has the first n draws of a run of fixed length.
 
@@ -57,8 +63,9 @@ def vote_dataset(
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
-        on_error: What to do where an image cannot be voted on: "stop" raises; "record" goes on with the others and
-            lists it with its reason (`Votes.failures`). A later call with "stop" tries such images again.
+        on_error: What to do where an image cannot be read (`PictureError`) or the classifier fails on it: "stop"
+            raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
+            "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
         stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
@@ -69,14 +76,57 @@ def vote_dataset(
     )
     provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
     images = whole_number("shard_images", shard_images)
+    reading = _Reading(dataset, readers, on_error)
+
+    def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
+        return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
+
     with held(Path(folder)):
-        writer = VotesWriter(folder, provenance, shard_images=images, keep_failures=on_error == "record")
-        todo = writer.missing()
-        left = sum(len(writer.manifest.positions(shard)) for shard in todo)
-        counted = _counter(progress, len(dataset) - left, len(dataset))
-        taken = takewhile(lambda shard: stop is None or not stop(), todo)
-        shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in taken)
-        _write_shards(writer, ShardVoting(smoother, shards, scheme, counted))
+        team = Team()
+        writer = partial(VotesWriter, folder, provenance, shard_images=images, keep_failures=on_error == "record")
+        if team.rank.is_main:
+            _lead(team, writer(), reading, voting, progress or _ignored, stop or _never)
+        else:
+            _follow(team, partial(writer, main=False), reading, voting, stop or _never)
+
+
+def _ignored(done: int, total: int) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+def _lead(
+    team: Team, writer: VotesWriter, reading: "_Reading", voting: _Voting, told: Progress, stop: Callable[[], bool]
+) -> None:
+    """Say what there is to do, do a part of it, wait for the others and seal the votes."""
+    todo, total = writer.missing(), len(reading.dataset)
+    done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
+    with team.leading(todo, done, stop) as work:
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, lambda: told(work.count(), total)))
+        work.leave()
+        work.wait(lambda images: told(images, total))
+    writer.finish()
+    if writer.missing() and not stop():
+        raise VotesError(
+            f"{len(writer.missing())} shards are missing, for another process was stopped; the same command goes on."
+        )
+    _require_votes(writer.manifest)
+
+
+def _follow(
+    team: Team, joined: Callable[[], VotesWriter], reading: "_Reading", voting: _Voting, stop: Callable[[], bool]
+) -> None:
+    """Do a part of what the main process says there is to do."""
+    work = team.joined(stop)
+    if work.todo:
+        writer = joined()
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, work.count))
+    work.leave()
 
 
 def checked_on_error(on_error: str) -> OnError:
@@ -122,9 +172,18 @@ def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
             writing.result()
 
 
-def _opened(dataset: Dataset, run: Manifest, shard: int, readers: int, on_error: OnError) -> OpenShard:
-    positions = run.positions(shard)
-    return OpenShard(shard, _samples(dataset, positions, readers, on_error), len(positions))
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """How pictures are read: by how many threads, and what becomes of those that cannot be."""
+
+    dataset: Dataset
+    readers: int
+    on_error: OnError
+
+    def opened(self, run: Manifest, shard: int) -> OpenShard:
+        """A shard whose pictures are read when they are due."""
+        positions = run.positions(shard)
+        return OpenShard(shard, _samples(self.dataset, positions, self.readers, self.on_error), len(positions))
 
 
 def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError) -> Iterator[Sample | Failure]:
@@ -133,10 +192,10 @@ def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError
         try:
             sample = reading.result()
             _check_pixels(sample)
-        except DataError as error:
+        except PictureError as error:
             if on_error == "stop":
                 raise
-            yield Failure(dataset.ids[position], " ".join(str(error).split()))
+            yield Failure(dataset.ids[position], " ".join(error.reason.split()))
         else:
             yield sample
 
@@ -162,13 +221,19 @@ def _check_pixels(sample: Sample) -> None:
     """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise DataError(
-            f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
-            "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
+        raise PictureError(
+            f"image {sample.id!r}",
+            f"holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} must lie in [0, 1]: "
+            "divide it by 255, and leave normalisation to the classifier.",
         )
 
 
-def _counter(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
-    """Says, at each call, that one more image is done."""
-    numbers = count(done + 1)
-    return lambda: progress(next(numbers), total) if progress is not None else None
+def _require_votes(run: Manifest) -> None:
+    """Refuse a run that has ended without votes on any image."""
+    failures = [failure for shard in run.shards.values() for failure in shard.failures]
+    if len(failures) == len(run.provenance.image_ids):
+        first = failures[0]
+        raise VotesError(
+            f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
+            "that and vote again without --on-error record (on_error='stop'), which tries them anew."
+        )

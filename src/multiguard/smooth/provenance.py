@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from multiguard.data.sample import Dataset
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import DataError, InvalidInputError, PictureError
 from multiguard.models.classifier import UNNAMED, Classifier
 from multiguard.models.options import state_hash
 from multiguard.smooth.rounds import Scheme
@@ -98,7 +98,7 @@ def _first_picture_hash(dataset: Dataset, on_error: Literal["stop", "record"]) -
     if on_error == "stop":
         return picture_hash(dataset[0].image)
     for position in range(len(dataset)):
-        with suppress(DataError):
+        with suppress(PictureError):
             return picture_hash(dataset[position].image)
     raise DataError(f"no picture of {dataset.name!r} can be read; votes need at least one.")
 

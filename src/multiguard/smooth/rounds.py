@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.data.sample import Sample
+from multiguard.errors import InvalidInputError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
+from multiguard.smooth.faults import Fault
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import DrawVotes, Failure, LabelSets, VoteRow, picture_hash
 
@@ -95,6 +97,8 @@ class ShardVoting:
         shards: The shards to vote on; one is taken when there is room for it, not before.
         scheme: What is drawn of each image.
         stopped: Called for each image whose draws have ended, or that failed.
+        goes_on: Whether an image that the classifier cannot be sampled on leaves its round as a failure, its votes so
+            far thrown away; if not, it raises.
     """
 
     def __init__(
@@ -102,9 +106,11 @@ class ShardVoting:
         smoother: Smoother,
         shards: Iterable[OpenShard],
         scheme: Scheme,
-        stopped: Callable[[], None],
+        stopped: Callable[[], object],
+        *,
+        goes_on: bool = False,
     ) -> None:
-        self._smoother, self._scheme, self._stopped = smoother, scheme, stopped
+        self._smoother, self._scheme, self._stopped, self._goes_on = smoother, scheme, stopped, goes_on
         self._unopened = iter(shards)
         self._more = True  # whether there may be unopened shards
         self._waiting: deque[_Round] = deque()
@@ -117,12 +123,15 @@ class ShardVoting:
         with ThreadPoolExecutor(1) as judge:
             self._judge = judge
             while self._waiting or self._more or self._judged:
-                for job, votes in self._smoother.run(self._jobs()):
-                    done = self._landed(job, votes)
+                for job, outcome in self._outcomes():
+                    done = self._landed(job, outcome)
                     if done.missing == 0:
                         self._looked_at(done)
                     yield from self._taken_out()
                 yield from self._taken_out()
+
+    def _outcomes(self) -> Iterator[tuple[Job, DrawVotes | Fault]]:
+        return self._smoother.attempt(self._jobs()) if self._goes_on else self._smoother.run(self._jobs())
 
     def _taken_out(self) -> Iterator[VotedShard]:
         while self._whole:
@@ -137,7 +146,7 @@ class ShardVoting:
             self._settle()
             if self._waiting:
                 following = self._waiting.popleft()
-                for picture in following.active:
+                for picture in tuple(following.active):  # one that fails leaves it
                     yield self._look(following, picture)
             elif self._more and len(self._judged) < _MOST_JUDGED:
                 yield from self._opened(next(self._unopened, None))
@@ -154,19 +163,29 @@ class ShardVoting:
         jobs = 2 if self._scheme.pilot_draws else 1
         first = _Round(shard.index, 0, missing=shard.images * jobs)
         for sample in shard.samples:
-            if isinstance(sample, Failure):
-                self._failed(first, sample, jobs)
-                continue
-            labels = sample.labels if self._scheme.labelled else ()
-            picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
-            first.active.append(picture)
-            first.ended[sample.id] = None
-            if jobs == 2:
-                yield self._pilot(first, picture)
-            yield self._look(first, picture)
+            begun = sample if isinstance(sample, Failure) else self._begun(first, sample)
+            if isinstance(begun, Failure):
+                self._failed(first, begun, jobs)
+            else:
+                yield from begun
+
+    def _begun(self, first: _Round, sample: Sample) -> list[Job] | Failure:
+        """The jobs of an image's first look, or the failure of one that the classifier does not take."""
+        labels = sample.labels if self._scheme.labelled else ()
+        picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
+        try:
+            pilot = [self._pilot(first, picture)] if self._scheme.pilot_draws else []
+            jobs = [*pilot, self._look(first, picture)]
+        except InvalidInputError as error:
+            if not self._goes_on:
+                raise
+            return Failure(sample.id, " ".join(str(error).split()))
+        first.active.append(picture)
+        first.ended[sample.id] = None
+        return jobs
 
     def _failed(self, of: _Round, failure: Failure, jobs: int) -> None:
-        """Leave an image out of its round, of which so many jobs are not waited for any more."""
+        """Leave an image out that no job was sent for, so that so many of its round are not waited for."""
         of.ended[failure.image_id] = failure
         of.missing -= jobs
         self._stopped()
@@ -195,16 +214,22 @@ class ShardVoting:
         self._out[job] = (of, picture, pilot)
         return job
 
-    def _landed(self, job: Job, votes: DrawVotes) -> _Round:
-        """The round that the job belongs to, with the votes laid to its picture."""
+    def _landed(self, job: Job, outcome: DrawVotes | Fault) -> _Round:
+        """The round that the job belongs to, with the votes laid to its picture, or without it if it failed."""
         of, picture, pilot = self._out.pop(job)
-        if pilot:
-            picture.pilot = votes
+        of.missing -= 1
+        if isinstance(of.ended[picture.image_id], Failure):
+            return of
+        if isinstance(outcome, Fault):
+            of.active.remove(picture)
+            of.ended[picture.image_id] = Failure(picture.image_id, f"pilot {outcome}" if pilot else str(outcome))
+            self._stopped()
+        elif pilot:
+            picture.pilot = outcome
         else:
-            picture.votes = votes if picture.votes is None else _joined(picture.votes, votes)
+            picture.votes = outcome if picture.votes is None else _joined(picture.votes, outcome)
             if self._is_last(of):
                 self._stopped()
-        of.missing -= 1
         return of
 
     def _looked_at(self, done: _Round) -> None:
