@@ -72,4 +72,6 @@ def threshold_attacks() -> Attacks:
         draws=50,
         pictures=(picture,),
         without_labels=0,
+        failed=2,
+        adaptive=True,
     )

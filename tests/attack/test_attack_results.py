@@ -75,7 +75,19 @@ def test_a_folder_reads_as_it_was_written(case, tmp_path):
     found = read_attacks(tmp_path)
     assert (found.certificates_hash, found.provenance, found.command) == ("abc", {"seed": 3}, "multiguard attack x")
     assert described(found.attacks) == described(attacks)
-    for name in ("setting", "sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws", "plan"):
+    for name in (
+        "setting",
+        "sigma",
+        "label_names",
+        "labelled",
+        "methods",
+        "radii",
+        "names",
+        "beta",
+        "draws",
+        "failed",
+        "plan",
+    ):
         assert getattr(found.attacks, name) == getattr(attacks, name), name
     with pytest.raises(InvalidInputError, match="holds an attack already"):
         write_attacks(tmp_path, attacks, certificates_hash="abc", provenance={})
@@ -141,4 +153,5 @@ def test_the_table_rounds_floors_down_and_ceilings_up(tmp_path):
     assert "| labels that stay | certified (joint) | 33.3 | 33.3 | 33.3 |" in text
     assert "| labels that stay | gradients (PGD) | 33.4 | 33.4 | 33.4 |" in text
     assert "no certificate was broken" in text
+    assert "Mean over 1 pictures (1 without labels left out)" in text
     assert repr(1 / 3) in paths[0].read_text()

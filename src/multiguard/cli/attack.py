@@ -110,8 +110,6 @@ def _show(attacks: "Attacks") -> None:
 
     console = plain_console()
     console.print(f"{asked_words(attacks)}")
-    if attacks.without_labels:
-        console.print(f"{attacks.without_labels} pictures without labels are left out")
     console.print()
     show_curves(attacks, console)
     console.print()

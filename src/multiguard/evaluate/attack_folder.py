@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 ATTACK_NAME, ATTACK_ROWS_NAME = "attack.json", "attack.parquet"
 _NAMES = (ATTACK_ROWS_NAME, ATTACK_NAME)
 _FORMAT, _VERSION = "multiguard-attack", 1
-_SAID = ("sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws", "without_labels", "plan")
+_SAID = (
+    *("sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws"),
+    *("without_labels", "failed", "adaptive", "plan"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +114,8 @@ def read_attacks(folder: str | Path) -> AttackFolder:
         draws=stored["draws"],
         pictures=_parse_rows(content, path, names, goals(setting)),
         without_labels=stored["without_labels"],
+        failed=stored["failed"],
+        adaptive=stored["adaptive"],
         plan=stored["plan"],
     )
     return AttackFolder(attacks, stored["certificates_sha256"], stored["provenance"], stored["command"])

@@ -97,6 +97,8 @@ class Attacks:
         draws: How many fresh draws judge each change.
         pictures: The pictures that have labels.
         without_labels: How many were left out because they have none.
+        failed: How many could not be voted on, so that nothing was proved of them that could be attacked.
+        adaptive: Whether the draws that certify were as many as each picture needed.
         plan: How the attacks searched, for the record.
     """
 
@@ -111,6 +113,8 @@ class Attacks:
     draws: int
     pictures: tuple[AttackedPicture, ...]
     without_labels: int
+    failed: int = 0
+    adaptive: bool = False
     plan: Mapping[str, Any] = field(default_factory=dict)
 
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:

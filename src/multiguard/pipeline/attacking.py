@@ -110,7 +110,7 @@ class ReadyAttack:
         told = None if progress is None else lambda done: progress(done, len(chosen))
         found = attack_pictures(self.smoother, victims, _asked(certificates), job.plan, progress=told)
         pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
-        attacks = _attacks(job, certificates, radii, pictures)
+        attacks = _attacks(job, self.proved, radii, pictures)
         described = file_hash(job.certificates / CERTIFICATES_NAME)
         with held(job.out):
             more: dict[str, Any] = {"command": job.command or None, "force": job.force}
@@ -191,8 +191,9 @@ def _asked(certificates: Certificates) -> Asked:
 
 
 def _attacks(
-    job: AttackJob, certificates: Certificates, radii: tuple[float, ...], pictures: tuple[AttackedPicture, ...]
+    job: AttackJob, proved: CertificatesFolder, radii: tuple[float, ...], pictures: tuple[AttackedPicture, ...]
 ) -> Attacks:
+    certificates = proved.certificates
     return Attacks(
         setting=certificates.setting,
         sigma=certificates.sigma,
@@ -205,6 +206,8 @@ def _attacks(
         draws=job.plan.judge_draws,
         pictures=pictures,
         without_labels=sum(not labels for labels in certificates.labels),
+        failed=len(certificates.failures),
+        adaptive=proved.provenance["looks"] is not None,
         plan={**asdict(job.plan), "own_radii": job.own_radii, "images": job.images},
     )
 

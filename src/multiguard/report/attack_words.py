@@ -20,10 +20,19 @@ def asked_words(attacks: Attacks) -> str:
         if isinstance(setting, Setting)
         else f"t = {plain(setting.threshold)}"
     )
+    drawn = f"n {'up to' if attacks.adaptive else '='} {setting.n}"
     return (
-        f"{own}, n = {setting.n}, α = {plain(setting.alpha)}, σ = {plain(attacks.sigma)}. "
-        f"Mean over {len(attacks.pictures)} pictures; {attacks.draws} fresh draws judge each change"
+        f"{own}, {drawn}, α = {plain(setting.alpha)}, σ = {plain(attacks.sigma)}. "
+        f"Mean over {len(attacks.pictures)} pictures{_left_out(attacks)}; {attacks.draws} fresh draws judge each change"
     )
+
+
+def _left_out(attacks: Attacks) -> str:
+    """How many pictures were not attacked because there was nothing to attack; empty where there are none."""
+    unlabelled = "without labels" if attacks.labelled else "without a predicted label"
+    counts = {unlabelled: attacks.without_labels, "that could not be voted on": attacks.failed}
+    told = " and ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f" ({told} left out)" if told else ""
 
 
 def verdict(attacks: Attacks) -> str:
