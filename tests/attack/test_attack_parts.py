@@ -107,7 +107,7 @@ def test_the_same_seed_finds_the_same_changes_and_another_finds_others():
     plan = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "judge_draws": 20}
 
     def found(seed):
-        each = attack_pictures(smoother, victims, TopK(4, 2), AttackPlan(**plan, seed=seed))
+        each = attack_pictures(smoother, victims, Setting(4, 2), AttackPlan(**plan, seed=seed))
         return [(c.picture.tobytes(), c.counts.tolist()) for one in each for c in one.changes]
 
     assert found(0) == found(0)
@@ -118,8 +118,8 @@ def test_pgd_does_not_depend_on_the_pictures_beside():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
     victims = [Victim(name, image, labels, (0.3,)) for name, image, labels in held_out_pictures(3)]
     plan = AttackPlan(attacks=("pgd",), steps=3, copies=2, starts=2, pick_draws=8, judge_draws=20)
-    together = list(attack_pictures(smoother, victims, TopK(4, 2), plan))
-    alone = list(attack_pictures(smoother, victims[1:2], TopK(4, 2), plan))
+    together = list(attack_pictures(smoother, victims, Setting(4, 2), plan))
+    alone = list(attack_pictures(smoother, victims[1:2], Setting(4, 2), plan))
     np.testing.assert_allclose(together[1].changes[1].picture, alone[0].changes[1].picture, atol=1e-5)
 
 
@@ -127,7 +127,7 @@ def test_a_box_keeps_pictures_in_range():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu", clamp=True)
     victims = [Victim(name, image, labels, (1.0,)) for name, image, labels in held_out_pictures(2)]
     plan = AttackPlan(steps=3, copies=2, starts=2, tries=4, pick_draws=8, judge_draws=20, box=True)
-    for each in attack_pictures(smoother, victims, TopK(4, 2), plan):
+    for each in attack_pictures(smoother, victims, Setting(4, 2), plan):
         for change in each.changes:
             assert change.picture.min() >= 0
             assert change.picture.max() <= 1
@@ -151,4 +151,4 @@ def test_a_plan_that_makes_no_sense_is_refused(change, message):
 def test_the_rule_must_be_the_smoothers():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
     with pytest.raises(InvalidInputError, match="top-k"):
-        next(attack_pictures(smoother, [], Passing(0.5), AttackPlan()))
+        next(attack_pictures(smoother, [], ThresholdSetting(0.5), AttackPlan()))

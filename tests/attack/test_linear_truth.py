@@ -8,7 +8,6 @@ from multiguard.attack import AttackPlan, Victim, attack_pictures, gradient_faul
 from multiguard.evaluate import Setting, ThresholdSetting, judged_size
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Passing, TopK
 
 SIGMA, DRAWS = 0.5, 4000
 WEIGHTS = torch.randn(48, 2, generator=torch.Generator().manual_seed(0))
@@ -31,7 +30,7 @@ def linear_victims(radius_of, factors, least=0.4):
     return found[:12]
 
 
-def sizes(smooth, victims, asked, setting, plan=PLAN):
+def sizes(smooth, victims, setting, plan=PLAN):
     """(pictures, changes), what is left after each change."""
     return np.array(
         [
@@ -40,7 +39,7 @@ def sizes(smooth, victims, asked, setting, plan=PLAN):
                 for change in each.changes
                 if change.goal == "in"
             ]
-            for each in attack_pictures(smooth, victims, asked, plan)
+            for each in attack_pictures(smooth, victims, setting, plan)
         ]
     )
 
@@ -54,7 +53,7 @@ def first_label(pixels):
 
 def test_pgd_breaks_the_top_label_just_outside_the_exact_radius():
     victims = linear_victims(first_label, (0.93, 1.07))
-    found = sizes(smoother(), victims, TopK(1, 1), Setting(1, 1))
+    found = sizes(smoother(), victims, Setting(1, 1))
     assert len(victims) == 12
     assert found.tolist() == [[1, 1, 0]] * 12
 
@@ -68,7 +67,7 @@ def test_pgd_breaks_the_threshold_rule_just_outside_the_exact_radius():
     victims = linear_victims(passing, (0.93, 1.07))
     how = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
     raised = smoother(lambda images: images.flatten(1) @ WEIGHTS + 6, **how)
-    found = sizes(raised, victims, Passing(0.5), ThresholdSetting(0.5))
+    found = sizes(raised, victims, ThresholdSetting(0.5))
     assert len(victims) == 12
     assert found.tolist() == [[1, 1, 0]] * 12
 
@@ -78,7 +77,7 @@ def test_random_search_comes_near_without_gradients():
     victims = linear_victims(first_label, (0.97, 3.0))
     plan = AttackPlan(attacks=("random",), tries=60, judge_draws=DRAWS)
     no_slope = smoother(lambda images: images.detach().flatten(1) @ WEIGHTS)
-    found = sizes(no_slope, victims, TopK(1, 1), Setting(1, 1), plan)
+    found = sizes(no_slope, victims, Setting(1, 1), plan)
     assert np.all(found[:, :2] == 1)
     assert found[:, 2].mean() <= 0.25
 

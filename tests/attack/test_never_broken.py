@@ -10,7 +10,6 @@ from multiguard.attack import AttackPlan, Victim, attack_pictures
 from multiguard.certify import certified_radii_batch, threshold_radii_batch
 from multiguard.evaluate import AttackedPicture, Attacks, Reached, Setting, ThresholdSetting, judged_size
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Passing, TopK
 
 PICTURES, DRAWS, JUDGES = 100, 200, 200
 K, K_PRIME, ALPHA, BETA = 4, 2, 0.001, 0.001
@@ -45,8 +44,8 @@ def victims(pictures, radii):
 
 def attacked(smoother, pictures, radii, plan):
     """The certificates and what the plan's attacks made of them."""
-    found = attack_pictures(smoother, victims(pictures, radii), TopK(K, K_PRIME), plan)
     setting = Setting(K, K_PRIME, ALPHA, DRAWS)
+    found = attack_pictures(smoother, victims(pictures, radii), setting, plan)
     judged = [_picture(each, {"in": {"joint": own}}, setting, plan) for each, own in zip(found, radii, strict=True)]
     return _attacks(setting, judged, plan)
 
@@ -109,7 +108,7 @@ def test_the_threshold_rule_holds_on_both_sides(smoother, pictures):
     proved = threshold_radii_batch(votes, labels, num_labels=10, threshold=0.5, sigma=SIGMA, alpha=ALPHA)
     setting = ThresholdSetting(0.5, ALPHA, DRAWS)
     sought = [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some]
-    found = attack_pictures(sets, sought, Passing(0.5), PLAN)
+    found = attack_pictures(sets, sought, setting, PLAN)
     judged = [
         _picture(each, {"in": {"joint": own.true}, "out": {"joint": own.false[::-1]}}, setting, PLAN)
         for each, own in zip(found, proved, strict=True)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -20,10 +20,11 @@ from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.random_search import RandomSearch
 from multiguard.attack.referee import Referee
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import AnySetting
 from multiguard.evaluate.attacked import CLEAN
 from multiguard.evaluate.judged import Goal
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Asked, TopK
+from multiguard.smooth.asked import Asked, TopK, checked_asked
 from multiguard.smooth.images import as_input, placed
 from multiguard.smooth.noise import noise_key
 from multiguard.smooth.step import to_pixels
@@ -90,7 +91,7 @@ class _Search(Protocol):
 def attack_pictures(
     smoother: Smoother,
     victims: Iterable[Victim],
-    asked: Asked,
+    setting: AnySetting,
     plan: AttackPlan,
     *,
     progress: Callable[[int], None] | None = None,
@@ -104,11 +105,11 @@ def attack_pictures(
     Args:
         smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` nothing but votes.
         victims: The pictures.
-        asked: Which smoothed classifier: `TopK` or `Passing`, as the smoother's rule is.
+        setting: Which smoothed classifier: a `Setting` or a `ThresholdSetting`, as the smoother's rule is.
         plan: Which attacks, and how hard they try.
         progress: Called with the number of pictures done.
     """
-    _check_rule(smoother, asked)
+    asked = _asked(smoother, setting)
     done = 0
     for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
         most = max(1, min(_TOGETHER, _NUMBERS // max(1, math.prod(shape))))
@@ -119,9 +120,13 @@ def attack_pictures(
                 progress(done)
 
 
-def _check_rule(smoother: Smoother, asked: Asked) -> None:
-    if (smoother.settings.rule == "top-k") != isinstance(asked, TopK):
-        raise InvalidInputError(f"asked is {asked}, but the smoother's rule is {smoother.settings.rule!r}")
+def _asked(smoother: Smoother, setting: AnySetting) -> Asked:
+    """The smoothed classifier that the setting names, if the smoother's votes can tell of it."""
+    if setting.rule != smoother.settings.rule:
+        raise InvalidInputError(f"the setting is of the {setting.rule} rule, the smoother of {smoother.settings.rule}")
+    named = {"k": None, "k_prime": None, "threshold": None, **asdict(setting)}
+    wanted = {name: named[name] for name in ("k", "k_prime", "threshold")}
+    return checked_asked(smoother.settings, len(smoother.classifier.label_names), **wanted)
 
 
 def _attacked(smoother: Smoother, victims: Sequence[Victim], asked: Asked, plan: AttackPlan) -> list[Attacked]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import binom
+from scipy.special import betainc
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.types import Ints
@@ -124,7 +124,8 @@ class Attacks:
     def chance(self, broken: int) -> float:
         """The most that the probability of so many broken certificates, or more, can be if all is right."""
         wrong = min(1.0, self.setting.alpha + self.beta)
-        return float(binom.sf(broken - 1, len(self.pictures), wrong))
+        # So many or more of a binomial number: the distribution function of a beta at the chance of one.
+        return float(betainc(broken, len(self.pictures) - broken + 1, wrong)) if broken else 1.0
 
 
 @dataclass(frozen=True, eq=False)

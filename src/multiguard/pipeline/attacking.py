@@ -17,7 +17,6 @@ from multiguard.evaluate import (
     Certificates,
     CertificatesFolder,
     Reached,
-    Setting,
     judged_size,
     read_attacks,
     read_certificates,
@@ -34,7 +33,6 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother, voted_votes
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Asked, Passing, TopK
 from multiguard.votes import Votes, picture_hash
 
 _HALF_SIGMAS = 6
@@ -108,7 +106,7 @@ class ReadyAttack:
         chosen = _chosen(certificates, job)
         victims = self._victims(chosen, radii)
         told = None if progress is None else lambda done: progress(done, len(chosen))
-        found = attack_pictures(self.smoother, victims, _asked(certificates), job.plan, progress=told)
+        found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
         pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
         attacks = _attacks(job, self.proved, radii, pictures)
         described = file_hash(job.certificates / CERTIFICATES_NAME)
@@ -183,11 +181,6 @@ def _without_gradients(job: AttackJob, smoother: Smoother, pictures: Catalogued)
         return job, ()
     note = f"{smoother.classifier.name} has no gradients ({fault}): pgd cannot be used, random search is"
     return replace(job, plan=replace(job.plan, attacks=("random",))), (note,)
-
-
-def _asked(certificates: Certificates) -> Asked:
-    setting = certificates.setting
-    return TopK(setting.k, setting.k_prime) if isinstance(setting, Setting) else Passing(setting.threshold)
 
 
 def _attacks(
