@@ -114,6 +114,17 @@ def test_the_same_seed_finds_the_same_changes_and_another_finds_others():
     assert found(0) != found(1)
 
 
+def test_what_is_found_is_judged_by_draws_that_had_no_part_in_it():
+    """The counts are those of the judging stream at the picture found, which anyone can draw again."""
+    smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
+    victims = [Victim(name, image, labels, (0.4,)) for name, image, labels in held_out_pictures(2)]
+    plan = AttackPlan(steps=2, copies=2, starts=1, tries=2, pick_draws=8, judge_draws=50, seed=3)
+    for each in attack_pictures(smoother, victims, Setting(4, 2), plan):
+        for change in each.changes:
+            again = smoother.votes(change.picture, 50, seed=3, image_id=each.victim.id, stream="judge")
+            assert np.bincount(again.ravel(), minlength=10).tolist() == change.counts.tolist()
+
+
 def test_pgd_does_not_depend_on_the_pictures_beside():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
     victims = [Victim(name, image, labels, (0.3,)) for name, image, labels in held_out_pictures(3)]

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.pipeline.tiny import RECIPE, command
 
+from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
@@ -88,16 +90,39 @@ def blind(tmp_path, monkeypatch):
     return "blind:make"
 
 
-def test_a_model_without_gradients_is_searched_at_random(tmp_path, blind):
-    votes = tmp_path / "blind" / "votes"
-    given = ["--data", "digits", "--size", "16", "--images", "4", "--draws", "60", "--sigma", "0.5"]
-    code, _, err = command("vote", "--model", blind, "--output", "logits", *given, "--out", votes)
+@pytest.fixture
+def own_run(tmp_path, blind):
+    """Four pictures of one's own in a folder, voted on with that model and certified."""
+    pictures, digits = tmp_path / "pictures", DigitsDataset("test", size=16, images=4)
+    pictures.mkdir()
+    rows = [f"{i}.png,{';'.join(str(label) for label in digits.labels[i])}" for i in range(4)]
+    (pictures / "labels.csv").write_text("\n".join(["file,labels", *rows]) + "\n")
+    (tmp_path / "names.txt").write_text("\n".join(digits.label_names) + "\n")
+    for i in range(4):
+        Image.fromarray(digits[i].image[0]).save(pictures / f"{i}.png")
+    given = ["--data", "folder", "--root", pictures, "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    how = ["--output", "logits", "--labels", tmp_path / "names.txt", "--out", tmp_path / "own" / "votes"]
+    code, _, err = command("vote", "--model", blind, *given, *how)
     assert code == 0, err
-    assert command("certify", votes, "--k", "3", "--k-prime", "2")[0] == 0
-    code, out, err = command("attack", tmp_path / "blind" / "certificates", *QUICK)
+    assert command("certify", tmp_path / "own" / "votes", "--k", "3", "--k-prime", "2")[0] == 0
+    return tmp_path / "own" / "certificates"
+
+
+def test_a_model_without_gradients_is_searched_at_random(own_run):
+    code, out, err = command("attack", own_run, *QUICK)
     assert code == 0, err
     assert "blind:make has no gradients (its scores carry none): pgd cannot be used, random search is" in out
-    assert read_attacks(tmp_path / "blind" / "attack").attacks.names == ("random",)
+    assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
+
+
+def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
+    other = DigitsDataset("test", size=16, images=9)[8].image[0]
+    Image.fromarray(other).save(tmp_path / "pictures" / "2.png")
+    code, _, err = command("attack", own_run, *QUICK)
+    assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
+    shutil.rmtree(own_run.parent / "votes")
+    code, out, _ = command("attack", own_run, *QUICK)
+    assert "the pictures are not compared with those voted on" in out
 
 
 @pytest.mark.parametrize(
