@@ -100,12 +100,35 @@ def own_run(tmp_path, blind):
     (tmp_path / "names.txt").write_text("\n".join(digits.label_names) + "\n")
     for i in range(4):
         Image.fromarray(digits[i].image[0]).save(pictures / f"{i}.png")
-    given = ["--data", "folder", "--root", pictures, "--size", "16", "--draws", "60", "--sigma", "0.5"]
-    how = ["--output", "logits", "--labels", tmp_path / "names.txt", "--out", tmp_path / "own" / "votes"]
-    code, _, err = command("vote", "--model", blind, *given, *how)
+    return _certified(tmp_path, blind, [], ["--k", "3", "--k-prime", "2"])
+
+
+def _certified(home, model, voted, certified):
+    """The certificates of the folder of pictures, with these options of `vote` and `certify`."""
+    given = ["--data", "folder", "--root", home / "pictures", "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    how = ["--output", "logits", "--labels", home / "names.txt", "--out", home / "own" / "votes", "--force"]
+    code, _, err = command("vote", "--model", model, *given, *how, *voted)
     assert code == 0, err
-    assert command("certify", tmp_path / "own" / "votes", "--k", "3", "--k-prime", "2")[0] == 0
-    return tmp_path / "own" / "certificates"
+    code, _, err = command("certify", home / "own" / "votes", *certified, "--force")
+    assert code == 0, err
+    return home / "own" / "certificates"
+
+
+@pytest.mark.parametrize(
+    ("voted", "certified", "goals"),
+    [
+        (["--rule", "threshold"], ["--rule", "threshold", "--threshold", "0.4"], {"in", "out"}),
+        (["--no-labels", "--pilot-draws", "30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
+    ],
+    ids=["threshold", "no labels"],
+)
+def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, voted, certified, goals):
+    folder = _certified(tmp_path, blind, voted, certified)
+    code, out, err = command("attack", folder, *QUICK)
+    assert code == 0, out + err
+    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    assert {found.goal for picture in attacks.pictures for found in picture.reached} == goals
+    assert set(attacks.pictures[0].proved) == goals
 
 
 def test_a_model_without_gradients_is_searched_at_random(own_run):
