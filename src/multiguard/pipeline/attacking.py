@@ -36,6 +36,7 @@ from multiguard.smooth import Smoother
 from multiguard.votes import Votes, picture_hash
 
 _HALF_SIGMAS = 6
+_OTHER_DEVICE = "the votes were drawn on {}: certificates are about the classifier as it runs there, to the last digit"
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
     job, notes = _without_gradients(job, smoother, pictures)
     if votes is None:
         notes = (*notes, "the votes are not at hand, so that the pictures are not compared with those voted on")
+    if (smoother.settings.device.type == "cpu") != str(proved.provenance["device"]).startswith("cpu"):
+        notes = (*notes, _OTHER_DEVICE.format(proved.provenance["device"]))
     return ReadyAttack(job, proved, smoother, pictures, votes, notes)
 
 

@@ -76,7 +76,7 @@ def _fine(attacks: Attacks) -> Floats:
 
 
 def _subtitle(attacks: Attacks) -> str:
-    where = "in [0, 1]" if attacks.plan.get("box") else "of any values"
+    where = "stay in [0, 1]" if attacks.plan.get("box") else "may leave [0, 1]"
     return f"{asked_words(attacks)}.\nChanged pictures {where}. {verdict(attacks).capitalize()}."
 
 
@@ -143,7 +143,7 @@ def _draw_falls(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
     )
     axes.set(xlim=(0, top), ylim=(0, top))
     # A sound certificate leaves this corner empty.
-    words = f"proved impossible\n\n● {len(fell)} brought down, further out\n▲ {len(held)} never brought down"
+    words = f"proved impossible\n\n● {len(fell)} brought down by an attack\n▲ {len(held)} by none"
     axes.text(0.97 * top, 0.04 * top, words, ha="right", va="bottom", color=canvas.QUIET, fontsize=8, linespacing=1.3)
 
 
