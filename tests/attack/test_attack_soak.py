@@ -1,4 +1,4 @@
-"""The digits recipe with a smaller network: every picture at every certified radius, with all the effort of an attack."""
+"""The digits recipe with a smaller network: every picture at every certified radius, attacked with all effort."""
 
 import pytest
 from tests.pipeline.tiny import command
