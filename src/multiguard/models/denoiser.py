@@ -3,7 +3,6 @@
 from itertools import pairwise
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -62,8 +62,10 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
 
 
 def _write_table(table: pa.Table, file: IO[bytes]) -> None:
-    # Votes hardly shrink more at a higher level; a dictionary of rows that are all different only costs.
-    pq.write_table(table, file, row_group_size=1, compression="zstd", compression_level=1, use_dictionary=False)
+    # Votes hardly shrink more at a higher level; a dictionary of rows that are all different only costs, and so do
+    # statistics, which would repeat short votes uncompressed.
+    how: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
+    pq.write_table(table, file, row_group_size=1, write_statistics=False, **how)
 
 
 def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
