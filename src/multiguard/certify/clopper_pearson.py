@@ -11,7 +11,8 @@ from multiguard.errors import InvalidInputError
 
 # SciPy's inverse of the incomplete beta function is mostly right to the last digit, but now and then it stops short, on
 # the side that would claim too much. So a bound is sought for a little less than alpha, and what the distribution
-# function itself does not confirm at half that distance is moved on until it does.
+# function itself does not confirm at half that distance is moved on until it does. Below levels of 1e-107 it may find
+# nothing (NaN) where the bound is within 1e-29 of 0 or 1; the bound is then that end itself.
 _SLACK = 1e-7
 _FIRST_MOVE = 1e-12
 _MOST_DRAWS = 10**8
@@ -31,7 +32,7 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     """
     hits, draws, alpha = _checked(hits, draws, alpha)
     a, b = np.maximum(hits, 1), draws - hits + 1
-    found = betaincinv(a, b, alpha * (1 - _SLACK))
+    found = np.nan_to_num(betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
     return np.where(hits == 0, 0.0, _confirmed(found, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
 
 
@@ -43,7 +44,7 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     """
     hits, draws, alpha = _checked(hits, draws, alpha)
     a, b = hits + 1, np.maximum(draws - hits, 1)
-    found = betainccinv(a, b, alpha * (1 - _SLACK))
+    found = np.nan_to_num(betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
     return np.where(hits == draws, 1.0, _confirmed(found, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
 
 
@@ -61,7 +62,7 @@ def _confirmed(
     bound = np.asarray(found, dtype=np.float64)
     wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2))
     while np.any(wrong):
-        bound = np.where(wrong, np.minimum(bound * move, 1.0), bound)
+        bound = np.where(wrong, np.clip(bound * move, 0.0, 1.0), bound)
         move = 1 + 2 * (move - 1)
         wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2)) & (bound < 1) & (bound > 0)
     return bound
