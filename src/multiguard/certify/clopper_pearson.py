@@ -16,12 +16,16 @@ from multiguard.errors import InvalidInputError
 _SLACK = 1e-7
 _FIRST_MOVE = 1e-12
 _MOST_DRAWS = 10**8
+# SciPy's distribution function is found to be 0 from 1e-243 on where it is not, and would confirm anything; a bound at a
+# level that comes near this is 0 or 1, which never fails.
+_LEAST_LEVEL = 1e-220
 
 
 def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
     """With probability at least 1 - alpha over the draws, the event's probability is at least this.
 
-    The bound is the alpha-quantile of Beta(hits, draws - hits + 1), and 0 where nothing was hit.
+    The bound is the alpha-quantile of Beta(hits, draws - hits + 1), and 0 where nothing was hit or where alpha is below
+    1e-220, too small to be computed with.
 
     Args:
         hits: In how many draws the event was seen.
@@ -33,19 +37,21 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     hits, draws, alpha = _checked(hits, draws, alpha)
     a, b = np.maximum(hits, 1), draws - hits + 1
     found = np.nan_to_num(betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
-    return np.where(hits == 0, 0.0, _confirmed(found, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
+    certain = (hits == 0) | (alpha < _LEAST_LEVEL)
+    return np.where(certain, 0.0, _confirmed(found, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
 
 
 def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
     """With probability at least 1 - alpha over the draws, the event's probability is at most this.
 
-    The bound is the (1 - alpha)-quantile of Beta(hits + 1, draws - hits), and 1 where every draw was hit. The
-    arguments are those of `clopper_pearson_lower`.
+    The bound is the (1 - alpha)-quantile of Beta(hits + 1, draws - hits), and 1 where every draw was hit or
+    alpha is below 1e-220. The arguments are those of `clopper_pearson_lower`.
     """
     hits, draws, alpha = _checked(hits, draws, alpha)
     a, b = hits + 1, np.maximum(draws - hits, 1)
     found = np.nan_to_num(betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
-    return np.where(hits == draws, 1.0, _confirmed(found, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
+    certain = (hits == draws) | (alpha < _LEAST_LEVEL)
+    return np.where(certain, 1.0, _confirmed(found, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
 
 
 def _confirmed(
