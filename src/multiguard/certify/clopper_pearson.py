@@ -16,7 +16,7 @@ from multiguard.errors import InvalidInputError
 _SLACK = 1e-7
 _FIRST_MOVE = 1e-12
 _MOST_DRAWS = 10**8
-# SciPy's distribution function is found to be 0 from 1e-243 on where it is not, and would confirm anything; a bound at a
+# Below 1e-243 SciPy's distribution function may come out as 0 and would confirm anything; a bound at a
 # level that comes near this is 0 or 1, which never fails.
 _LEAST_LEVEL = 1e-220
 
