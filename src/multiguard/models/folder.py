@@ -2,11 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -15,12 +17,14 @@ from multiguard.files import file_hash, write_atomically
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.extras import first_line
 from multiguard.models.weights import read_weights
+from multiguard.plain_json import parse_json
 
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
-_DENOISER = "ffdnet"
+_LARGEST_SIDE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ class ModelCard:
         Not `sigma`, the noise to vote with: behind a denoiser, training sees clean pictures.
         """
         recipe = self.training.get("recipe", {})
-        return float(recipe["sigma"]) if recipe.get("epochs") else None
+        trained: Any = recipe.get("sigma") if recipe.get("epochs") else None
+        return float(trained) if _is_number(trained) else None
 
 
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
@@ -103,16 +108,19 @@ def save_card(path: Path, card: ModelCard) -> None:
 
 
 def read_card(path: Path) -> ModelCard:
-    """What the folder's model.json says; a missing or foreign one raises `ModelError`."""
+    """What the folder's model.json says; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(file.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ModelError(f"{file}: not readable as JSON ({error})") from error
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ModelError(f"{file}: not a model card of format {FORMAT}; made by another version?")
+    for name, is_right in _RIGHT.items():
+        if name in found and not is_right(found[name]):
+            raise ModelError(f"{file}: {name} cannot be {str(found[name])[:60]!r}; the card is damaged")
     try:
         return ModelCard(**{key: _frozen(value) for key, value in found.items()})
     except TypeError as error:
@@ -146,6 +154,7 @@ def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
 
 
 def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float = 0.0) -> Backbone:
+    _refuse_larger(path, card, tensors)
     backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
     _load_part(backbone.network, tensors, "network", path)
     return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
@@ -177,6 +186,57 @@ def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, pa
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"{path}: the weights do not fit the card's architecture ({reason})") from error
+
+
+def _refuse_larger(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> None:
+    """Raises before memory is taken for a network with more weights than the file holds."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        with torch.device("meta"):
+            built = build_backbone(card.architecture, len(card.label_names), size=card.image_size[0])
+    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelError(f"{path}: the card's architecture cannot be built ({first_line(error)})") from error
+    needed = sum(tensor.numel() for tensor in built.network.state_dict().values())
+    if needed > held:
+        raise ModelError(
+            f"{path}: the weights do not fit the card's architecture, {card.architecture}: it has {needed:,} numbers, "
+            f"and the file holds {held:,}"
+        )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def _are(kind: Callable[[Any], bool], least: int, most: int | None = None) -> Callable[[Any], bool]:
+    """Whether a value is a list of so many things of one kind."""
+    return lambda value: (
+        isinstance(value, list) and least <= len(value) <= (most or len(value)) and all(map(kind, value))
+    )
+
+
+def _is_side(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_SIDE
+
+
+# What each entry of a card may be.
+_RIGHT: Mapping[str, Callable[[Any], bool]] = {
+    "architecture": _is_text,
+    "label_names": _are(_is_text, 1),
+    "image_size": _are(_is_side, 2, 2),
+    "mean": _are(_is_number, 1),
+    "std": _are(lambda value: _is_number(value) and value > 0, 1),
+    "sigma": lambda value: _is_number(value) and value >= 0,
+    "denoiser": lambda value: isinstance(value, bool),
+    "output": lambda value: value in get_args(Output),
+    "training": lambda value: isinstance(value, dict) and isinstance(value.get("recipe", {}), dict),
+    "history": _are(lambda value: isinstance(value, dict), 0),
+    "weights_sha256": _is_text,
+}
 
 
 def _frozen(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Certifying by names and paths: from a votes folder to a certificates folder, sweeps among its curves."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from multiguard.evaluate import (
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.evaluate.sweeps import Parameter
 from multiguard.pipeline.places import require_no_other
+from multiguard.plain_json import parse_json
 from multiguard.votes import read_votes
 
 SOURCE_FILE = "source.json"
@@ -79,7 +79,7 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
 def read_source(votes: Path) -> dict[str, Any]:
     """What a votes folder says of its pictures and its model; nothing where it says nothing."""
     try:
-        found = json.loads((votes / SOURCE_FILE).read_text(encoding="utf-8"))
+        found = parse_json((votes / SOURCE_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
