@@ -41,7 +41,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, which is none that stands elsewhere."""
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.get_event().start_mark
             raise yaml.composer.ComposerError(None, None, "a recipe has no references (*name); write it out", mark)
         return super().compose_node(parent, index)
 
