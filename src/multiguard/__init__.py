@@ -29,7 +29,7 @@ from multiguard.certify import (
     threshold_radii,
     threshold_radii_batch,
 )
-from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
+from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, PictureError, VotesError
 from multiguard.evaluate import (
     Averaging,
     Certificates,
@@ -67,6 +67,7 @@ __all__ = [
     "Method",
     "ModelError",
     "MultiGuardError",
+    "PictureError",
     "Prediction",
     "Sample",
     "Scores",

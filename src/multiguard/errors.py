@@ -13,6 +13,22 @@ class DataError(MultiGuardError):
     """A dataset, a picture, its labels or a file of results cannot be read as they are."""
 
 
+class PictureError(DataError):
+    """One picture cannot be used as it is, while others may be; `vote_dataset(on_error="record")` goes on past it.
+
+    Args:
+        place: The picture, by its file or its id.
+        reason: What is wrong with it and how to mend it, without its name.
+
+    Attributes:
+        reason: The same.
+    """
+
+    def __init__(self, place: object, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+
+
 class ModelError(MultiGuardError):
     """A base classifier cannot be loaded, or returned something that is not one finite score per label."""
 

@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from multiguard.errors import InvalidInputError
+
+_HALF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -36,6 +39,20 @@ def _write_and_replace(path: Path, write: Callable[[IO[bytes]], object]) -> None
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def half_of(path: Path) -> str | None:
+    """The name of the file that a killed process left this half of; None where it is no half."""
+    half = _HALF.fullmatch(path.name)
+    return half["name"] if half else None
+
+
+def remove_halves(folder: Path, ours: Callable[[str], bool]) -> None:
+    """Remove what a killed process left of files with names of ours; nobody else may be writing them now."""
+    for path in list(folder.iterdir()) if folder.is_dir() else []:
+        name = half_of(path)
+        if name is not None and ours(name):
+            path.unlink(missing_ok=True)
 
 
 def require_folder(path: Path) -> None:

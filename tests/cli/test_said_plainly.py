@@ -96,7 +96,7 @@ def test_votes_of_other_noise_and_seed_are_refused_in_a_whole_sentence(home):
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
         (["run", "digitz", "--out", "r"], "did you mean 'digits'? (a file is named by its path)"),
         (["run", ".", "--out", "r"], "is a folder; a recipe is a file in YAML"),
-        (["predict", ".", *MODEL, "--sigma", 1], "is a folder; name the files of pictures"),
+        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not a picture; name the files of pictures"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command(home, arguments, message):

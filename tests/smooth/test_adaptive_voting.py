@@ -18,7 +18,7 @@ from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load_classifier
 from multiguard.smooth import DEVICE_PHILOX, AdaptivePlan, Smoother, rounds, streaming, vote_dataset
-from multiguard.smooth.rounds import Scheme, ShardVoting
+from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting
 from multiguard.votes import most_frequent, passing, read_votes
 
 LOOKS = Looks((20, 50, 120, 300), (0.1, 0.1, 0.2, 0.6))
@@ -144,6 +144,14 @@ def landing(request, monkeypatch):
     monkeypatch.setattr(streaming, "_fly", late)
 
 
+def shards_of(pictures, images, read=None):
+    """The pictures in shards of so many, each noted in `read` when it is asked for."""
+    for shard in range(len(pictures) // images):
+        samples = (pictures[position] for position in range(images * shard, images * (shard + 1)))
+        noted = samples if read is None else (read.append(None) or sample for sample in samples)
+        yield OpenShard(shard, noted, images)
+
+
 @pytest.mark.usefixtures("landing")
 @pytest.mark.parametrize("pilot_draws", [0, 13])
 def test_the_device_stays_full_and_draws_nothing_twice(pilot_draws):
@@ -157,13 +165,14 @@ def test_the_device_stays_full_and_draws_nothing_twice(pilot_draws):
 
     f = load_classifier(watch, labels=list("abcde"), output="logits")
     pictures, rule = Pictures(64), ByNumber()
-    shards = [(shard, pictures.ids[8 * shard : 8 * shard + 8]) for shard in range(8)]
+    shards = shards_of(pictures, 8)
     scheme = Scheme(0, LOOKS.draws, rule, pilot_draws, labelled=True)
     stopped: list[None] = []
     one = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
-    found = dict(ShardVoting(one, shards, iter(pictures), scheme, lambda: stopped.append(None)))
+    found = {shard.index: shard.rows for shard in ShardVoting(one, shards, scheme, lambda: stopped.append(None))}
     rows = {row.image_id: row for shard in range(8) for row in found[shard]}
-    assert [[row.image_id for row in found[shard]] for shard, _ in shards] == [ids for _, ids in shards]
+    assert [row.image_id for shard in range(8) for row in found[shard]] == pictures.ids
+    assert [len(found[shard]) for shard in range(8)] == [8] * 8
     assert [rows[image_id].draws for image_id in pictures.ids] == [LOOKS.draws[i % 4] for i in range(64)]
     total = 16 * sum(LOOKS.draws) + 64 * pilot_draws
     assert sum(sizes) == len(seen) == total
@@ -181,8 +190,8 @@ def test_the_compiler_sees_no_more_shapes_in_mixed_batches_than_in_those_of_one_
 
     monkeypatch.setattr(one._step, "_graph", watch)
     pictures, scheme = Pictures(64), Scheme(0, LOOKS.draws, ByNumber(), 7, labelled=True)
-    shards = [(shard, pictures.ids[8 * shard : 8 * shard + 8]) for shard in range(8)]
-    list(ShardVoting(one, shards, iter(pictures), scheme, lambda: None))
+    shards = shards_of(pictures, 8)
+    list(ShardVoting(one, shards, scheme, lambda: None))
     mixed = dict(seen)
     seen.clear()
     for rows in mixed:
@@ -194,7 +203,7 @@ def test_the_compiler_sees_no_more_shapes_in_mixed_batches_than_in_those_of_one_
 def test_a_rule_is_asked_once_a_look_and_never_at_the_last():
     pictures, rule = Pictures(8), ByNumber()
     scheme = Scheme(0, LOOKS.draws, rule, 0, labelled=True)
-    list(ShardVoting(smoother(), [(0, pictures.ids)], iter(pictures), scheme, lambda: None))
+    list(ShardVoting(smoother(), shards_of(pictures, 8), scheme, lambda: None))
     expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(pictures.ids) if i % 4 >= look]
     assert rule.asked == expected
 
@@ -215,10 +224,9 @@ def test_a_judge_that_falls_behind_holds_new_shards_back(monkeypatch):
 
     monkeypatch.setattr(rounds, "wait", told)
     pictures = Pictures(40)
-    shards = [(shard, pictures.ids[2 * shard : 2 * shard + 2]) for shard in range(20)]
-    samples = (read.append(None) or sample for sample in pictures)
+    shards = shards_of(pictures, 2, read)
     one, scheme = smoother(batch_size=16), Scheme(0, LOOKS.draws, Slow(), 0, labelled=True)
-    assert len(list(ShardVoting(one, shards, samples, scheme, lambda: None))) == 20
+    assert len(list(ShardVoting(one, shards, scheme, lambda: None))) == 20
     assert read_when_blocked[0] <= 2 * (rounds._MOST_JUDGED + 2)
 
 
@@ -229,7 +237,7 @@ def test_a_judge_that_fails_is_heard():
 
     pictures, scheme = Pictures(8), Scheme(0, LOOKS.draws, Broken(), 0, labelled=True)
     with pytest.raises(InvalidInputError, match="cannot be judged"):
-        list(ShardVoting(smoother(), [(0, pictures.ids)], iter(pictures), scheme, lambda: None))
+        list(ShardVoting(smoother(), shards_of(pictures, 8), scheme, lambda: None))
 
 
 def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
@@ -243,7 +251,7 @@ def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
             return of
 
     pictures = Pictures(40)
-    list(Voting(smoother(), [(0, pictures.ids)], iter(pictures), Scheme(0, (16,), None, 4, True), lambda: None))
+    list(Voting(smoother(), shards_of(pictures, 40), Scheme(0, (16,), None, 4, True), lambda: None))
     assert max(held) <= 4
 
 

@@ -78,6 +78,6 @@ class Floats(Pictures):
 
 @pytest.mark.parametrize("factor", [1.0, -1 / 255, np.nan])
 def test_a_picture_whose_values_are_no_pixels_is_named(tmp_path, factor):
-    with pytest.raises(DataError, match=r"image 'picture-0' holds values from .* \[0, 1\]"):
+    with pytest.raises(DataError, match=r"image 'picture-0': holds values from .* \[0, 1\]"):
         vote_dataset(smoother(), Floats(2, factor), tmp_path, draws=5, seed=0)
     vote_dataset(smoother(), Floats(2, 1 / 255), tmp_path / "pixels", draws=5, seed=0)

@@ -136,10 +136,10 @@ class Watched(Pictures):
 def test_pictures_are_read_ahead_by_other_threads_but_not_all_at_once():
     pictures = Watched(100)
     samples = read_ahead(pictures, range(100), readers=2)
-    assert next(samples).id == "picture-0"
+    assert next(samples).result().id == "picture-0"
     deadline = time.monotonic() + 10
     while len(pictures.asked) < 9 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sorted(pictures.asked) == list(range(9))
     assert threading.get_ident() not in pictures.threads
-    assert [sample.id for sample in samples] == pictures.ids[1:]
+    assert [sample.result().id for sample in samples] == pictures.ids[1:]

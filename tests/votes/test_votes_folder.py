@@ -146,7 +146,7 @@ def test_other_shards_are_another_run(tmp_path):
 def test_the_manifest_says_what_was_run(tmp_path):
     write(tmp_path, provenance())
     stored = json.loads((tmp_path / "manifest.json").read_text())
-    assert (stored["format"], stored["version"]) == ("multiguard-votes", 2)
+    assert (stored["format"], stored["version"]) == ("multiguard-votes", 3)
     assert stored["provenance"]["seed"] == 1 << 70
     assert [shard["rows"] for shard in stored["shards"].values()] == [2, 2, 1]
 
@@ -157,7 +157,7 @@ def test_the_manifest_says_what_was_run(tmp_path):
         (lambda text: "", "cannot be read"),
         (lambda text: "[]", "damaged"),
         (lambda text: text.replace('"sigma"', '"signal"'), "altered"),
-        (lambda text: text.replace('"version": 2', '"version": 1'), "version 1"),
+        (lambda text: text.replace('"version": 3', '"version": 2'), "version 2"),
         (lambda text: text.replace("votes-00000.parquet", "../votes-00000.parquet"), "altered"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_manifest_that_names_a_shard_twice_is_refused(tmp_path):
     run = provenance()
     write(tmp_path, run)
     alter(tmp_path, lambda stored: stored["shards"].update({"1": stored["shards"]["0"]}))
-    with pytest.raises(VotesError, match=r"votes-00000.parquet does not hold the 2 images of shard 1"):
+    with pytest.raises(VotesError, match=r"names 'votes-00000.parquet' as shard 1, which lies in votes-00001.parquet"):
         read_votes(tmp_path)
     assert VotesWriter(tmp_path, run, shard_images=2).missing() == [1]
 
@@ -206,14 +206,14 @@ def test_a_shard_beyond_the_run_does_not_stand_for_one_that_is_missing(tmp_path)
     alter(tmp_path, lambda stored: stored["shards"].update({"7": {**stored["shards"].pop("2"), "rows": 0}}))
     with pytest.raises(VotesError, match="has not ended"):
         read_votes(tmp_path)
-    with pytest.raises(VotesError, match="the 0 images of shard 7"):
+    with pytest.raises(VotesError, match="names shard 7 of a run of 3"):
         read_votes(tmp_path, partial=True)
 
 
 def test_a_shard_outside_of_the_folder_is_not_read(tmp_path):
     write(tmp_path, provenance())
     alter(tmp_path, lambda stored: stored["shards"]["0"].update(file="../votes-00000.parquet"))
-    with pytest.raises(VotesError, match="does not lie"):
+    with pytest.raises(VotesError, match=r"names '../votes-00000.parquet' as shard 0"):
         read_votes(tmp_path)
 
 
@@ -275,6 +275,15 @@ def test_rows_that_do_not_belong_are_refused(tmp_path, change, message):
 def test_two_images_of_one_id_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="share their noise"):
         VotesWriter(tmp_path, provenance(image_ids=("a", "a")))
+
+
+def test_a_folder_of_another_run_is_left_as_it_is(tmp_path):
+    write(tmp_path, provenance(), shards=[0])
+    (tmp_path / "votes-00001.json").write_text("torn")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(VotesError, match="another run"):
+        VotesWriter(tmp_path, provenance(seed=1), shard_images=2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("code", ["import multiguard.votes", "import multiguard.smooth"])

@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from multiguard.files import file_hash
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
-from multiguard.votes.manifest import own_hash
+from multiguard.votes.seal import own_hash
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
@@ -56,11 +58,23 @@ ADAPTIVE = {
 UNLABELLED = {"labelled": False, "pilot_draws": 5}
 
 
-def reseal(manifest, change) -> None:
-    """Change a manifest as one could who also knows how to seal it."""
-    stored = json.loads(manifest.read_text())
+def reseal(path, change) -> None:
+    """Change a manifest or an entry as one could who also knows how to seal it, and how to stamp its shards."""
+    stored = json.loads(path.read_text())
     change(stored)
-    manifest.write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+    if path.name == "manifest.json" and "provenance" in stored:
+        _restamp(path.parent, stored)
+    path.write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+
+
+def _restamp(folder, stored) -> None:
+    run = own_hash({name: stored[name] for name in ("provenance", "shard_images")})
+    for shard in (stored["shards"] or {}).values():
+        path = folder / shard["file"]
+        if path.is_file():
+            table = pq.read_table(path).replace_schema_metadata({b"multiguard-run": run})
+            pq.write_table(table, path, row_group_size=1)
+            shard["sha256"] = file_hash(path)
 
 
 def draws_of(run: Provenance, position: int) -> int:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import warnings
 from typing import Any
 
 import typer
@@ -84,4 +85,6 @@ def run() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
     # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A picture is decoded whole or refused in our own words; what Pillow warns of beside says no more.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     app()

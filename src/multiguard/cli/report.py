@@ -68,6 +68,10 @@ def report_command(
         done = report(job, lambda ready, total: progress("reporting", ready, total))
     if done.without_pictures is not None and job.pictures:
         typer.echo(f"the page shows no pictures: {done.without_pictures}")
+    if done.replaced:
+        typer.echo(f"{done.replaced} pictures are not shown: another lies in their place than the one voted on")
+    if done.failed:
+        typer.echo(done.failed)
     typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
     typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
     typer.echo(f"report: {done.page}")

@@ -93,7 +93,12 @@ def show_scores(found: CertificatesFolder, console: Console) -> None:
     if not proved.labelled:
         console.print(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
         console.print("stay: share of the predicted labels that provably stay, right or wrong")
-    console.print(_left_out(pictures, without, proved.labelled))
+    failed = len(proved.failures)
+    if failed:
+        total = failed + len(proved.ids)
+        console.print(f"{failed} of {total} pictures could not be voted on and {_are(failed)} left out")
+    if without or not failed:
+        console.print(_left_out(pictures, without, proved.labelled))
     console.print()
     console.print(_table(curves, _rows(proved)), soft_wrap=False)
     if proved.rule == "threshold":
@@ -114,6 +119,10 @@ def _own_curves(found: CertificatesFolder) -> list[Curve]:
     """The curves of the setting itself, averaged picture by picture: not those of a sweep."""
     setting = found.certificates.setting
     return [curve for curve in found.curves if curve.setting == setting and curve.averaging == "mean"]
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _left_out(pictures: int, without: int, labelled: bool) -> str:

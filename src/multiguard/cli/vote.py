@@ -62,6 +62,9 @@ _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [th
 _KMax = Annotated[int | None, Option(help="Ranked labels kept of each draw: the largest k' [10, or all].")]
 _Shard = Annotated[int, Option(help="Pictures a file; an interruption costs at most two files.")]
 _Readers = Annotated[int, Option(help="Threads that decode pictures.")]
+_OnError = Annotated[
+    str, Option(help="Where a picture cannot be voted on: stop, or record it and go on with the others.")
+]
 
 
 def vote_command(
@@ -100,6 +103,7 @@ def vote_command(
     clamp: Clamp = False,
     shard_images: _Shard = 64,
     readers: _Readers = 2,
+    on_error: _OnError = "stop",
     force: Force = False,
 ) -> None:
     """Classify many noisy copies of each picture and keep every vote.
@@ -132,14 +136,20 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
         ready.discard_old()
     with shown("pictures") as progress:
         ready.vote(lambda done, total: progress("voting", done, total))
-    typer.echo(f"{_drawn(ready)} on each of {len(ready.pictures)} pictures at sigma {ready.sigma:g}: {out}")
+    failed = ready.failures_said()
+    if failed is not None:
+        typer.echo(failed)
+    voted = len(ready.pictures) - len(ready.failures())
+    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":
     from multiguard.pipeline.asked import VotePart
+    from multiguard.smooth.dataset import OnError
     from multiguard.votes import Rule as Rules
 
     one_of("rule", said["rule"], get_args(Rules))
+    one_of("on-error", said["on_error"], get_args(OnError))
     named = {**said, "draws": _draws(said["draws"]), "radii": tuple(said["radius"] or ())}
     return VotePart(**{name: named[name] for name in VotePart.__dataclass_fields__})
 

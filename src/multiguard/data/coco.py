@@ -47,7 +47,7 @@ def open_coco(root: Path, split: str = "val", *, size: int | None = None) -> Lis
         Entry(Path(image["file_name"]).stem, root / split / image["file_name"], labels[image["id"]])
         for image in listing["images"]
     ]
-    return ListedDataset(f"coco/{split}", COCO_LABELS, entries, size=size)
+    return ListedDataset(f"coco/{split}", COCO_LABELS, entries, size=size, home=root / split)
 
 
 def _with_year(root: Path, split: str) -> str:

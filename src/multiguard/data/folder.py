@@ -57,7 +57,7 @@ def open_folder(
         return Entry(name, root / name, label_indices(labels_of(row), positions, row.source, known=known))
 
     entries = each(_rows_of(listing, split), EntryMaker(entry), faults)
-    return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size)
+    return ListedDataset(f"folder:{root.name}/{split}", names, entries, size=size, home=root)
 
 
 def folder_splits(root: Path, table: Path | None = None) -> tuple[str, ...]:

@@ -26,17 +26,25 @@ class Entry:
 
 
 class ListedDataset:
-    """Pictures on disk, decoded when read: an unreadable one raises `DataError`, none is ever skipped.
+    """Pictures on disk, decoded when read: an unreadable one raises `PictureError`, none is ever skipped.
 
     Args:
         name: Which dataset and split this is, for the record.
         label_names: The name of each label, in index order.
         entries: The pictures, in order; ids must differ.
         size: Height and width to squash each picture to; None keeps its own.
+        home: The folder that every picture must lie in, its links followed: a link that leads out of it is refused when
+            it is read. None where each file was named by the user.
     """
 
     def __init__(
-        self, name: str, label_names: Sequence[str], entries: Sequence[Entry], *, size: int | None = None
+        self,
+        name: str,
+        label_names: Sequence[str],
+        entries: Sequence[Entry],
+        *,
+        size: int | None = None,
+        home: Path | None = None,
     ) -> None:
         if not entries:
             raise DataError(f"{name}: no picture is listed; check the root folder and the split")
@@ -47,6 +55,7 @@ class ListedDataset:
         self.label_names = tuple(label_names)
         self.entries = tuple(entries)
         self.size = size
+        self.home = home
 
     @property
     def ids(self) -> Sequence[str]:
@@ -60,7 +69,10 @@ class ListedDataset:
 
     @property
     def origins(self) -> Sequence[str]:
-        """For each sample, in order, its file, that file's length and time of change, and the size asked for."""
+        """For each sample, in order, its file, that file's length and time of change, and the size asked for.
+
+        A file that is not there has neither, so that it is another one as soon as it is.
+        """
         return [f"{_file_state(entry.path)} at {self.size}" for entry in self.entries]
 
     def __len__(self) -> int:
@@ -68,15 +80,15 @@ class ListedDataset:
 
     def __getitem__(self, index: int, /) -> Sample:
         entry = self.entries[index]
-        return Sample(id=entry.id, image=read_picture(entry.path, self.size), labels=entry.labels)
+        return Sample(id=entry.id, image=read_picture(entry.path, self.size, home=self.home), labels=entry.labels)
 
 
 def _file_state(path: Path) -> str:
     try:
         found = path.stat()
-    except OSError:
-        raise DataError(f"{path}: no such picture; check the root folder and the list of files") from None
-    return f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"
+        return f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"
+    except (OSError, ValueError):
+        return f"{path.absolute()} cannot be looked at"
 
 
 def _refuse_repeated(name: str, entries: Sequence[Entry]) -> None:

@@ -47,7 +47,7 @@ def open_nuswide(
         return Entry(name, _picture(root, name), label_indices(_concepts(row), positions, row.source))
 
     entries = each(chosen, EntryMaker(entry), faults)
-    return ListedDataset(f"nuswide/{split}", concepts, entries, size=size)
+    return ListedDataset(f"nuswide/{split}", concepts, entries, size=size, home=root)
 
 
 def _find_table(root: Path) -> Path:

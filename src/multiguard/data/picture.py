@@ -1,29 +1,40 @@
-"""Decoding: one picture file to one uint8 array (3, height, width), or a `DataError` with its path.
+"""Decoding: one picture file to one uint8 array (3, height, width), or a `PictureError` with its path.
 
-Every colour mode ends as RGB by one stated rule:
+A file is decoded by its content, whatever its name ends in. Every colour mode ends as RGB by one stated rule:
 
 - grey and bilevel: the value is repeated in the three channels;
 - CMYK and YCbCr: Pillow's conversion (Adobe's inverted CMYK JPEGs come out upright in colour);
-- palette, and anything with an alpha channel: laid over white;
+- palette, and anything with an alpha channel or a transparent colour: laid over white;
 - 16 bits of grey: divided by 257 and rounded, so that 65535 becomes 255;
 - 16 bits a channel in colour: the upper byte of each value, as Pillow reads it;
 - a camera's EXIF orientation is applied, so that the picture stands as its viewer saw it.
 
-Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing.
+What would have to be guessed is refused: which frame of several is meant, how bright 32-bit or floating-point values
+are, what the missing rest of a file showed. So is a picture of too many pixels, before any of them is decoded.
+
+Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing; a picture
+of one pixel becomes a square of its colour.
 """
 
+import errno
 import os
-import struct
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import DataError, InvalidInputError, PictureError
 
-_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+# A quarter of a gigabyte as RGB, the number at which Pillow begins to warn.
+MOST_PIXELS = 89_478_485
 _SIXTEEN_BITS = 65535
+# Whole numbers that Pillow keeps in 32 bits are 16-bit ones in these formats, and of no known white in others.
+_WIDENED = ("PNG", "PPM")
+# The system is short of something, or a network share is gone.
+_NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN)
 
 
 def decoding_threads(workers: int | None) -> int:
@@ -33,41 +44,103 @@ def decoding_threads(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-def read_picture(path: Path, size: int | None = None) -> NDArray[np.uint8]:
-    """The picture at `path` as (3, height, width) RGB; one that cannot be read whole raises `DataError`.
+def read_picture(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
+    """The picture at `path` as (3, height, width) RGB; one that cannot be read whole raises `PictureError`.
+
+    What is not the picture's fault raises another error: its folder is gone, or the system has no more files to open.
 
     Args:
-        path: A file in any format that Pillow decodes.
+        path: A file in one of `FORMATS`, of at most `MOST_PIXELS` pixels.
         size: Height and width to squash the picture to; None keeps its own.
+        home: The folder that the file must lie in after all links are followed; None for anywhere.
     """
     if size is not None and size < 1:
         raise InvalidInputError(f"the size is {size}; give a height and width of 1 pixel or more")
-    if not path.is_file():
-        raise DataError(f"{path}: no such picture; check the root folder and the list of files")
     try:
-        with Image.open(path) as opened:
-            picture = _to_rgb(ImageOps.exif_transpose(opened))
-    except _UNREADABLE as error:
-        raise DataError(f"{path}: not a readable picture ({error}); replace the file or leave it out") from error
-    if size is not None and picture.size != (size, size):
-        picture = picture.resize((size, size), Image.Resampling.BICUBIC)
+        _check_file(path, home)
+        picture = _decoded(path)
+        if size is not None and picture.size != (size, size):
+            picture = picture.resize((size, size), Image.Resampling.BICUBIC)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # whatever a decoder stumbles over, the file is at fault
+        if isinstance(error, OSError) and error.errno in _NOT_ITS_FAULT:
+            raise DataError(f"{path}: cannot be read now ({error.strerror}); run it again when it can") from error
+        raise PictureError(
+            path, f"not a readable picture ({_cause(error)}); replace the file or leave it out"
+        ) from error
     return np.ascontiguousarray(np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def _check_file(path: Path, home: Path | None) -> None:
+    """Pass only if a file with something in it lies there; no pipe is opened, since that could wait for ever."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        _check_home(home)
+        why = "the link leads to no file" if path.is_symlink() else "no such picture"
+        raise PictureError(path, f"{why}; check the root folder and the list of files") from None
+    if home is not None and not path.resolve().is_relative_to(home.resolve()):
+        raise PictureError(path, "lies outside of the pictures' folder, or is a link that leads there; copy it into it")
+    if S_ISDIR(found.st_mode):
+        raise PictureError(path, "a folder, not a picture; name the files of pictures")
+    if not S_ISREG(found.st_mode):
+        raise PictureError(path, "a pipe, socket or device, not a picture; leave it out")
+    if found.st_size == 0:
+        raise ValueError("the file is empty")
+
+
+def _check_home(home: Path | None) -> None:
+    if home is not None and not home.is_dir():
+        raise DataError(f"{home}: no such folder of pictures; check the root folder")
+
+
+def _decoded(path: Path) -> Image.Image:
+    with Image.open(path, formats=FORMATS) as opened:
+        _check_head(opened)
+        return _to_rgb(ImageOps.exif_transpose(opened))
+
+
+def _check_head(opened: Image.Image) -> None:
+    """Refuse, before any pixel is decoded, what is too large or would have to be guessed."""
+    width, height = opened.size
+    if width * height > MOST_PIXELS:
+        raise ValueError(f"{width}x{height} pixels are more than the {MOST_PIXELS:,} allowed; shrink it")
+    if width * height == 0:
+        raise ValueError("it has no pixels")
+    # Behind a camera's JPEG there may be further pictures, such as brightness maps; viewers show the first.
+    if getattr(opened, "is_animated", False) and opened.format != "MPO":
+        raise ValueError("it has several frames or pages, and which is meant is not known; save that one alone")
+    if opened.mode == "F":
+        raise ValueError("floating-point pixels have no fixed white; save it as 8 or 16 bits")
+    if opened.mode == "I" and opened.format not in _WIDENED:
+        raise ValueError("32-bit whole numbers have no fixed white; save it as 8 or 16 bits")
+
+
+def _cause(error: Exception) -> str:
+    """What is wrong, in one line that names no file."""
+    if isinstance(error, UnidentifiedImageError):
+        return f"its content is in none of the formats {', '.join(FORMATS)}"
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"it has more than the {MOST_PIXELS:,} pixels allowed; shrink it"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(said.split()) or type(error).__name__
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith("I"):
         picture = _eight_bits(picture)
-    if picture.mode == "F":
-        raise ValueError("floating-point pixels have no fixed white; save it as 8 or 16 bits")
     if picture.has_transparency_data:
         return _over_white(picture)
     return picture.convert("RGB")
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
-    values = np.asarray(picture)
-    if values.size and (values.min() < 0 or values.max() > _SIXTEEN_BITS):
+    values, clear = np.asarray(picture), picture.info.get("transparency")
+    if values.min() < 0 or values.max() > _SIXTEEN_BITS:
         raise ValueError(f"values {values.min()}..{values.max()} do not fit 16 bits")
+    if clear is not None:
+        values = np.where(values == clear, _SIXTEEN_BITS, values)
     return Image.fromarray(np.round(values / 257).astype(np.uint8))
 
 

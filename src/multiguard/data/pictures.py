@@ -17,20 +17,21 @@ def open_pictures(
 
     Args:
         source: A folder, searched with all its subfolders for files named as pictures are (.jpg, .png, ...; hidden ones
-            are left out), or picture files. The id of a picture is its path within the folder, or the name of its file.
+            are left out, and links to folders are not followed), or picture files. The id of a picture is its path
+            within the folder, or the name of its file.
         label_names: The labels of the classifier that will look at them.
         size: Height and width to squash each picture to; None keeps its own.
     """
     if isinstance(source, str | Path):
         folder = Path(source)
-        return ListedDataset(f"pictures:{folder.name}", label_names, _entries_in(folder), size=size)
+        return ListedDataset(f"pictures:{folder.name}", label_names, _entries_in(folder), size=size, home=folder)
     return ListedDataset("pictures", label_names, _entries_of([Path(path) for path in source]), size=size)
 
 
 def _entries_in(folder: Path) -> list[Entry]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a directory of pictures, or the files themselves")
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     entries = [Entry(name, folder / name, ()) for name in names if _is_picture(name)]
     if not entries:
         raise DataError(f"{folder}: no picture in it or below it; expected files ending in {', '.join(_SUFFIXES)}")

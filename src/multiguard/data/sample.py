@@ -53,7 +53,7 @@ class Dataset(Protocol):
         """The number of samples."""
 
     def __getitem__(self, index: int, /) -> Sample:
-        """The sample at this position, decoded; an unreadable picture raises `DataError` with its path."""
+        """The sample at this position, decoded; an unreadable picture raises `PictureError` with its path."""
 
 
 class Catalogued(Dataset, Protocol):

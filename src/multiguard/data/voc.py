@@ -31,7 +31,7 @@ def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, di
     marks = [_class_marks(home, name, split, ids) for name in VOC_LABELS]
     least = 0 if difficult else 1
     entries = [Entry(id_, home / "JPEGImages" / f"{id_}.jpg", _present(marks, id_, least)) for id_ in ids]
-    return ListedDataset(f"voc2007/{split}", VOC_LABELS, entries, size=size)
+    return ListedDataset(f"voc2007/{split}", VOC_LABELS, entries, size=size, home=home / "JPEGImages")
 
 
 def _home(root: Path) -> Path:

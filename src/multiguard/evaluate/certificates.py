@@ -15,7 +15,7 @@ from multiguard.evaluate.scores import Floats
 from multiguard.evaluate.setting import AnySetting, resolved
 
 if TYPE_CHECKING:
-    from multiguard.votes import Rule, VoteRow, Votes
+    from multiguard.votes import Failure, Rule, VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 
@@ -40,7 +40,7 @@ class Certificates:
         setting: What was asked; its draws are a number, in an adaptive run the most that a picture took.
         sigma: The noise.
         label_names: The c label names, in index order.
-        ids: The ids of the pictures.
+        ids: The ids of the pictures that were voted on.
         labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
         labels: For each picture the indices of L, d of them; chosen ones most hits first.
         radii: For each method and picture up to which radius at least e = 1, 2, ... labels of L are returned:
@@ -53,6 +53,10 @@ class Certificates:
             all there are, most hits first and of equals the smaller index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
         draws: How many draws certify each picture; all alike unless the run was adaptive.
+        picture_hashes: For each picture the `picture_hash` of the very pixels that were voted on; None where the votes
+            do not tell.
+        failures: The pictures that could not be voted on, and why. Nothing is proved of them: no number here counts
+            them in, and every summary says how many they are.
     """
 
     setting: AnySetting
@@ -67,6 +71,8 @@ class Certificates:
     predicted: tuple[Labels, ...]
     predicted_hits: tuple[tuple[int, ...], ...]
     draws: tuple[int, ...]
+    picture_hashes: tuple[str | None, ...]
+    failures: tuple[Failure, ...]
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -136,6 +142,8 @@ def certify_votes(
         predicted=tuple(own for own, _ in predicted),
         predicted_hits=tuple(hits for _, hits in predicted),
         draws=draws_taken(votes, asked.setting),
+        picture_hashes=votes.picture_hashes,
+        failures=votes.failures,
     )
 
 
@@ -161,7 +169,8 @@ class Steps:
 def portions(votes: Votes) -> Iterator[list[VoteRow]]:
     """All pictures in order, in runs whose votes fit in memory together."""
     if len(votes) == 0:
-        raise InvalidInputError("these votes hold no picture, so there is nothing to certify")
+        failed = f": all {len(votes.failures)} pictures failed" if votes.failures else ""
+        raise InvalidInputError(f"these votes hold no picture, so there is nothing to certify{failed}")
     rows: list[VoteRow] = []
     for position in range(len(votes)):
         rows.append(votes.row(position, looks=votes.looks))

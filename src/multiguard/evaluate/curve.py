@@ -42,6 +42,7 @@ class Curve:
         averaging: How pictures are averaged.
         scores: Precision, recall and F1, each (radii,), and how many pictures they are taken over.
         mean_draws: How many draws these pictures took on average.
+        failed: How many pictures could not be voted on and are left out.
         bands: How far the averages would vary with other pictures, where that was asked for.
     """
 
@@ -51,6 +52,7 @@ class Curve:
     averaging: Averaging
     scores: Scores
     mean_draws: float
+    failed: int
     bands: Bands | None = None
 
 
@@ -64,7 +66,7 @@ def curves(
 ) -> list[Curve]:
     """The certified scores at exactly these radii, of every method and in both averagings.
 
-    Pictures without labels are left out and counted.
+    Pictures without labels are left out and counted, and so are those that could not be voted on.
 
     Args:
         certificates: What `certify_votes` returns.
@@ -75,7 +77,8 @@ def curves(
     """
     asked = checked_radius(radius)
     drawn = None if bands is None else Resampling(bands, resamples, seed)
-    pictures = Pictures(certificates.setting, certificates.sigma, certificates.labels, certificates.draws)
+    failed = len(certificates.failures)
+    pictures = Pictures(certificates.setting, certificates.sigma, certificates.labels, certificates.draws, failed)
     return [
         curve
         for method in certificates.methods
@@ -92,12 +95,14 @@ class Pictures:
         sigma: The noise.
         labels: L of each picture.
         draws: How many draws certify each picture.
+        failed: How many further pictures could not be voted on.
     """
 
     setting: AnySetting
     sigma: float
     labels: Sequence[Labels]
     draws: Sequence[int]
+    failed: int
 
     def mean_draws(self) -> float:
         """Over the pictures that have labels, which are those that scores are taken over."""
@@ -129,6 +134,7 @@ def averaged(
             averaging,
             averaged_scores(counts, radius, averaging),
             pictures.mean_draws(),
+            pictures.failed,
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
         )
         for averaging in AVERAGINGS

@@ -31,7 +31,7 @@ CERTIFICATES_NAME = "certificates.json"
 _HASHED = (ROWS_NAME, CURVES_NAME, LABELS_NAME)
 _NAMES = (*_HASHED, CERTIFICATES_NAME)
 _FORMAT = "multiguard-certificates"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,8 @@ def read_certificates(folder: str | Path) -> CertificatesFolder:
 def _check_from(certificates: Certificates, votes: Votes) -> None:
     """Raises unless the certificates can be those of the votes, and every label has a name of its own."""
     run = votes.provenance
-    of_these = certificates.ids == votes.ids and certificates.draws == draws_taken(votes, certificates.setting)
+    of_these = certificates.ids == votes.ids and certificates.failures == votes.failures
+    of_these &= certificates.draws == draws_taken(votes, certificates.setting)
     if not of_these or (certificates.labelled and certificates.labels != votes.labels):
         raise InvalidInputError("the certificates are not of the pictures of these votes; certify these votes anew")
     if certificates.rule != votes.rule:
@@ -153,6 +154,11 @@ def _check_curve(certificates: Certificates, curve: Curve) -> None:
         raise InvalidInputError(f"a curve is of the {curve.setting.rule} rule, the certificates of {certificates.rule}")
     if curve.sigma != certificates.sigma:
         raise InvalidInputError(f"a curve is of sigma {curve.sigma}, the certificates of sigma {certificates.sigma}")
+    if curve.failed != len(certificates.failures):
+        raise InvalidInputError(
+            f"a curve leaves out {curve.failed} pictures that could not be voted on, the certificates "
+            f"{len(certificates.failures)}; make the curves of these certificates"
+        )
     images, without = curve.scores.images, curve.scores.without_labels
     labelled = sum(bool(own) for own in certificates.labels)
     moved = curve.setting != certificates.setting  # pilot draws may then have chosen labels of other pictures
@@ -181,6 +187,7 @@ def _described(
         "sigma": certificates.sigma,
         "methods": certificates.methods,
         "label_names": certificates.label_names,
+        "failures": [asdict(failure) for failure in certificates.failures],
         "provenance": provenance,
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
@@ -224,6 +231,7 @@ def _load(folder: Path) -> dict[str, Any]:
 
 def _read(folder: Path) -> CertificatesFolder:
     from multiguard.evaluate.rows import parse_rows
+    from multiguard.votes import Failure
 
     stored = _load(folder)
     content = {name: _verified(place(folder, name), stored["files"][name]) for name in _HASHED}
@@ -236,6 +244,7 @@ def _read(folder: Path) -> CertificatesFolder:
         sigma=stored["sigma"],
         label_names=tuple(stored["label_names"]),
         methods=checked_methods(stored["methods"], setting),
+        failures=tuple(Failure(**failure) for failure in stored["failures"]),
     )
     return CertificatesFolder(
         certificates=certificates,

@@ -21,12 +21,14 @@ class LabelScores:
         images: How many pictures have it; at least 1.
         radius: (radii,), the l2-norms asked about.
         certified: (radii,), the share of these pictures in which the label alone is certified at each radius.
+        failed: How many pictures of the whole set could not be voted on; they count for no label.
     """
 
     label: str
     images: int
     radius: Floats
     certified: Floats
+    failed: int
 
 
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:
@@ -47,6 +49,7 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
             len(own[label]),
             asked,
             np.mean(np.array(own[label])[:, None] >= asked, axis=0),
+            len(certificates.failures),
         )
         for label in sorted(own)
     ]

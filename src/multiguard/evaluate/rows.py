@@ -14,7 +14,7 @@ from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.scores import Floats
 from multiguard.evaluate.setting import AnySetting
 from multiguard.files import write_atomically
-from multiguard.votes import Rule
+from multiguard.votes import Failure, Rule
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
@@ -33,6 +33,7 @@ def parse_rows(
     label_names: tuple[str, ...],
     labelled: bool,
     methods: Sequence[Method],
+    failures: tuple[Failure, ...],
 ) -> Certificates:
     """The certificates whose rows are in the content of this file, or a `DataError` that names it."""
     try:
@@ -40,7 +41,9 @@ def parse_rows(
         columns = _columns(rows, {name: label for label, name in enumerate(label_names)}, methods, setting.rule)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error
-    return Certificates(setting=setting, sigma=sigma, label_names=label_names, labelled=labelled, **columns)
+    return Certificates(
+        setting=setting, sigma=sigma, label_names=label_names, labelled=labelled, failures=failures, **columns
+    )
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
@@ -56,6 +59,7 @@ def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
             ("predicted", names),
             ("predicted_hits", pa.list_(pa.int64())),
             ("draws", pa.int64()),
+            ("picture_sha256", pa.string()),
         ]
     )
 
@@ -71,6 +75,7 @@ def _row(certificates: Certificates, index: int) -> dict[str, Any]:
         "predicted": [names[label] for label in certificates.predicted[index]],
         "predicted_hits": certificates.predicted_hits[index],
         "draws": certificates.draws[index],
+        "picture_sha256": certificates.picture_hashes[index],
     }
 
 
@@ -93,4 +98,5 @@ def _columns(
         "predicted": tuple(tuple(index[name] for name in row["predicted"]) for row in rows),
         "predicted_hits": tuple(tuple(row["predicted_hits"]) for row in rows),
         "draws": tuple(row["draws"] for row in rows),
+        "picture_hashes": tuple(row["picture_sha256"] for row in rows),
     }

@@ -87,7 +87,8 @@ class Point:
     def curves(self, radius: Floats) -> list[Curve]:
         """Every method in both averagings, of all pictures taken."""
         setting = self._asked.setting
-        pictures = Pictures(setting, self._votes.provenance.sigma, self._labels, draws_taken(self._votes, setting))
+        sigma, failed = self._votes.provenance.sigma, len(self._votes.failures)
+        pictures = Pictures(setting, sigma, self._labels, draws_taken(self._votes, setting), failed)
         return [
             curve for method, proved in self._proved.items() for curve in averaged(method, pictures, proved, radius)
         ]

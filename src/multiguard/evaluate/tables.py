@@ -25,7 +25,7 @@ from multiguard.files import write_atomically
 _SCORES = ("precision", "recall", "f1")
 _COUNTS = ("true_floor", "false_ceiling")
 _CURVE = (
-    *("method", "k", "k_prime", "alpha", "n", "averaging", "images", "without_labels", "sigma"),
+    *("method", "k", "k_prime", "alpha", "n", "averaging", "images", "without_labels", "failed", "sigma"),
     *("rule", "threshold", "mean_draws"),
 )
 _BAND_ENDS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
@@ -40,6 +40,7 @@ CURVE_COLUMNS = (
     *_SCORES,
     "images",
     "without_labels",
+    "failed",
     "sigma",
     "rule",
     "threshold",
@@ -47,7 +48,7 @@ CURVE_COLUMNS = (
     *_COUNTS,
 )
 BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
-LABEL_COLUMNS = ("label", "R", "images", "certified")
+LABEL_COLUMNS = ("label", "R", "images", "certified", "failed")
 
 # A cell that begins so would be taken for a formula by a spreadsheet; an apostrophe before it makes it text. Names that
 # have apostrophes before such a sign themselves get one more, so that one can be taken away again.
@@ -94,7 +95,13 @@ def write_labels(path: str | Path, labels: Sequence[LabelScores]) -> None:
     A name that a spreadsheet would take for a formula gets an apostrophe before it.
     """
     rows = (
-        {"label": _as_text(one.label), "R": radius, "images": one.images, "certified": certified}
+        {
+            "label": _as_text(one.label),
+            "R": radius,
+            "images": one.images,
+            "certified": certified,
+            "failed": one.failed,
+        }
         for one in labels
         for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
     )
@@ -115,6 +122,7 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
         "averaging": curve.averaging,
         "images": scores.images,
         "without_labels": scores.without_labels,
+        "failed": curve.failed,
         "sigma": curve.sigma,
         "mean_draws": curve.mean_draws,
     }
@@ -133,8 +141,8 @@ def _curve(rows: Sequence[Row]) -> Curve:
     images, without = int(first["images"]), int(first["without_labels"])
     scores = Scores(_column(rows, "R"), precision, recall, f1, floor, ceiling, images, without)
     sigma, mean_draws = float(first["sigma"]), float(first["mean_draws"])
-    averaging = _averaging(first["averaging"])
-    return Curve(_method(first), _setting(first), sigma, averaging, scores, mean_draws, _bands(rows))
+    averaging, failed = _averaging(first["averaging"]), int(first["failed"])
+    return Curve(_method(first), _setting(first), sigma, averaging, scores, mean_draws, failed, _bands(rows))
 
 
 def _setting_cells(setting: AnySetting) -> dict[str, object]:
@@ -168,8 +176,8 @@ def _bands(rows: Sequence[Row]) -> Bands | None:
 
 
 def _label(rows: Sequence[Row]) -> LabelScores:
-    name = _from_text(rows[0]["label"])
-    return LabelScores(name, int(rows[0]["images"]), _column(rows, "R"), _column(rows, "certified"))
+    name, failed = _from_text(rows[0]["label"]), int(rows[0]["failed"])
+    return LabelScores(name, int(rows[0]["images"]), _column(rows, "R"), _column(rows, "certified"), failed)
 
 
 def _averaging(text: str) -> Averaging:

@@ -38,6 +38,7 @@ class VotePart:
         clamp: Whether the noisy picture is clamped to [0, 1] first.
         shard_images: Pictures in a file of votes: what an interruption can cost at most.
         readers: Threads that decode pictures.
+        on_error: Where a picture cannot be voted on: "stop", or "record" it and go on with the others.
     """
 
     draws: int | Literal["adaptive"] = 1000
@@ -54,6 +55,7 @@ class VotePart:
     clamp: bool = False
     shard_images: int = 64
     readers: int = 2
+    on_error: Literal["stop", "record"] = "stop"
 
     def __post_init__(self) -> None:
         check_least(self, 1, "draws", "max_draws", "k_max", "batch_size", "shard_images", "readers")

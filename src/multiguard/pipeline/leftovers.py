@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import get_args
 
 from multiguard.errors import InvalidInputError
+from multiguard.files import half_of
 from multiguard.report.family import FamilyKey
 
 NAMES: tuple[str, ...] = (*get_args(FamilyKey), "labels", "draws")
 _OWN = re.compile(rf"(?:{'|'.join(NAMES)})\.(?:png|svg|pdf|csv|md|tex)")
-_PART = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
 def refuse_foreign(folders: Iterable[Path]) -> None:
@@ -32,17 +32,9 @@ def remove_stale(folders: Iterable[Path], kept: Iterable[Path]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def remove_halves(path: Path) -> None:
-    """Remove what a killed process left of this file while it wrote it."""
-    for half in _inside(path.parent):
-        if half.name.endswith(".part") and _whole_name(half) == path.name:
-            half.unlink(missing_ok=True)
-
-
 def _whole_name(path: Path) -> str:
     """The name of the file, or of the one that this is a half of."""
-    half = _PART.fullmatch(path.name)
-    return half["name"] if half else path.name
+    return half_of(path) or path.name
 
 
 def _inside(folder: Path) -> Iterator[Path]:

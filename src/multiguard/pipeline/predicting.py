@@ -121,10 +121,6 @@ def _require_readable(files: tuple[Path, ...]) -> None:
     faults: list[str] = []
     for file in files:
         try:
-            if file.is_dir():
-                raise DataError(f"{file} is a folder; name the files of pictures")
-            if not file.is_file():
-                raise DataError(f"{file}: no such picture; name the files of pictures")
             read_picture(file)
         except DataError as error:
             faults.append(str(error))

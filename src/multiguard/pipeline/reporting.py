@@ -9,9 +9,10 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.files import require_folder
-from multiguard.pipeline.leftovers import refuse_foreign, remove_halves, remove_stale
+from multiguard.files import remove_halves, require_folder
+from multiguard.pipeline.leftovers import refuse_foreign, remove_stale
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
+from multiguard.report.words import failed_words
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
@@ -58,12 +59,16 @@ class Reported:
         figures: The figures.
         tables: The tables.
         without_pictures: Why the page shows no pictures; None where it does.
+        replaced: How many pictures the page does not show because another lies in their place.
+        failed: How many pictures could not be voted on and are left out, in words; empty where all could.
     """
 
     page: Path
     figures: Sequence[Path]
     tables: Sequence[Path]
     without_pictures: str | None
+    replaced: int
+    failed: str
 
 
 def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -> Reported:
@@ -83,9 +88,9 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
         require_folder(folder)
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
     remove_stale((job.figures, job.tables), [*figures, *tables])
-    remove_halves(job.page)
-    write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
-    return Reported(job.page, figures, tables, missing)
+    remove_halves(job.page.parent, lambda name: name == job.page.name)
+    replaced = write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
+    return Reported(job.page, figures, tables, missing, replaced, failed_words(main))
 
 
 def _refuse_existing(job: ReportJob) -> None:

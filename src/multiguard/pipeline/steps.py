@@ -156,6 +156,9 @@ class VoteStep(Step):
             watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
         with watcher.bar("pictures") as progress:
             self._ready.vote(partial(progress, "voting"))
+        failed = self._ready.failures_said()
+        if failed is not None:
+            watcher.on_step(self.name, failed)
         if self._recipe.vote.adaptive:
             watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
@@ -251,6 +254,9 @@ class ReportStep(Step):
             done = report(job, partial(progress, "reporting"))
         if done.without_pictures is not None and part.pictures:
             watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
+        if done.replaced:
+            words = f"{done.replaced} pictures are not shown: another lies in their place than the one voted on"
+            watcher.on_step(self.name, words)
         return [done.page, *done.figures, *done.tables]
 
 

@@ -27,7 +27,8 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
 from multiguard.smooth.provenance import describe_run
-from multiguard.votes import read_votes
+from multiguard.votes import Failure, read_votes
+from multiguard.votes.manifest import load_manifest
 
 # What of a `VotePart` decides the votes as it stands; the rest is settled first, or only says how fast they come.
 _DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
@@ -105,7 +106,8 @@ class ReadyVote:
     def discard_old(self) -> None:
         """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
         smoother = self._smoother()
-        describe_run(smoother, self.pictures, checked_scheme(smoother, **self._drawn()))
+        scheme = checked_scheme(smoother, **self._drawn())
+        describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
         require_folder(self.job.out)
         discard_votes(self.job.out)
 
@@ -114,14 +116,30 @@ class ReadyVote:
         job, how = self.job, self.job.how
         smoother = self._smoother()
         require_folder(job.out)
-        more: dict[str, Any] = {"shard_images": how.shard_images, "readers": how.readers, "progress": progress}
-        vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more)
+        more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
+        vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress)
         _write_source(job, dataset_order=self.order_note is not None)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
         votes = read_votes(self.job.out)
-        return sum(votes.draws_of(position) for position in range(len(votes))) / len(votes)
+        return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
+
+    def failures(self) -> list[Failure]:
+        """The pictures that could not be voted on, of the votes as they lie in the folder."""
+        shards = load_manifest(self.job.out).shards
+        return [failure for shard in shards.values() for failure in shard.failures]
+
+    def failures_said(self) -> str | None:
+        """How many pictures could not be voted on, and one of them, in words; None where all could."""
+        failures = self.failures()
+        if not failures:
+            return None
+        first = failures[0]
+        return (
+            f"{len(failures)} of {len(self.pictures)} pictures could not be voted on and are left out, "
+            f"such as {first.image_id}: {first.reason}"
+        )
 
     def _drawn(self) -> dict[str, Any]:
         """What is drawn of every picture."""

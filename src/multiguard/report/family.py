@@ -41,6 +41,11 @@ class Line:
     curves: Mapping[Averaging, Curve]
     is_base: bool
 
+    @property
+    def failed(self) -> int:
+        """How many pictures of its run could not be voted on."""
+        return self.curves["mean"].failed
+
 
 @dataclass(frozen=True, eq=False)
 class Family:
@@ -63,6 +68,11 @@ class Family:
     measures: tuple[Measure, ...]
     lines: tuple[Line, ...]
     ordered: bool
+
+    @property
+    def base(self) -> Line:
+        """The main run in its own setting, or the first line where it has none here."""
+        return next((line for line in self.lines if line.is_base), self.lines[0])
 
     @property
     def radius(self) -> Floats:

@@ -13,13 +13,14 @@ from multiguard.report.measure import Measure
 from multiguard.report.rounding import in_percent, plain
 from multiguard.report.strokes import MARKERS, Stroke
 from multiguard.report.study import Study
-from multiguard.report.words import left_out, mean_draws, setting_words
+from multiguard.report.words import failed_words, left_out, mean_draws, setting_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _RADIUS = "R (ℓ₂-norm of the change)"
+_LINE = 0.16  # the height of a line of a subtitle
 
 
 def draw_figures(study: Study, folder: Path) -> list[Path]:
@@ -51,7 +52,7 @@ def _draw_family(study: Study, family: Family) -> "Figure":
     columns = canvas.legend_columns(line.name for line in family.lines)
     rows = -(-len(family.lines) // columns)
     subtitle = _subtitle(study, family)
-    header = 0.46 + 0.16 * (subtitle.count("\n") + 1) + 0.2 * rows
+    header = 0.46 + _LINE * (subtitle.count("\n") + 1) + 0.2 * rows
     figure, left_below = canvas.new_figure(2.75 + header, family.title, subtitle, header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, len(family.measures), squeeze=False)[0]
@@ -67,12 +68,13 @@ def _draw_family(study: Study, family: Family) -> "Figure":
 
 
 def _subtitle(study: Study, family: Family) -> str:
-    scores = family.lines[0].curves["mean"].scores
+    curve = family.base.curves["mean"]
     named = {family.key} | ({"k_prime", "k", "threshold"} if family.key == "rules" else set())
     words = [text for key, text in setting_words(study.main).items() if key not in named]
     method = "" if family.key == "methods" else f", method {study.method}"
-    without = f"; {left_out(study, scores)} left out" if scores.without_labels else ""
-    first = f"{', '.join(words)}{method}. Mean over {scores.images} pictures{without}."
+    without = left_out(study, curve)
+    counted = f"Mean over {curve.scores.images} pictures{f'; {without} left out' if without else ''}."
+    first = f"{', '.join(words)}{method}. {counted}"
     return "\n".join([first + _band_words(family) + _axis_words(family), family.note])
 
 
@@ -116,7 +118,7 @@ _BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
 
 def _draw_labels(study: Study) -> "Figure":
     labels, radii = shown_labels(study), shown_radii(study)
-    header = 0.92
+    header = 0.92 + (_LINE if failed_words(study.main) else 0)
     height = header + 0.75 + 0.21 * len(labels)
     subtitle = _label_words(study, len(labels))
     figure, left_below = canvas.new_figure(height, "How often each label is certified", subtitle, header=header)
@@ -146,17 +148,17 @@ def _label_words(study: Study, labels: int) -> str:
     return (
         f"Of the pictures {having}, how often it alone is certified at R (labels with the most pictures: "
         f"{labels} of {len(study.main.certificates.label_names)}).\n{claim}; the number of pictures stands behind the "
-        "name."
-    )
+        f"name.\n{failed_words(study.main)}"
+    ).rstrip()
 
 
 def _draw_draws(study: Study, stopped: list[Stop]) -> "Figure":
     words = (
         f"{mean_draws(study.main)} draws a picture on average, at most {study.setting.n}. A picture stops at the first "
         "look after which more draws would hardly help.\n"
-        "α is split over the looks: all of them together keep the promise."
-    )
-    header = 0.72
+        f"α is split over the looks: all of them together keep the promise.\n{failed_words(study.main)}"
+    ).rstrip()
+    header = 0.72 + (_LINE if failed_words(study.main) else 0)
     figure, left_below = canvas.new_figure(2.6 + header, "Draws that the pictures took", words, header=header)
     figure.get_layout_engine().set(rect=(0.01, 0, 0.98, left_below))  # type: ignore[union-attr, call-arg]
     axes = figure.subplots()

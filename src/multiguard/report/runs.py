@@ -12,7 +12,7 @@ from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, Famil
 from multiguard.report.measure import rules_measures, study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
-from multiguard.report.words import setting_words
+from multiguard.report.words import failed_words, setting_words
 
 Runs = Mapping[str, CertificatesFolder]
 THIS_RUN = "this run"
@@ -124,7 +124,22 @@ def _runs(
             alike = list(values.values()).count(values[name]) > 1
             text = f"{values[name]} ({name or THIS_RUN})" if alike and key != "runs" else values[name]
             lines.append(Line(text, f"{symbol} = {text}" if ordered else text, both, not name))
-    return Family(key, symbol, title, POINT_BY_POINT, study_measures(study), tuple(lines), ordered)
+    note = "\n".join([POINT_BY_POINT, *_failed_otherwise(study, runs, values)])
+    return Family(key, symbol, title, note, study_measures(study), tuple(lines), ordered)
+
+
+def _failed_otherwise(study: Study, runs: Runs, values: Mapping[str, str]) -> list[str]:
+    """A line for each run that could not vote on other pictures than the main run: it averages over other ones."""
+    main = _failed(study.main)
+    return [
+        f"{values[name]}: {failed_words(run) or 'all pictures could be voted on.'}"
+        for name, run in runs.items()
+        if _failed(run) != main
+    ]
+
+
+def _failed(run: CertificatesFolder) -> set[str]:
+    return {failure.image_id for failure in run.certificates.failures}
 
 
 def _on_grid(run: CertificatesFolder, method: Method, grid: Floats) -> dict[Averaging, Curve] | None:

@@ -14,6 +14,8 @@ from multiguard.votes import Rule
 class Study:
     """One run and those it is compared with, all on the same pictures with the same labels, or all without labels.
 
+    Where a run could not vote on a picture, its averages are over one picture less than another's, and it is said.
+
     Attributes:
         main: The run that the report is about.
         beside: Other runs, by name: another sigma, a network trained without noise, the other rule.
@@ -74,11 +76,22 @@ def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFold
             f"the run '{name}' certifies {certified[run.certificates.labelled]} and the main run "
             f"{certified[main.certificates.labelled]}, so that their numbers mean different things; leave it out"
         )
-    if _pictures(run) != _pictures(main):
+    if not _same_pictures(run, main):
         raise InvalidInputError(
             f"the run '{name}' is about other pictures or labels than the main run; "
             "compare runs on the same pictures, or leave it out"
         )
+
+
+def _same_pictures(one: CertificatesFolder, other: CertificatesFolder) -> bool:
+    """Whether both are about the same pictures, those that failed among them, and agree on the labels of each."""
+    known, others = _pictures(one), _pictures(other)
+    agree = all(known[image_id] == others[image_id] for image_id in known.keys() & others.keys())
+    return agree and _asked_about(one) == _asked_about(other)
+
+
+def _asked_about(run: CertificatesFolder) -> set[str]:
+    return {*run.certificates.ids, *(failure.image_id for failure in run.certificates.failures)}
 
 
 def _pictures(run: CertificatesFolder) -> dict[str, set[str]]:

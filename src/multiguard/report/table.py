@@ -24,10 +24,11 @@ Cell = str | int | float | AtMost
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name in the CSV, its heading for people."""
+    """A column: its name in the CSV, its heading for people, and whether they are shown it at all."""
 
     name: str
     heading: str
+    printed: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,17 @@ class Table:
 
     def to_markdown(self) -> str:
         """A pipe table in percent, with its caption before it and its notes after it."""
-        lines = [_pipes([escape.markdown(column.heading) for column in self.columns])]
+        lines = [_pipes([escape.markdown(column.heading) for column in self.columns if column.printed])]
         lines.append(_pipes([":--" if isinstance(cell, str) else "--:" for cell in self._first_row()]))
-        lines += [_pipes([_shown(cell, escape.markdown) for cell in row]) for row in self.rows]
+        lines += [_pipes([_shown(cell, escape.markdown) for cell in self._printed(row)]) for row in self.rows]
         notes = " ".join(escape.markdown(note) for note in self._all_notes())
         return f"**{escape.markdown(self.caption)}**\n\n" + "\n".join(lines) + f"\n\n{notes}\n"
 
     def to_latex(self) -> str:
         """A booktabs table in percent; needs the package booktabs and nothing else."""
         shape = "".join("l" if isinstance(cell, str) else "r" for cell in self._first_row())
-        heading = " & ".join(escape.latex(column.heading) for column in self.columns)
-        body = [" & ".join(_shown(cell, escape.latex) for cell in row) + r" \\" for row in self.rows]
+        heading = " & ".join(escape.latex(column.heading) for column in self.columns if column.printed)
+        body = [" & ".join(_shown(cell, escape.latex) for cell in self._printed(row)) + r" \\" for row in self.rows]
         notes = " ".join(escape.latex(note) for note in self._all_notes())
         return "\n".join(
             [
@@ -91,7 +92,10 @@ class Table:
         )
 
     def _first_row(self) -> Sequence[Cell]:
-        return self.rows[0] if self.rows else [""] * len(self.columns)
+        return self._printed(self.rows[0] if self.rows else [""] * len(self.columns))
+
+    def _printed(self, row: Sequence[Cell]) -> list[Cell]:
+        return [cell for column, cell in zip(self.columns, row, strict=True) if column.printed]
 
     def _all_notes(self) -> list[str]:
         ceilings = any(isinstance(cell, AtMost) for row in self.rows for cell in row)

@@ -12,11 +12,12 @@ from multiguard.report.measure import Measure
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 from multiguard.report.table import AtMost, Cell, Column, Table
-from multiguard.report.words import left_out, mean_draws, setting_words
+from multiguard.report.words import failed_words, left_out, mean_draws, setting_words
 
 _HALF_SIGMAS = (0, 1, 2, 3, 4, 5, 6)
 FORMATS = ("csv", "md", "tex")
 _AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
+_FAILED = Column("failed", "could not be voted on", printed=False)  # people read it in a note, where there are any
 
 
 def write_tables(study: Study, folder: Path) -> list[Path]:
@@ -57,15 +58,15 @@ def _write_text(path: Path, text: str) -> None:
 def _family_table(study: Study, family: Family) -> Table:
     radii = round_radii(family.radius, study.main.certificates.sigma, _HALF_SIGMAS)
     own = [Column("averaging", "average"), Column(family.key, family.symbol), Column("score", "score")]
-    rows = [
-        [_AVERAGED[averaging], line.value, measure.word, *_at(line, averaging, measure, radii)]
+    rows: list[list[Cell]] = [
+        [_AVERAGED[averaging], line.value, measure.word, *_at(line, averaging, measure, radii), line.failed]
         for averaging in AVERAGINGS
         for line in family.lines
         for measure in family.measures
     ]
     caption = f"{family.title}: {_shown(study)} in % at R. {_setting(study)}"
     notes = [_ceiling(study, family), _pictures(study, family), family.note]
-    return Table(family.key, caption, notes, [*own, *_radius_columns(radii)], rows)
+    return Table(family.key, caption, notes, [*own, *_radius_columns(radii), _FAILED], rows)
 
 
 def _shown(study: Study) -> str:
@@ -88,10 +89,11 @@ def _at(line: Line, averaging: Averaging, measure: Measure, radii: list[tuple[in
 
 def _label_table(study: Study) -> Table:
     radii = round_radii(main_grid(study), study.main.certificates.sigma, _HALF_SIGMAS)
-    columns = [Column("label", "label"), Column("images", "pictures"), *_radius_columns(radii)]
+    columns = [Column("label", "label"), Column("images", "pictures"), *_radius_columns(radii), _FAILED]
     ordered = sorted(study_labels(study), key=lambda label: (-label.images, label.label))
     rows: list[list[Cell]] = [
-        [label.label, label.images, *(float(label.certified[place]) for place, _ in radii)] for label in ordered
+        [label.label, label.images, *(float(label.certified[place]) for place, _ in radii), label.failed]
+        for label in ordered
     ]
     having = "that have it" if study.labelled else "for which pilot draws chose it"
     setting = _setting(study, _label_method(study))
@@ -99,15 +101,16 @@ def _label_table(study: Study) -> Table:
     note = (
         "Each label's claim is made alone." if study.labelled else "All claims about a picture's labels hold at once."
     )
-    return Table("labels", caption, [note], columns, rows)
+    return Table("labels", caption, [note, failed_words(study.main)], columns, rows)
 
 
 def _draws_table(study: Study, stopped: list[Stop]) -> Table:
-    columns = [Column("draws", "draws"), Column("pictures", "pictures"), Column("share", "% of the pictures")]
-    total = len(study.main.certificates.ids)
-    rows: list[list[Cell]] = [[stop.draws, stop.pictures, stop.pictures / total] for stop in stopped]
+    columns = [Column("draws", "draws"), Column("pictures", "pictures"), Column("share", "% of the pictures"), _FAILED]
+    total, failed = len(study.main.certificates.ids), len(study.main.certificates.failures)
+    rows: list[list[Cell]] = [[stop.draws, stop.pictures, stop.pictures / total, failed] for stop in stopped]
     caption = f"Pictures that stopped at each look. {_setting(study)}"
-    return Table("draws", caption, [f"On average {mean_draws(study.main)} draws a picture."], columns, rows)
+    notes = [f"On average {mean_draws(study.main)} draws a picture.", failed_words(study.main)]
+    return Table("draws", caption, notes, columns, rows)
 
 
 def _radius_columns(radii: list[tuple[int, float]]) -> list[Column]:
@@ -125,6 +128,6 @@ def _setting(study: Study, proved: str | None = None) -> str:
 
 
 def _pictures(study: Study, family: Family) -> str:
-    scores = family.lines[0].curves["mean"].scores
-    without = left_out(study, scores)
-    return f"Over {scores.images} pictures" + (f"; {without} are left out." if without else ".")
+    curve = family.base.curves["mean"]
+    without = left_out(study, curve)
+    return f"Over {curve.scores.images} pictures" + (f"; {without} are left out." if without else ".")

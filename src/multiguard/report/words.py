@@ -1,6 +1,6 @@
 """What was asked of a run, in the words that figures, tables and the page share."""
 
-from multiguard.evaluate import CertificatesFolder, Scores, Setting
+from multiguard.evaluate import CertificatesFolder, Curve, Setting
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 
@@ -29,8 +29,16 @@ def mean_draws(run: CertificatesFolder) -> str:
     return plain(round(own.mean_draws, 1))
 
 
-def left_out(study: Study, scores: Scores) -> str:
+def left_out(study: Study, curve: Curve) -> str:
     """How many pictures the averages leave out, and why; empty where there are none."""
-    if not scores.without_labels:
+    unlabelled = "without labels" if study.labelled else "without a predicted label"
+    counts = {unlabelled: curve.scores.without_labels, "that could not be voted on": curve.failed}
+    return " and ".join(f"{count} {why}" for why, count in counts.items() if count)
+
+
+def failed_words(run: CertificatesFolder) -> str:
+    """How many pictures could not be voted on, as a sentence; empty where all could."""
+    failed, voted = len(run.certificates.failures), len(run.certificates.ids)
+    if not failed:
         return ""
-    return f"{scores.without_labels} {'without labels' if study.labelled else 'without a predicted label'}"
+    return f"{failed} of {failed + voted} pictures could not be voted on and {'is' if failed == 1 else 'are'} left out."

@@ -1,23 +1,25 @@
 """Voting on a dataset: pictures are read ahead, draws are packed, shards are written behind the device."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import InvalidInputError, PictureError, VotesError
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
-from multiguard.smooth.rounds import Scheme, ShardVoting
+from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import VoteRow, VotesWriter
+from multiguard.votes import Failure, Manifest, VotesWriter
 
 Progress = Callable[[int, int], None]
+OnError = Literal["stop", "record"]
 
 
 def vote_dataset(
@@ -32,6 +34,7 @@ def vote_dataset(
     seed: int,
     shard_images: int = 64,
     readers: int = 2,
+    on_error: OnError = "stop",
     progress: Progress | None = None,
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
@@ -52,6 +55,9 @@ def vote_dataset(
         seed: The seed of the noise.
         shard_images: How many images go into one file.
         readers: How many threads decode pictures ahead of the device.
+        on_error: What to do where an image cannot be read (`PictureError`) or the classifier fails on it: "stop"
+            raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
+            "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
     """
     if whole_number("readers", readers) < 1:
@@ -59,13 +65,27 @@ def vote_dataset(
     scheme = checked_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
-    provenance = describe_run(smoother, dataset, scheme)
-    writer = VotesWriter(folder, provenance, shard_images=whole_number("shard_images", shard_images))
-    shards = {shard: writer.manifest.positions(shard) for shard in writer.missing()}
-    todo = [position for positions in shards.values() for position in positions]
-    ids = [(shard, [provenance.image_ids[i] for i in positions]) for shard, positions in shards.items()]
-    counted = _counter(progress, len(dataset) - len(todo), len(dataset))
-    _write_shards(writer, ShardVoting(smoother, ids, _samples(dataset, todo, readers), scheme, counted))
+    provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
+    writer = VotesWriter(
+        folder,
+        provenance,
+        shard_images=whole_number("shard_images", shard_images),
+        keep_failures=on_error == "record",
+    )
+    todo = writer.missing()
+    left = sum(len(writer.manifest.positions(shard)) for shard in todo)
+    counted = _counter(progress, len(dataset) - left, len(dataset))
+    shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in todo)
+    _write_shards(writer, ShardVoting(smoother, shards, scheme, counted, goes_on=on_error == "record"))
+    _require_votes(writer.manifest)
+
+
+def checked_on_error(on_error: str) -> OnError:
+    """What to do where an image cannot be voted on; another word raises `InvalidInputError`."""
+    for known in get_args(OnError):
+        if on_error == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInputError(f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.")
 
 
 def checked_scheme(
@@ -91,26 +111,39 @@ def _looks(draws: int | None, adaptive: AdaptivePlan | None) -> tuple[int, ...]:
     raise InvalidInputError("draws must be a fixed number, or adaptive a plan of looks: give one of the two.")
 
 
-def _write_shards(writer: VotesWriter, shards: Iterable[tuple[int, list[VoteRow]]]) -> None:
+def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
     """Write each shard in a thread of its own while the device goes on, never more than one behind."""
     with ThreadPoolExecutor(1) as pool:
         writing: Future[None] | None = None
-        for shard, rows in shards:
+        for shard in shards:
             if writing is not None:
                 writing.result()
-            writing = pool.submit(writer.write, shard, rows)
+            writing = pool.submit(writer.write, shard.index, shard.rows, shard.failures)
         if writing is not None:
             writing.result()
 
 
-def _samples(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
-    for sample in read_ahead(dataset, positions, readers):
-        _check_pixels(sample)
-        yield sample
+def _opened(dataset: Dataset, run: Manifest, shard: int, readers: int, on_error: OnError) -> OpenShard:
+    positions = run.positions(shard)
+    return OpenShard(shard, _samples(dataset, positions, readers, on_error), len(positions))
 
 
-def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iterator[Sample]:
-    """The samples in order, decoded by threads a few samples ahead; an unreadable one raises in its turn."""
+def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError) -> Iterator[Sample | Failure]:
+    """The samples in order; one that cannot be used raises in its turn, or stands there as a failure."""
+    for position, reading in zip(positions, read_ahead(dataset, positions, readers), strict=True):
+        try:
+            sample = reading.result()
+            _check_pixels(sample)
+        except PictureError as error:
+            if on_error == "stop":
+                raise
+            yield Failure(dataset.ids[position], " ".join(error.reason.split()))
+        else:
+            yield sample
+
+
+def read_ahead(dataset: Dataset, positions: Iterable[int], readers: int) -> Iterator[Future[Sample]]:
+    """The samples in order as they are being decoded by threads, a few ahead of the one asked for."""
     waiting = deque(positions)
     pool = ThreadPoolExecutor(readers)
     try:
@@ -118,10 +151,10 @@ def read_ahead(dataset: Dataset, positions: Sequence[int], readers: int) -> Iter
             pool.submit(dataset.__getitem__, waiting.popleft()) for _ in range(min(len(waiting), 4 * readers))
         )
         while ahead:
-            sample = ahead.popleft().result()
+            reading = ahead.popleft()
             if waiting:
                 ahead.append(pool.submit(dataset.__getitem__, waiting.popleft()))
-            yield sample
+            yield reading
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -130,9 +163,21 @@ def _check_pixels(sample: Sample) -> None:
     """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise DataError(
-            f"image {sample.id!r} holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} "
-            "must lie in [0, 1]: divide it by 255, and leave normalisation to the classifier."
+        raise PictureError(
+            f"image {sample.id!r}",
+            f"holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} must lie in [0, 1]: "
+            "divide it by 255, and leave normalisation to the classifier.",
+        )
+
+
+def _require_votes(run: Manifest) -> None:
+    """Refuse a run that has ended without votes on any image."""
+    failures = [failure for shard in run.shards.values() for failure in shard.failures]
+    if len(failures) == len(run.provenance.image_ids):
+        first = failures[0]
+        raise VotesError(
+            f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
+            "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )
 
 

@@ -5,13 +5,14 @@ import json
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from multiguard.data.sample import Dataset
-from multiguard.errors import InvalidInputError
+from multiguard.errors import DataError, InvalidInputError, PictureError
 from multiguard.models.classifier import UNNAMED, Classifier
 from multiguard.models.options import state_hash
 from multiguard.smooth.rounds import Scheme
@@ -22,10 +23,19 @@ from multiguard.votes import Provenance, picture_hash
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
-def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Provenance:
+def describe_run(
+    smoother: Smoother, dataset: Dataset, scheme: Scheme, *, on_error: Literal["stop", "record"] = "stop"
+) -> Provenance:
     """All that determines the votes of this run, read off the classifier as it is now and the first picture.
 
     Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
+
+    Args:
+        smoother: The smoothed classifier.
+        dataset: The pictures.
+        scheme: What is drawn of each.
+        on_error: With "record" the first picture is the first that can be read; with "stop" that must be the very
+            first one.
     """
     classifier, settings = smoother.classifier, smoother.settings
     _check_classifier(classifier)
@@ -42,7 +52,7 @@ def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme) -> Proven
         image_ids=tuple(dataset.ids),
         labelled=scheme.labelled,
         truth_hash=_truth_hash(dataset) if scheme.labelled else None,
-        first_picture_hash=picture_hash(dataset[0].image),
+        first_picture_hash=_first_picture_hash(dataset, on_error),
         sigma=settings.sigma,
         rule=settings.rule,
         k_max=settings.k_max,
@@ -82,6 +92,15 @@ def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
         )
     if len(dataset) == 0:
         raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
+
+
+def _first_picture_hash(dataset: Dataset, on_error: Literal["stop", "record"]) -> str:
+    if on_error == "stop":
+        return picture_hash(dataset[0].image)
+    for position in range(len(dataset)):
+        with suppress(PictureError):
+            return picture_hash(dataset[position].image)
+    raise DataError(f"no picture of {dataset.name!r} can be read; votes need at least one.")
 
 
 def _truth_hash(dataset: Dataset) -> str | None:

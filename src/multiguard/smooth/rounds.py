@@ -7,19 +7,20 @@ than drawing.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.data.sample import Sample
+from multiguard.errors import InvalidInputError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
+from multiguard.smooth.faults import Fault
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, LabelSets, VoteRow, picture_hash
+from multiguard.votes import DrawVotes, Failure, LabelSets, VoteRow, picture_hash
 
 _MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
 
@@ -41,6 +42,24 @@ class Scheme:
     stopping: Stopping | None
     pilot_draws: int
     labelled: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OpenShard:
+    """A shard to vote on: its place in the run, and its images in order, each read when it is due, or failed."""
+
+    index: int
+    samples: Iterable[Sample | Failure]
+    images: int
+
+
+@dataclass(frozen=True, eq=False)
+class VotedShard:
+    """A shard whose images have all stopped or failed: the rows and the failures, each in the order of the images."""
+
+    index: int
+    rows: list[VoteRow]
+    failures: list[Failure]
 
 
 @dataclass(eq=False)
@@ -67,7 +86,7 @@ class _Round:
     look: int
     missing: int
     active: list[_Picture] = field(default_factory=list)
-    stopped: dict[str, VoteRow] = field(default_factory=dict)
+    ended: dict[str, VoteRow | Failure | None] = field(default_factory=dict)  # all images of the shard, in order
 
 
 class ShardVoting:
@@ -75,41 +94,46 @@ class ShardVoting:
 
     Args:
         smoother: The smoothed classifier.
-        shards: Each shard to vote on with the ids of its images.
-        samples: The images of these shards, in order.
-        scheme: What is drawn of each.
-        stopped: Called for each image whose draws have ended.
+        shards: The shards to vote on; one is taken when there is room for it, not before.
+        scheme: What is drawn of each image.
+        stopped: Called for each image whose draws have ended, or that failed.
+        goes_on: Whether an image that the classifier cannot be sampled on leaves its round as a failure, its votes so
+            far thrown away; if not, it raises.
     """
 
     def __init__(
         self,
         smoother: Smoother,
-        shards: Sequence[tuple[int, Sequence[str]]],
-        samples: Iterator[Sample],
+        shards: Iterable[OpenShard],
         scheme: Scheme,
         stopped: Callable[[], None],
+        *,
+        goes_on: bool = False,
     ) -> None:
-        self._smoother, self._scheme, self._stopped = smoother, scheme, stopped
-        self._unopened = deque(shards)
-        self._ids = dict(shards)
-        self._samples = samples
+        self._smoother, self._scheme, self._stopped, self._goes_on = smoother, scheme, stopped, goes_on
+        self._unopened = iter(shards)
+        self._more = True  # whether there may be unopened shards
         self._waiting: deque[_Round] = deque()
         self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
-        self._whole: deque[tuple[int, list[VoteRow]]] = deque()
+        self._whole: deque[VotedShard] = deque()
         self._out: dict[Job, tuple[_Round, _Picture, bool]] = {}
 
-    def __iter__(self) -> Iterator[tuple[int, list[VoteRow]]]:
+    def __iter__(self) -> Iterator[VotedShard]:
         """Each shard with its rows, as soon as it is whole."""
         with ThreadPoolExecutor(1) as judge:
-            while self._waiting or self._unopened or self._judged:
-                for job, votes in self._smoother.run(self._jobs()):
-                    done = self._landed(job, votes)
+            self._judge = judge
+            while self._waiting or self._more or self._judged:
+                for job, outcome in self._outcomes():
+                    done = self._landed(job, outcome)
                     if done.missing == 0:
-                        self._looked_at(done, judge)
+                        self._looked_at(done)
                     yield from self._taken_out()
                 yield from self._taken_out()
 
-    def _taken_out(self) -> Iterator[tuple[int, list[VoteRow]]]:
+    def _outcomes(self) -> Iterator[tuple[Job, DrawVotes | Fault]]:
+        return self._smoother.attempt(self._jobs()) if self._goes_on else self._smoother.run(self._jobs())
+
+    def _taken_out(self) -> Iterator[VotedShard]:
         while self._whole:
             yield self._whole.popleft()
 
@@ -122,26 +146,51 @@ class ShardVoting:
             self._settle()
             if self._waiting:
                 following = self._waiting.popleft()
-                for picture in following.active:
+                for picture in tuple(following.active):  # one that fails leaves it
                     yield self._look(following, picture)
-            elif self._unopened and len(self._judged) < _MOST_JUDGED:
-                yield from self._opened(*self._unopened.popleft())
+            elif self._more and len(self._judged) < _MOST_JUDGED:
+                yield from self._opened(next(self._unopened, None))
             elif self._judged:
                 wait([self._judged[0][1]])
             else:
                 return
 
-    def _opened(self, shard: int, ids: Sequence[str]) -> Iterator[Job]:
+    def _opened(self, shard: OpenShard | None) -> Iterator[Job]:
         """The first look at a new shard, and its pilot draws; images are read when they are due."""
-        pilot = self._scheme.pilot_draws
-        first = _Round(shard, 0, missing=len(ids) * (2 if pilot else 1))
-        for sample in islice(self._samples, len(ids)):
-            labels = sample.labels if self._scheme.labelled else ()
-            picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
-            first.active.append(picture)
-            if pilot:
-                yield self._pilot(first, picture)
-            yield self._look(first, picture)
+        if shard is None:
+            self._more = False
+            return
+        jobs = 2 if self._scheme.pilot_draws else 1
+        first = _Round(shard.index, 0, missing=shard.images * jobs)
+        for sample in shard.samples:
+            begun = sample if isinstance(sample, Failure) else self._begun(first, sample)
+            if isinstance(begun, Failure):
+                self._failed(first, begun, jobs)
+            else:
+                yield from begun
+
+    def _begun(self, first: _Round, sample: Sample) -> list[Job] | Failure:
+        """The jobs of an image's first look, or the failure of one that the classifier does not take."""
+        labels = sample.labels if self._scheme.labelled else ()
+        picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
+        try:
+            pilot = [self._pilot(first, picture)] if self._scheme.pilot_draws else []
+            jobs = [*pilot, self._look(first, picture)]
+        except InvalidInputError as error:
+            if not self._goes_on:
+                raise
+            return Failure(sample.id, " ".join(str(error).split()))
+        first.active.append(picture)
+        first.ended[sample.id] = None
+        return jobs
+
+    def _failed(self, of: _Round, failure: Failure, jobs: int) -> None:
+        """Leave an image out that no job was sent for, so that so many of its round are not waited for."""
+        of.ended[failure.image_id] = failure
+        of.missing -= jobs
+        self._stopped()
+        if of.missing == 0:
+            self._looked_at(of)
 
     def _pilot(self, of: _Round, picture: _Picture) -> Job:
         return self._sent(of, picture, 0, self._scheme.pilot_draws, pilot=True)
@@ -165,25 +214,31 @@ class ShardVoting:
         self._out[job] = (of, picture, pilot)
         return job
 
-    def _landed(self, job: Job, votes: DrawVotes) -> _Round:
-        """The round that the job belongs to, with the votes laid to its picture."""
+    def _landed(self, job: Job, outcome: DrawVotes | Fault) -> _Round:
+        """The round that the job belongs to, with the votes laid to its picture, or without it if it failed."""
         of, picture, pilot = self._out.pop(job)
-        if pilot:
-            picture.pilot = votes
+        of.missing -= 1
+        if isinstance(of.ended[picture.image_id], Failure):
+            return of
+        if isinstance(outcome, Fault):
+            of.active.remove(picture)
+            of.ended[picture.image_id] = Failure(picture.image_id, f"pilot {outcome}" if pilot else str(outcome))
+            self._stopped()
+        elif pilot:
+            picture.pilot = outcome
         else:
-            picture.votes = votes if picture.votes is None else _joined(picture.votes, votes)
+            picture.votes = outcome if picture.votes is None else _joined(picture.votes, outcome)
             if self._is_last(of):
                 self._stopped()
-        of.missing -= 1
         return of
 
-    def _looked_at(self, done: _Round, judge: Executor) -> None:
+    def _looked_at(self, done: _Round) -> None:
         """Have a finished round judged beside the device, where there is anything to judge."""
-        if self._scheme.stopping is None or self._is_last(done):
+        if self._scheme.stopping is None or self._is_last(done) or not done.active:
             self._sort(done, [True] * len(done.active))
         else:
             rows = [picture.row() for picture in done.active]
-            self._judged.append((done, judge.submit(self._scheme.stopping.decided, rows)))
+            self._judged.append((done, self._judge.submit(self._scheme.stopping.decided, rows)))
 
     def _settle(self) -> None:
         """Go on with the rounds whose judgement has come."""
@@ -198,15 +253,20 @@ class ShardVoting:
         """Part the images of a round into those that stop and those that go on."""
         for picture, stops in zip(done.active, decided, strict=True):
             if stops:
-                done.stopped[picture.image_id] = picture.row()
+                done.ended[picture.image_id] = picture.row()
         going_on = [picture for picture, stops in zip(done.active, decided, strict=True) if not stops]
         if going_on:
-            self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.stopped))
+            self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.ended))
         else:
-            self._whole.append((done.shard, [done.stopped[image_id] for image_id in self._ids[done.shard]]))
+            self._whole.append(_voted(done))
 
     def _is_last(self, of: _Round) -> bool:
         return of.look == len(self._scheme.looks) - 1
+
+
+def _voted(done: _Round) -> VotedShard:
+    rows = [ended for ended in done.ended.values() if isinstance(ended, VoteRow)]
+    return VotedShard(done.shard, rows, [ended for ended in done.ended.values() if isinstance(ended, Failure)])
 
 
 def _joined(before: DrawVotes, after: DrawVotes) -> DrawVotes:

@@ -11,12 +11,13 @@ from multiguard.models.classifier import Classifier
 from multiguard.smooth.arguments import checked_draws, real_number, whole_number
 from multiguard.smooth.asked import checked_asked
 from multiguard.smooth.batches import Job
+from multiguard.smooth.faults import Fault
 from multiguard.smooth.images import Image, as_input, placed
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
 from multiguard.smooth.prediction import Prediction, confirm
 from multiguard.smooth.settings import Precision, Settings, resolve_settings
 from multiguard.smooth.step import make_step
-from multiguard.smooth.streaming import BatchSize, Plan, Rows, Sizer, stream_votes
+from multiguard.smooth.streaming import BatchSize, Plan, Rows, Sizer, attempt_votes, stream_votes
 from multiguard.votes import DrawVotes, LabelSets, Rule, packed_width, vote_dtype
 
 
@@ -136,6 +137,16 @@ class Smoother:
         Takes the next job only when its rows are due: `jobs` may wait for votes that this call has handed out.
         """
         return self._run(jobs, self._plan())
+
+    def attempt(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, DrawVotes | Fault]]:
+        """As `run`, but a job that the classifier fails on comes out with its fault, and the others go on.
+
+        A batch that fails is run again in smaller ones, down to the single draw that fails alone: which jobs fail does
+        not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier
+        breaks its contract on a black picture too, or the device is out of memory or dead.
+        """
+        for job, outcome in attempt_votes(jobs, self._plan()):
+            yield job, outcome if isinstance(outcome, Fault) else self._as_votes(outcome)
 
     def predict(
         self,

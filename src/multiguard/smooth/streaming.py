@@ -13,6 +13,17 @@ from torch import Tensor
 from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
 from multiguard.smooth.arguments import whole_number
 from multiguard.smooth.batches import Batch, Job, Segment, pack, whole
+from multiguard.smooth.faults import (
+    NOT_FINITE,
+    Fault,
+    blamed,
+    blank,
+    device_dead,
+    first_draw,
+    out_of_memory,
+    pieces,
+    problem_of,
+)
 from multiguard.smooth.step import Step
 
 BatchSize = Literal["auto"] | int
@@ -78,80 +89,172 @@ class Plan:
         """The rows of a batch of images like this job's."""
         return min(self.sizer.rows(job), self.most_rows)
 
+    def size(self, batch: Batch) -> int:
+        """The rows that a batch is run with, padding among them."""
+        return self.rows(batch.segments[0].job) if self.padded else batch.rows
+
 
 def stream_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Rows]]:
     """The votes (draws, width) of each job, in order, in the memory of a few batches and of the votes themselves.
 
-    The noise of a draw does not depend on how draws are packed, nor on a batch that had to be halved.
+    The noise of a draw does not depend on how draws are packed, nor on a batch that had to be halved. The first draw
+    that the classifier fails on raises `ModelError` with its image.
     """
-    flights: deque[_Flight] = deque()
-    tallies: deque[_Tally] = deque()
-    for batch in pack((_opened(job, tallies, plan) for job in jobs), plan.rows):
-        for flight in _launch(batch, plan):
-            flights.append(flight)
-            if len(flights) > _BEHIND or flight.arrived is None:
-                yield from _land(flights.popleft(), tallies)
-    while flights:
-        yield from _land(flights.popleft(), tallies)
+    for job, outcome in _Stream(plan, goes_on=False).outcomes(jobs):
+        assert not isinstance(outcome, Fault)
+        yield job, outcome
+
+
+def attempt_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Rows | Fault]]:
+    """As `stream_votes`, but a job that the classifier fails on comes out with its first such draw; others go on.
+
+    A batch that fails is run again image by image, and the image that fails alone in halves, down to the draw that
+    fails alone: whether a job fails, and where, does not depend on what it shares its batches with. A classifier that
+    breaks its contract on a black picture too, or a device that is dead, raises `ModelError`: no job is at fault.
+    """
+    return _Stream(plan, goes_on=True).outcomes(jobs)
 
 
 class _Tally:
-    """The votes of one job as they arrive."""
+    """The votes of one job as they arrive, or its fault."""
 
     def __init__(self, job: Job, plan: Plan) -> None:
-        self.job = job
         self.votes: Rows = np.empty((job.draws, plan.width), dtype=plan.dtype)
+        self.fault: Fault | None = None
         self._missing = job.draws
 
     @property
     def complete(self) -> bool:
-        return self._missing == 0
+        return self.fault is not None or self._missing == 0
 
     def add(self, segment: Segment, votes: NDArray[np.integer]) -> None:
         self.votes[segment.start : segment.start + segment.rows] = votes
         self._missing -= segment.rows
 
 
-def _opened(job: Job, tallies: "deque[_Tally]", plan: Plan) -> Segment:
-    tallies.append(_Tally(job, plan))
-    return whole(job)
+class _Stream:
+    """One run: the batches on their way, and the jobs that wait for votes, in order."""
 
+    def __init__(self, plan: Plan, *, goes_on: bool) -> None:
+        self._plan, self._goes_on = plan, goes_on
+        self._flights: deque[_Flight] = deque()
+        self._tallies: dict[Job, _Tally] = {}
 
-def _launch(batch: Batch, plan: Plan) -> Iterator[_Flight]:
-    """Run a batch; where the device has no room for it, run it in halves."""
-    waiting = deque([batch])
-    while waiting:
-        part = waiting.popleft()
-        rows = plan.rows(part.segments[0].job)
-        if part.rows > rows:
-            waiting.extendleft(reversed(list(pack(part.segments, plan.rows))))
-            continue
-        size = rows if plan.padded else part.rows
-        flight = _try(part, plan.step, size)
-        if flight is None:
-            _shrink(part, plan.sizer, size)
-            waiting.appendleft(part)
+    def outcomes(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rows | Fault]]:
+        """Each job with its votes or its fault, in order."""
+        for batch in pack((self._opened(job) for job in jobs), self._plan.rows):
+            for flight in self._launched(batch):
+                self._flights.append(flight)
+                if len(self._flights) > _BEHIND or flight.arrived is None:
+                    self._land(self._flights.popleft())
+                    yield from self._finished()
+            yield from self._finished()
+        while self._flights:
+            self._land(self._flights.popleft())
+            yield from self._finished()
+
+    def _opened(self, job: Job) -> Segment:
+        self._tallies[job] = _Tally(job, self._plan)
+        return whole(job)
+
+    def _launched(self, batch: Batch) -> Iterator[_Flight]:
+        """Run a batch; where the device has no room for it in halves, and where it fails in pieces."""
+        waiting = deque([batch])
+        while waiting:
+            part = self._undecided(waiting.popleft())
+            if part is None:
+                continue
+            if part.rows > self._plan.rows(part.segments[0].job):
+                waiting.extendleft(reversed(list(pack(part.segments, self._plan.rows))))
+                continue
+            outcome = _tried(part, self._plan)
+            if isinstance(outcome, _Flight):
+                yield outcome
+            elif out_of_memory(outcome):
+                _shrink(part, self._plan)
+                waiting.appendleft(part)
+            else:
+                waiting.extendleft(reversed(self._after(part, outcome)))
+
+    def _undecided(self, batch: Batch) -> Batch | None:
+        """What of a batch is not of jobs that have failed already."""
+        tallies = [self._tallies.get(segment.job) for segment in batch.segments]
+        open_ = [tally is not None and tally.fault is None for tally in tallies]
+        if all(open_):
+            return batch
+        kept = tuple(segment for segment, wanted in zip(batch.segments, open_, strict=True) if wanted)
+        return Batch(kept) if kept else None
+
+    def _after(self, batch: Batch, error: Exception) -> list[Batch]:
+        """What to run in place of a batch that failed; nothing where its one draw failed, which is then its job's."""
+        if device_dead(error) or not self._goes_on:
+            raise _guilty(batch, error, self._plan) from error
+        if batch.rows > 1:
+            return pieces(batch)
+        if isinstance(error, MultiGuardError) and isinstance(_tried(blank(batch), self._plan), Exception):
+            raise blamed(batch, f"{problem_of(error)}, and so it does for a black picture") from error
+        self._fail(batch.segments[0].job, Fault(first_draw(batch), problem_of(error)))
+        return []
+
+    def _land(self, flight: _Flight) -> None:
+        """Lay the votes of a batch to their jobs."""
+        if flight.arrived is not None:
+            flight.arrived.synchronize()
+        table, row = flight.votes.numpy(), 0
+        for segment in flight.batch.segments:
+            self._add(segment, table[row : row + segment.rows])
+            row += segment.rows
+
+    def _add(self, segment: Segment, table: NDArray[np.integer]) -> None:
+        tally = self._tallies.get(segment.job)
+        if tally is None or tally.fault is not None:
+            return
+        if not table[:, -1].all():
+            draw = segment.job.first_draw + segment.start + int(np.argmin(table[:, -1]))
+            self._fail(segment.job, Fault(draw, NOT_FINITE))
         else:
-            yield flight
+            tally.add(segment, table[:, :-1])
+
+    def _fail(self, job: Job, fault: Fault) -> None:
+        if not self._goes_on:
+            raise ModelError(f"image {job.image_id!r}, {fault}.")
+        self._tallies[job].fault = fault
+
+    def _finished(self) -> Iterator[tuple[Job, Rows | Fault]]:
+        """The jobs at the head of the line that nothing is missing of."""
+        while self._tallies:
+            job, tally = next(iter(self._tallies.items()))
+            if not tally.complete:
+                return
+            del self._tallies[job]
+            yield job, tally.fault or tally.votes
 
 
-def _try(batch: Batch, step: Step, size: int) -> _Flight | None:
-    """The launched batch, or None where the device is out of memory."""
+def _tried(batch: Batch, plan: Plan) -> _Flight | Exception:
+    """The launched batch, or what the classifier raised."""
     try:
         with torch.no_grad():
-            return _fly(batch, step(batch, size))
+            return _fly(batch, plan.step(batch, plan.size(batch)))
     except Exception as error:
-        if _out_of_memory(error):
-            return None
-        if isinstance(error, MultiGuardError):
-            raise _blame(batch, str(error)) from error
-        raise _blame(batch, f"it failed with {type(error).__name__}: {error}") from error
+        return error
 
 
-def _shrink(batch: Batch, sizer: Sizer, size: int) -> None:
+def _guilty(batch: Batch, error: Exception, plan: Plan) -> ModelError:
+    """The error with the first draw that fails alone, or with the batch's first image where the batch alone does."""
+    for piece in [] if device_dead(error) else pieces(batch):
+        outcome = _tried(piece, plan)
+        if isinstance(outcome, Exception) and not out_of_memory(outcome):
+            return _guilty(piece, outcome, plan)
+    return blamed(batch, problem_of(error))
+
+
+def _shrink(batch: Batch, plan: Plan) -> None:
+    size = plan.size(batch)
     if size == 1:
-        raise _blame(batch, "the device has no memory for even one noisy image; use a smaller image or model")
-    sizer.halve(size)
+        raise blamed(
+            batch, "cannot be sampled: the device has no memory for even one noisy image; use a smaller image or model"
+        )
+    plan.sizer.halve(size)
     torch.cuda.empty_cache()
 
 
@@ -163,42 +266,6 @@ def _fly(batch: Batch, votes: Tensor) -> _Flight:
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
     arrived.record(torch.cuda.current_stream(votes.device))
     return _Flight(batch, host, arrived)
-
-
-def _land(flight: _Flight, tallies: "deque[_Tally]") -> Iterator[tuple[Job, Rows]]:
-    """Hand out the votes of a batch, and every job that they complete."""
-    if flight.arrived is not None:
-        flight.arrived.synchronize()
-    table = flight.votes.numpy()[: flight.batch.rows]
-    _check_finite(flight.batch, table[:, -1])
-    open_tallies = {tally.job: tally for tally in tallies}
-    row = 0
-    for segment in flight.batch.segments:
-        open_tallies[segment.job].add(segment, table[row : row + segment.rows, :-1])
-        row += segment.rows
-    while tallies and tallies[0].complete:
-        done = tallies.popleft()
-        yield done.job, done.votes
-
-
-def _check_finite(batch: Batch, finite: NDArray[np.integer]) -> None:
-    if not finite.all():
-        row = int(np.argmin(finite))
-        name, draw = batch.image_of(row), int(batch.draws()[row])
-        raise ModelError(f"image {name!r}, draw {draw}: the classifier returned a score that is NaN or infinite.")
-
-
-def _blame(batch: Batch, problem: str) -> ModelError:
-    return ModelError(f"image {batch.image_of(0)!r}: the classifier cannot be sampled: {problem}.")
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether the device ran out of memory, also where a library said so or a compiler wrapped it in its own way."""
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _power_of_two(most: int) -> int:

@@ -1,17 +1,19 @@
 """Votes on disk: what smoothing writes and certifying reads. Needs NumPy and pyarrow, never torch."""
 
 from multiguard.votes.choice import most_frequent, passing
-from multiguard.votes.folder import VotesWriter, read_votes
-from multiguard.votes.manifest import Manifest, Shard
+from multiguard.votes.folder import read_votes
+from multiguard.votes.manifest import Failure, Manifest, Shard
 from multiguard.votes.picture import picture_hash
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked, vote_dtype
 from multiguard.votes.reading import Votes
 from multiguard.votes.row import DrawVotes, VoteRow
 from multiguard.votes.sets import LabelSets, packed_width
+from multiguard.votes.writer import VotesWriter
 
 __all__ = [
     "DrawVotes",
+    "Failure",
     "LabelSets",
     "Manifest",
     "Provenance",

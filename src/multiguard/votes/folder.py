@@ -1,53 +1,17 @@
-"""A votes folder: written shard by shard, resumable, and read only where its hashes agree."""
+"""A votes folder as it is read: only where every hash agrees and every shard holds the images of its place."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from multiguard.errors import InvalidInputError, VotesError
-from multiguard.files import file_hash
-from multiguard.votes.manifest import MANIFEST_NAME, Manifest, load_manifest, save_manifest
-from multiguard.votes.provenance import Provenance
+import pyarrow as pa
+
+from multiguard.errors import VotesError
+from multiguard.files import file_hash, files_hash
+from multiguard.votes.entry import entry_paths, read_entry, shard_name
+from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Shard, load_manifest
 from multiguard.votes.reading import Votes
-from multiguard.votes.row import VoteRow
-from multiguard.votes.shards import Head, read_heads, write_shard
-
-
-class VotesWriter:
-    """Writes a votes folder so that what the manifest names is always whole.
-
-    A folder that holds a run of the same provenance is taken up where it stopped; another run's is refused, unless it
-    failed before its first shard was whole.
-
-    Args:
-        folder: Where to write; made if it is not there.
-        provenance: All that determines the votes.
-        shard_images: How many images go into one file.
-    """
-
-    def __init__(self, folder: str | Path, provenance: Provenance, *, shard_images: int = 64) -> None:
-        if shard_images < 1:
-            raise InvalidInputError(f"shard_images must be at least 1, not {shard_images}.")
-        if len(set(provenance.image_ids)) < len(provenance.image_ids):
-            raise InvalidInputError("image ids must be different: two images of one id would share their noise.")
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self.manifest = _taken_up(self._folder, Manifest(provenance, shard_images, {}))
-        save_manifest(self._folder, self.manifest)
-
-    def missing(self) -> list[int]:
-        """The shards still to be written, in order."""
-        return [index for index in range(self.manifest.shard_count) if index not in self.manifest.shards]
-
-    def write(self, index: int, rows: Sequence[VoteRow]) -> None:
-        """Write one shard whole, then name it in the manifest."""
-        provenance = self.manifest.provenance
-        wanted = [provenance.image_ids[position] for position in self.manifest.positions(index)]
-        if [row.image_id for row in rows] != wanted:
-            raise InvalidInputError(f"shard {index} must hold the images {wanted}, in this order.")
-        shard = write_shard(self._folder / f"votes-{index:05d}.parquet", rows, provenance)
-        self.manifest = replace(self.manifest, shards={**self.manifest.shards, index: shard})
-        save_manifest(self._folder, self.manifest)
+from multiguard.votes.shards import Head, read_heads, read_run
 
 
 def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
@@ -59,75 +23,66 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
     """
     place = Path(folder)
     manifest = load_manifest(place)
-    if not manifest.complete and not partial:
+    entries = [] if manifest.sealed else sorted(entry_paths(place))
+    if not manifest.sealed:
+        manifest = manifest.with_shards(dict(read_entry(path, manifest) for path in entries))
+    if not (manifest.sealed and manifest.complete) and not partial:
         raise VotesError(
             f"{place} holds {len(manifest.shards)} of {manifest.shard_count} shards: its run has not ended. "
             "Run it again to go on, or pass partial=True to read what is whole."
         )
-    heads = {index: _checked_heads(place, manifest, index) for index in sorted(manifest.shards)}
-    shards = [(place / manifest.shards[index].file, heads[index]) for index in heads]
-    return Votes(manifest.provenance, file_hash(place / MANIFEST_NAME), shards)
+    heads = {index: checked_heads(place, manifest, index) for index in manifest.shards}
+    shards = [(place / shard.file, heads[index]) for index, shard in manifest.shards.items()]
+    failures = [failure for shard in manifest.shards.values() for failure in shard.failures]
+    digest = files_hash([place / MANIFEST_NAME, *entries]) if entries else file_hash(place / MANIFEST_NAME)
+    return Votes(manifest.provenance, digest, shards, failures)
 
 
-def _taken_up(folder: Path, fresh: Manifest) -> Manifest:
-    """The manifest to go on from: of what the folder names, the shards that are still whole."""
-    if not (folder / MANIFEST_NAME).exists():
-        return fresh
-    stored = load_manifest(folder)
-    differences = stored.provenance.differences(fresh.provenance)
-    if stored.shard_images != fresh.shard_images:
-        differences.append("shard_images")
-    if differences and not stored.shards:
-        return fresh
-    if differences:
-        raise VotesError(
-            f"{folder} holds the votes of another run: {_differ(differences)}. "
-            "Vote with --force to throw them away, or choose another folder."
-        )
-    return replace(stored, shards={i: s for i, s in stored.shards.items() if _whole(folder, stored, i)})
-
-
-_IN_WORDS = {"first_picture_hash": "the first picture (size or content)"}
-
-
-def _differ(names: Sequence[str]) -> str:
-    """The names as the subject of a sentence: sigma differs; sigma, k_max and seed differ."""
-    *others, last = [_IN_WORDS.get(name, name) for name in names]
-    return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
-
-
-def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
-    try:
-        _checked_heads(folder, manifest, index)
-    except VotesError:
-        return False
-    return True
-
-
-def _checked_heads(folder: Path, manifest: Manifest, index: int) -> list[Head]:
+def checked_heads(folder: Path, manifest: Manifest, index: int) -> list[Head]:
     """The images of a shard, whose file is as it was written and holds the images that belong there."""
-    _check_file(folder, manifest, index)
-    path = folder / manifest.shards[index].file
-    heads = read_heads(path, manifest.provenance)
-    belong = [manifest.provenance.image_ids[position] for position in manifest.positions(index)]
-    if [head.image_id for head in heads] != belong:
+    shard = manifest.shards[index]
+    path = folder / shard.file
+    if not 0 <= index < manifest.shard_count:
+        raise VotesError(f"{folder / MANIFEST_NAME} names shard {index} of a run of {manifest.shard_count} shards.")
+    _check_file(folder, shard, index)
+    heads, run = _read_heads(path, manifest)
+    belong, failed = manifest.ids(index), [failure.image_id for failure in shard.failures]
+    if len(heads) != shard.rows or not make_up(belong, [head.image_id for head in heads], failed):
         raise VotesError(
             f"{path} does not hold the {len(belong)} images of shard {index} in their order: the manifest was altered. "
             "Run the sampling again to make the shard anew."
         )
+    if run != manifest.run_hash:
+        raise VotesError(f"{path} comes from another run than the manifest beside it; bring back the right one.")
     return heads
 
 
-def _check_file(folder: Path, manifest: Manifest, index: int) -> None:
-    shard = manifest.shards[index]
+def make_up(belong: Sequence[str], rows: Sequence[str], failed: Sequence[str]) -> bool:
+    """Whether the rows and the failures are together exactly the images that belong there, each in their order."""
+    without = set(failed)
+    voted = [image for image in belong if image not in without]
+    return list(rows) == voted and list(failed) == [image for image in belong if image in without]
+
+
+def _check_file(folder: Path, shard: Shard, index: int) -> None:
     path = folder / shard.file
-    if Path(shard.file).name != shard.file:
-        raise VotesError(f"{folder / MANIFEST_NAME} names {shard.file!r}, which does not lie in its folder.")
+    if shard.file != shard_name(index):
+        raise VotesError(
+            f"{folder / MANIFEST_NAME} names {shard.file!r} as shard {index}, which lies in {shard_name(index)}."
+        )
     if not path.is_file():
         raise VotesError(f"{path} is missing; run the sampling again to make it anew.")
     if file_hash(path) != shard.sha256:
         raise VotesError(
-            f"{path} is damaged: its sha256 is not the manifest's. Run the sampling again to make it anew."
+            f"{path} is damaged: its sha256 is not the one that was written down. Run the sampling again to make it "
+            "anew."
         )
-    if shard.rows != len(manifest.positions(index)):
-        raise VotesError(f"{path} holds {shard.rows} images where {len(manifest.positions(index))} belong.")
+
+
+def _read_heads(path: Path, manifest: Manifest) -> tuple[list[Head], str | None]:
+    """The images of a shard, and the run that it was written for."""
+    try:
+        return read_heads(path, manifest.provenance), read_run(path)
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        said = re.sub(r"\s+", " ", str(error))
+        raise VotesError(f"{path} is no shard of votes: {said}") from error

@@ -1,28 +1,35 @@
-"""The manifest of a votes folder: where the votes come from, and which shards are whole."""
+"""The manifest of a votes folder: where the votes come from and, once the run has ended, all of its shards."""
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.files import write_atomically
 from multiguard.votes.provenance import Provenance
+from multiguard.votes.seal import own_hash, read_sealed, write_sealed
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "multiguard-votes"
-_VERSION = 2
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An image that could not be voted on, and why, in one line; it has no votes and no certificate."""
+
+    image_id: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A whole shard: its file name, the sha256 of the file and its number of rows."""
+    """A whole shard: its file name, the sha256 of the file, its number of rows and the images that have none."""
 
     file: str
     sha256: str
     rows: int
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,12 +39,14 @@ class Manifest:
     Attributes:
         provenance: Where the votes come from.
         shard_images: How many images a shard holds; the last one may hold fewer.
-        shards: The whole shards, by the position of the shard in the run.
+        shards: The whole shards that are known, by the position of the shard in the run.
+        sealed: Whether the run has ended: the manifest on disk then names every shard.
     """
 
     provenance: Provenance
     shard_images: int
     shards: Mapping[int, Shard]
+    sealed: bool = False
 
     @property
     def shard_count(self) -> int:
@@ -49,56 +58,63 @@ class Manifest:
         """Whether every shard is there."""
         return set(self.shards) == set(range(self.shard_count))
 
+    @cached_property
+    def run_hash(self) -> str:
+        """What tells this run from every other: the sha256 of the provenance and the number of images in a shard."""
+        return own_hash({"provenance": asdict(self.provenance), "shard_images": self.shard_images})
+
     def positions(self, shard: int) -> range:
         """The positions in `image_ids` of the images of a shard."""
         start = shard * self.shard_images
         return range(start, min(start + self.shard_images, len(self.provenance.image_ids)))
 
+    def ids(self, shard: int) -> list[str]:
+        """The ids of the images of a shard."""
+        return [self.provenance.image_ids[position] for position in self.positions(shard)]
+
+    def with_shards(self, shards: Mapping[int, Shard]) -> "Manifest":
+        """The manifest of the same run that knows these shards, in order, and is not sealed."""
+        return replace(self, shards=dict(sorted(shards.items())), sealed=False)
+
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put the manifest in place in one step: a reader sees the old one or the new one."""
-    described = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(manifest)}))
-    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
-    write_atomically(folder / MANIFEST_NAME, lambda file: file.write(text.encode()))
-
-
-def own_hash(described: Mapping[str, Any]) -> str:
-    """The sha256 of all that a manifest says but for this, so that an edited one is known."""
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    """Put the manifest in place in one step; one that is not sealed names no shard, for their entries lie beside it."""
+    said = {
+        "shard_images": manifest.shard_images,
+        "provenance": asdict(manifest.provenance),
+        "shards": {index: asdict(shard) for index, shard in manifest.shards.items()} if manifest.sealed else None,
+    }
+    write_sealed(folder / MANIFEST_NAME, _FORMAT, said)
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """The manifest of a votes folder, or a `VotesError` that says what is wrong with it."""
+    """The manifest of a votes folder, or a `VotesError` that says what is wrong with it; no shard is looked at."""
     path = folder / MANIFEST_NAME
+    if not path.exists():
+        raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.")
+    stored = read_sealed(path, _FORMAT)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.") from error
-    except (OSError, ValueError) as error:
-        raise VotesError(f"{path} cannot be read: {error}.") from error
-    try:
-        _check_format(stored, path)
         return _from_json(stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}.") from error
 
 
-def _check_format(stored: Mapping[str, Any], path: Path) -> None:
-    found = (stored["format"], stored["version"])
-    if found != (_FORMAT, _VERSION):
-        raise VotesError(
-            f"{path} has format {found[0]!r}, version {found[1]!r}; "
-            f"this multiguard reads {_FORMAT!r}, version {_VERSION}. Read it with the version that wrote it."
-        )
-    if stored["sha256"] != own_hash(stored):
-        raise VotesError(f"{path} was altered after it was written; vote again, or bring the file back as it was.")
-
-
 def _from_json(stored: Mapping[str, Any]) -> Manifest:
     provenance = {name: _frozen(value) for name, value in stored["provenance"].items()}
-    shards = {int(index): Shard(**shard) for index, shard in stored["shards"].items()}
-    return Manifest(Provenance(**provenance), int(stored["shard_images"]), shards)
+    sealed = stored["shards"] is not None
+    shards = {int(index): shard_from_json(shard) for index, shard in (stored["shards"] or {}).items()}
+    return Manifest(Provenance(**provenance), int(stored["shard_images"]), shards, sealed)
+
+
+def shard_from_json(stored: Mapping[str, Any]) -> Shard:
+    """The shard that an entry describes; anything else raises `TypeError`, `KeyError` or `ValueError`."""
+    said = dict(stored)
+    failures = tuple(Failure(**failure) for failure in said.pop("failures"))
+    shard = Shard(**said, failures=failures)
+    words = (shard.file, shard.sha256, *(word for failure in failures for word in (failure.image_id, failure.reason)))
+    if not all(isinstance(word, str) for word in words) or not isinstance(shard.rows, int):
+        raise ValueError("a shard is described by its file, sha256, rows and failures")
+    return shard
 
 
 def _frozen(value: Any) -> Any:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
+from multiguard.votes.manifest import Failure
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked
 from multiguard.votes.row import DrawVotes, VoteRow, as_hits, as_ranked
@@ -24,11 +25,16 @@ class Votes:
     Attributes:
         provenance: Where the votes come from.
         manifest_hash: The sha256 of the manifest, which names the hash of every shard.
-        ids: The ids of the images.
+        ids: The ids of the images that have votes.
+        failures: The images that could not be voted on, and why; they have no votes.
     """
 
     def __init__(
-        self, provenance: Provenance, manifest_hash: str, shards: Sequence[tuple[Path, Sequence[Head]]]
+        self,
+        provenance: Provenance,
+        manifest_hash: str,
+        shards: Sequence[tuple[Path, Sequence[Head]]],
+        failures: Sequence[Failure] = (),
     ) -> None:
         self.provenance = provenance
         self.manifest_hash = manifest_hash
@@ -36,6 +42,7 @@ class Votes:
         self._heads = [head for _, heads in shards for head in heads]
         self._open: tuple[Path, pq.ParquetFile] | None = None
         self.ids = tuple(head.image_id for head in self._heads)
+        self.failures = tuple(failures)
 
     @property
     def labels(self) -> tuple[tuple[int, ...], ...]:

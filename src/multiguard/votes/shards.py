@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash, write_atomically
 from multiguard.votes.layout import check_head, check_row, decoded, encoded
-from multiguard.votes.manifest import Shard
+from multiguard.votes.manifest import Failure, Manifest, Shard
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.row import VoteRow
 
@@ -25,6 +25,7 @@ _SCHEMA = pa.schema(
         ("picture_sha256", pa.string()),
     ]
 )
+_RUN = b"multiguard-run"  # in the metadata of the file
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Head:
     picture_hash: str | None
 
 
-def write_shard(path: Path, rows: Sequence[VoteRow], provenance: Provenance) -> Shard:
-    """Put a whole shard in place in one step and return its entry for the manifest."""
-    table = pa.Table.from_pylist([_record(row, provenance) for row in rows], schema=_SCHEMA)
+def write_shard(path: Path, rows: Sequence[VoteRow], failures: Sequence[Failure], run: Manifest) -> Shard:
+    """Put a whole shard of this run in place in one step and return its entry."""
+    schema = _SCHEMA.with_metadata({_RUN: run.run_hash})
+    table = pa.Table.from_pylist([_record(row, run.provenance) for row in rows], schema=schema)
     write_atomically(path, lambda file: _write_table(table, file))
-    return Shard(path.name, file_hash(path), len(rows))
+    return Shard(path.name, file_hash(path), len(rows), tuple(failures))
 
 
 def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
@@ -75,6 +77,12 @@ def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
     except InvalidInputError as error:
         raise _misplaced(table["image_id"], error) from error
     return found
+
+
+def read_run(path: Path) -> str | None:
+    """The hash of the run that a shard was written for; None where it does not say."""
+    written = pq.read_schema(path).metadata or {}
+    return written.get(_RUN, b"").decode() or None
 
 
 def read_heads(path: Path, provenance: Provenance) -> list[Head]:

@@ -101,7 +101,7 @@ def _line(line: Line, stroke: Stroke) -> dict[str, Any]:
 
 def _curve(curve: Curve) -> dict[str, Any]:
     scores = {score: getattr(curve.scores, score).tolist() for score in _SCORES}
-    counted = {"images": curve.scores.images, "withoutLabels": curve.scores.without_labels}
+    counted = {"images": curve.scores.images, "withoutLabels": curve.scores.without_labels, "failed": curve.failed}
     return scores | counted | {"bands": None if curve.bands is None else _bands(curve.bands)}
 
 

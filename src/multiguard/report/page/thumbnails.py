@@ -2,8 +2,8 @@
 
 import base64
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
 from multiguard.errors import DataError
+from multiguard.votes import picture_hash
 
 _LONGEST_SIDE = 128
 _QUALITY = 72
@@ -31,18 +32,35 @@ class Thumbnail:
     width: int
 
 
+@dataclass
+class Thumbnails:
+    """The thumbnails that could be made, by id, and how many could not because another picture lies there now."""
+
+    made: dict[str, Thumbnail] = field(default_factory=dict)
+    replaced: int = 0
+
+
 def make_thumbnails(
-    pictures: Dataset, ids: Sequence[str], progress: Callable[[int, int], None] | None = None
-) -> dict[str, Thumbnail]:
-    """A thumbnail of at most 128 pixels a side for each id whose picture is there and can be read."""
+    pictures: Dataset, hashes: Mapping[str, str | None], progress: Callable[[int, int], None] | None = None
+) -> Thumbnails:
+    """A thumbnail of at most 128 pixels a side for each id whose picture is there, and is the one that was voted on.
+
+    Args:
+        pictures: Where they come from.
+        hashes: The ids, each with the `picture_hash` of what was voted on; None where that is not known.
+        progress: Called with the number of ids done and of all ids.
+    """
     places = {image_id: place for place, image_id in enumerate(pictures.ids)}
-    made: dict[str, Thumbnail] = {}
-    for done, image_id in enumerate(ids, start=1):
-        if image_id in places and (sample := _read(pictures, places[image_id])) is not None:
-            made[image_id] = make_thumbnail(sample)
+    found = Thumbnails()
+    for done, (image_id, known) in enumerate(hashes.items(), start=1):
+        sample = _read(pictures, places[image_id]) if image_id in places else None
+        if sample is not None and known in (None, picture_hash(sample.image)):
+            found.made[image_id] = make_thumbnail(sample)
+        elif sample is not None:
+            found.replaced += 1
         if progress is not None:
-            progress(done, len(ids))
-    return made
+            progress(done, len(hashes))
+    return found
 
 
 def _read(pictures: Dataset, place: int) -> Sample | None:

@@ -10,7 +10,7 @@ from multiguard.report.draws import stops
 from multiguard.report.measure import study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
-from multiguard.report.words import mean_draws
+from multiguard.report.words import failed_words, mean_draws
 
 _SAMPLE = re.compile(r"(?P<name>[^?\[\]]+)(?:\?seed=(?P<made>\d+))?\[images=(?P<images>\d+),seed=(?P<seed>\d+)\]")
 
@@ -21,6 +21,20 @@ def pictures_words(dataset: str, total: int) -> str:
     if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
         return f"{total} of {dataset}"
     return f"{sample['name']}, {total} random pictures, seed {sample['seed']}"
+
+
+_MOST_LISTED = 200
+
+
+def failed_facts(study: Study) -> dict[str, Any]:
+    """How many pictures could not be voted on, the first of them with their reasons, and how many more there are."""
+    failures = study.main.certificates.failures
+    return {
+        "failed": len(failures),
+        "failed_words": failed_words(study.main),
+        "failures": [(failure.image_id, failure.reason) for failure in failures[:_MOST_LISTED]],
+        "more_failures": max(0, len(failures) - _MOST_LISTED),
+    }
 
 
 def whose(study: Study) -> dict[str, str]:

@@ -13,8 +13,15 @@ from multiguard.report.families import families
 from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
 from multiguard.report.page.data import as_script_json, page_data, page_order, start_index, weakest_first
-from multiguard.report.page.thumbnails import Thumbnail, make_thumbnails
-from multiguard.report.page.words import draws_facts, headline, label_words, pictures_words, rule_words
+from multiguard.report.page.thumbnails import Thumbnails, make_thumbnails
+from multiguard.report.page.words import (
+    draws_facts,
+    failed_facts,
+    headline,
+    label_words,
+    pictures_words,
+    rule_words,
+)
 from multiguard.report.rounding import confidence, in_percent, plain, up_to_digits
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
@@ -31,8 +38,10 @@ def write_page(
     pictures: Dataset | None = None,
     gallery: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> None:
+) -> int:
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
+
+    A picture is shown only if it is the very one that was voted on, as far as the certificates know its hash.
 
     Args:
         study: What the page is about.
@@ -40,14 +49,19 @@ def write_page(
         pictures: Where thumbnails come from, by id; the page says how many are missing, and is whole without any.
         gallery: How many pictures to show, the weakest of them; None for all.
         progress: Called with the number of thumbnails done and of all thumbnails.
+
+    Returns:
+        How many pictures are not shown because another lies in their place.
     """
     check_gallery(gallery)
     shown = weakest_first(study)[:gallery]
-    ids = [study.main.certificates.ids[place] for place in shown]
-    thumbnails = {} if pictures is None else make_thumbnails(pictures, ids, progress)
+    own = study.main.certificates
+    hashes = {own.ids[place]: own.picture_hashes[place] for place in shown}
+    thumbnails = Thumbnails() if pictures is None else make_thumbnails(pictures, hashes, progress)
     text = _render(study, shown, thumbnails, pictures_given=pictures is not None)
     require_folder(path.parent)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    return thumbnails.replaced
 
 
 def check_gallery(gallery: int | None) -> None:
@@ -56,7 +70,7 @@ def check_gallery(gallery: int | None) -> None:
         raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
 
 
-def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail], *, pictures_given: bool) -> str:
+def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, *, pictures_given: bool) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -72,14 +86,15 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbna
         policy=_policy(scripts),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(as_script_json(page_data(study, found, shown, thumbnails))),
+        data=Markup(as_script_json(page_data(study, found, shown, thumbnails.made))),
         measures=measures["methods"],
         rules_measures=measures.get("rules"),
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         shown=len(shown),
         fills_up=any(0 in study.main.certificates.predicted_hits[place] for place in shown),
-        thumbnails=len(thumbnails),
+        replaced=thumbnails.replaced,
+        missing=len(shown) - len(thumbnails.made) - thumbnails.replaced,
         pictures_given=pictures_given,
     )
 
@@ -116,6 +131,7 @@ def _facts(study: Study) -> dict[str, Any]:
         **rule_words(study),
         **label_words(study),
         **draws_facts(study),
+        **failed_facts(study),
         "sigma": plain(certificates.sigma),
         "alpha": plain(study.setting.alpha),
         "confidence": confidence(study.setting.alpha),
@@ -127,7 +143,7 @@ def _facts(study: Study) -> dict[str, Any]:
         "total": len(certificates.ids),
         "images": scores.images,
         "without_labels": scores.without_labels,
-        "pictures": pictures_words(str(dataset), len(certificates.ids)) if dataset else "",
+        "pictures": pictures_words(str(dataset), _asked_about(study)) if dataset else "",
         "model": str(study.main.provenance.get("model", "")),
         "start": start,
         "last": len(scores.radius) - 1,
@@ -138,6 +154,11 @@ def _facts(study: Study) -> dict[str, Any]:
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
     }
+
+
+def _asked_about(study: Study) -> int:
+    """How many pictures there were, those that could not be voted on among them."""
+    return len(study.main.certificates.ids) + len(study.main.certificates.failures)
 
 
 def _ticks(grid: Sequence[float], sigma: float) -> list[dict[str, Any]]:

@@ -1,0 +1,44 @@
+"""JSON files that vouch for themselves: each holds the sha256 of all else it says, so that an edited one is known."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from multiguard.errors import VotesError
+from multiguard.files import write_atomically
+
+VERSION = 3
+
+
+def own_hash(described: Mapping[str, Any]) -> str:
+    """The sha256 of all that a file says but for this, in whatever order it says it."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def write_sealed(path: Path, kind: str, said: Mapping[str, Any]) -> None:
+    """Put the file in place in one step: a reader sees the old one or the new one."""
+    described = json.loads(json.dumps({"format": kind, "version": VERSION, **said}))
+    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def read_sealed(path: Path, kind: str) -> dict[str, Any]:
+    """What the file says, as it was written; a file of another kind, or altered since, raises `VotesError`."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise VotesError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(stored, dict) or not {"format", "version", "sha256"} <= stored.keys():
+        raise VotesError(f"{path} is damaged: it says neither its format nor its sha256.")
+    found = (stored["format"], stored["version"])
+    if found != (kind, VERSION):
+        raise VotesError(
+            f"{path} has format {found[0]!r}, version {found[1]!r}; "
+            f"this multiguard reads {kind!r}, version {VERSION}. Read it with the version that wrote it."
+        )
+    if stored["sha256"] != own_hash(stored):
+        raise VotesError(f"{path} was altered after it was written; vote again, or bring the file back as it was.")
+    return stored

@@ -1,0 +1,239 @@
+"""A classifier that fails on some draws: the guilty picture is named, or recorded while the others go on.
+
+The classifiers here know every noisy picture by its bytes, and so fail on chosen draws of chosen pictures, whatever
+else lies in the batch.
+"""
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from toy import Pictures, linear
+
+from multiguard.certify import look_plan
+from multiguard.data.sample import Sample
+from multiguard.errors import InvalidInputError, ModelError, PictureError, VotesError
+from multiguard.models import load_classifier
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth.faults import Fault
+from multiguard.votes import Failure, read_votes
+
+DRAWS, PILOT, COUNT, SIGMA = 12, 5, 5, 0.5
+RAISES = "cannot be sampled: it failed with ValueError: 1 rows, one of them cursed"
+SAID = {
+    "raise": RAISES,
+    "nan": "returned a score that is NaN or infinite",
+    "inf": "returned a score that is NaN or infinite",
+    "few": "cannot be sampled: it returned shape (1, 4), not a floating-point tensor of shape (1, 5), one score per "
+    "image and label",
+}
+
+
+def smoother_of(scores, batch_size=16, name="cursed", **options) -> Smoother:
+    classifier = load_classifier(scores, labels=list("abcde"), output="logits", name=name)
+    return Smoother(classifier, sigma=SIGMA, k_max=3, device="cpu", batch_size=batch_size, **options)
+
+
+@cache
+def noisy(stream="certify", draws=DRAWS, count=COUNT) -> dict[bytes, tuple[int, int]]:
+    """For each noisy picture, by its bytes, which picture and which draw it is."""
+    seen: list[bytes] = []
+
+    def watch(images: Tensor) -> Tensor:
+        seen.extend(row.numpy().tobytes() for row in images)
+        return torch.zeros(len(images), 5)
+
+    pictures, watched = Pictures(count), smoother_of(watch)
+    for sample in (pictures[i] for i in range(count)):
+        watched.votes(sample.image, draws, seed=0, image_id=sample.id, stream=stream)
+    return {row: divmod(place, draws) for place, row in enumerate(seen)}
+
+
+def cursed(curses: dict[bytes, str]):
+    """The exact linear classifier, but for these noisy pictures."""
+    exact = linear()
+
+    def scores(images: Tensor) -> Tensor:
+        found = [curses.get(row.numpy().tobytes()) for row in images]
+        if "raise" in found:
+            raise ValueError(f"{len(images)} rows,\n one of them cursed")
+        out = exact(images)
+        for row, curse in zip(out, found, strict=True):
+            if curse in ("nan", "inf"):
+                row[2] = float(curse)
+        return out[:, :-1] if "few" in found else out
+
+    return scores
+
+
+def curses_on(where: dict[tuple[int, int], str], **which) -> dict[bytes, str]:
+    return {row: where[place] for row, place in noisy(**which).items() if place in where}
+
+
+def drawn_curses(seed: int) -> dict[tuple[int, int], str]:
+    """Some draws of some pictures, each with its way to fail; one picture is never touched."""
+    rng = random.Random(seed)
+    guilty = rng.sample(range(COUNT), rng.randint(1, COUNT - 1))
+    return {(i, rng.randrange(DRAWS)): rng.choice(list(SAID)) for i in guilty for _ in range(rng.randint(1, 3))}
+
+
+def expected_faults(where: dict[tuple[int, int], str]) -> dict[int, Fault]:
+    return {i: Fault(draw, SAID[kind]) for (i, draw), kind in sorted(where.items(), reverse=True)}
+
+
+def attempted(where, batch_size, **options) -> list:
+    run = smoother_of(cursed(curses_on(where)), batch_size, **options)
+    samples = [Pictures(COUNT)[i] for i in range(COUNT)]
+    jobs = (run.job(sample.image, DRAWS, seed=0, image_id=sample.id) for sample in samples)
+    return [outcome if isinstance(outcome, Fault) else outcome.tolist() for _, outcome in run.attempt(jobs)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_fails_and_every_other_vote_do_not_depend_on_the_batches(seed):
+    where = drawn_curses(seed)
+    good = [
+        smoother_of(cursed({})).votes(sample.image, DRAWS, seed=0, image_id=sample.id).tolist()
+        for sample in map(Pictures(COUNT).__getitem__, range(COUNT))
+    ]
+    faults = expected_faults(where)
+    for batch_size in (1, 2, 5, 12, 13, 29, 60, 100):
+        assert attempted(where, batch_size) == [faults.get(i, good[i]) for i in range(COUNT)], batch_size
+
+
+def test_rows_that_fail_only_in_company_have_their_votes():
+    exact = linear()
+
+    def shy(images: Tensor) -> Tensor:
+        if len(images) > 3:
+            raise ValueError("too many of us")
+        return exact(images)
+
+    sample = Pictures(1)[0]
+    run = smoother_of(shy, 16)
+    ((_, votes),) = run.attempt([run.job(sample.image, DRAWS, seed=0, image_id=sample.id)])
+    assert np.array_equal(votes, smoother_of(cursed({})).votes(sample.image, DRAWS, seed=0, image_id=sample.id))
+    with pytest.raises(ModelError, match=r"image 'picture-0': the classifier cannot be sampled: .*too many of us"):
+        run.votes(sample.image, DRAWS, seed=0, image_id=sample.id)
+
+
+@pytest.mark.parametrize("kind", SAID)
+@pytest.mark.parametrize("batch_size", [1, 7, 60])
+def test_a_stop_names_the_picture_and_the_draw_at_fault(kind, batch_size):
+    run = smoother_of(cursed(curses_on({(3, 4): kind, (3, 9): kind})), batch_size)
+    samples = [Pictures(COUNT)[i] for i in range(COUNT)]
+    with pytest.raises(ModelError) as raised:
+        list(run.stream(((sample.id, sample.image) for sample in samples), DRAWS, seed=0))
+    assert str(raised.value) == f"image 'picture-3', draw 4: the classifier {SAID[kind]}."
+
+
+def test_a_classifier_that_breaks_its_contract_everywhere_stops_whatever_was_asked(tmp_path):
+    few = smoother_of(lambda images: linear()(images)[:, :4], name="few")
+    with pytest.raises(ModelError, match=r"picture-0.*it returned shape \(1, 4\).*and so it does for a black picture"):
+        vote_dataset(few, Pictures(3), tmp_path, draws=4, seed=0, on_error="record")
+
+
+def test_a_dead_device_is_no_pictures_fault(tmp_path):
+    def dead(images: Tensor) -> Tensor:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    with pytest.raises(ModelError, match="device-side assert"):
+        vote_dataset(smoother_of(dead), Pictures(3), tmp_path, draws=4, seed=0, on_error="record")
+
+
+LOOKS = look_plan(160, first=20)
+KINDS = {
+    "fixed": {"draws": DRAWS},
+    "pilot": {"draws": DRAWS, "pilot_draws": PILOT},
+    "adaptive": {"adaptive": AdaptivePlan(LOOKS, (0.25,), k=2, k_prime=1, alpha=0.05)},
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 11, 64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recorded_run_has_the_votes_of_an_untroubled_one_but_for_the_guilty(tmp_path, kind, batch_size):
+    asked = {**KINDS[kind], "seed": 0, "shard_images": 2}
+    curses = {
+        **curses_on({(1, 3): "raise", (4, 0): "nan"}),
+        **(curses_on({(2, 1): "nan", (4, 2): "nan"}, stream="pilot", draws=PILOT) if kind == "pilot" else {}),
+        **(curses_on({(2, 25): "nan", (3, 50): "raise"}, draws=160) if kind == "adaptive" else {}),
+    }
+    done: list[tuple[int, int]] = []
+    troubled = smoother_of(cursed(curses), batch_size, name="exact")
+    vote_dataset(
+        troubled, Pictures(5), tmp_path / "some", **asked, on_error="record", progress=lambda *c: done.append(c)
+    )
+    vote_dataset(smoother_of(cursed({}), name="exact"), Pictures(5), tmp_path / "all", **asked)
+    some, every = read_votes(tmp_path / "some"), read_votes(tmp_path / "all")
+    beyond = {every.ids[i]: every.draws_of(i) for i in range(5)}
+    reasons = {"picture-1": f"draw 3: the classifier {RAISES}", "picture-4": f"draw 0: the classifier {SAID['nan']}"}
+    if kind == "pilot":
+        reasons |= {name: f"pilot draw {d}: the classifier {SAID['nan']}" for name, d in pilot_faults().items()}
+    if kind == "adaptive" and beyond["picture-2"] > 25:
+        reasons["picture-2"] = f"draw 25: the classifier {SAID['nan']}"
+    if kind == "adaptive" and beyond["picture-3"] > 50:
+        reasons["picture-3"] = f"draw 50: the classifier {RAISES}"
+    assert some.failures == tuple(Failure(name, reasons[name]) for name in sorted(reasons))
+    for position, image_id in enumerate(some.ids):
+        own, other = some.row(position, looks=some.looks), every.row(int(image_id[-1]), looks=every.looks)
+        assert np.array_equal(own.ranked, other.ranked)
+        assert own.pilot is None or np.array_equal(own.pilot, other.pilot)
+    assert done == [(number, 5) for number in range(1, 6)]
+    assert len(some.ids) + len(some.failures) == 5
+
+
+def pilot_faults() -> dict[str, int]:
+    return {"picture-2": 1, "picture-4": 2}
+
+
+def test_the_adaptive_case_has_pictures_that_fail_at_a_later_look(tmp_path):
+    """What the test above rests on."""
+    vote_dataset(smoother_of(cursed({})), Pictures(5), tmp_path, **KINDS["adaptive"], seed=0)
+    votes = read_votes(tmp_path)
+    assert max(votes.draws_of(2), votes.draws_of(3)) > 50
+
+
+def test_a_run_in_which_all_fail_is_no_success_now_or_again(tmp_path):
+    def broken(images: Tensor) -> Tensor:
+        raise OverflowError("no such thing")
+
+    asked = {"draws": 3, "seed": 0, "on_error": "record", "shard_images": 2}
+    for _ in range(2):
+        with pytest.raises(
+            VotesError, match=r"not one of 3 pictures.*'picture-0': draw 0: .*OverflowError.*tries them anew"
+        ):
+            vote_dataset(smoother_of(broken, name="same"), Pictures(3), tmp_path, **asked)
+    vote_dataset(smoother_of(cursed({}), name="same"), Pictures(3), tmp_path, **{**asked, "on_error": "stop"})
+    assert len(read_votes(tmp_path)) == 3
+
+
+class Odd(Pictures):
+    """One picture is of a size that the classifier does not take, one holds no pixels, one is gone."""
+
+    def __getitem__(self, index: int, /) -> Sample:
+        sample = super().__getitem__(index)
+        if index == 1:
+            return Sample(sample.id, np.zeros((3, 9, 9), dtype=np.uint8), sample.labels)
+        if index == 2:
+            return Sample(sample.id, np.full((3, 4, 4), 2, dtype=np.float32), sample.labels)
+        if index == 3:
+            raise PictureError("c/d.jpg", "no such picture")
+        return sample
+
+
+def test_pictures_that_the_classifier_does_not_take_are_failures_too(tmp_path):
+    classifier = load_classifier(cursed({}), labels=list("abcde"), output="logits", name="l", image_size=(4, 4))
+    run = Smoother(classifier, sigma=SIGMA, k_max=3, device="cpu")
+    asked = {"draws": 4, "pilot_draws": 2, "seed": 0}
+    with pytest.raises(InvalidInputError, match=r"image 'picture-1' is \(9, 9\)"):
+        vote_dataset(run, Odd(5), tmp_path / "stop", **asked)
+    vote_dataset(run, Odd(5), tmp_path / "on", **asked, on_error="record")
+    votes = read_votes(tmp_path / "on")
+    assert votes.ids == ("picture-0", "picture-4")
+    assert [failure.reason.split(";")[0] for failure in votes.failures] == [
+        "image 'picture-1' is (9, 9) (height, width), but the classifier takes (4, 4)",
+        "holds values from 2 to 2",
+        "no such picture",
+    ]

@@ -1,0 +1,85 @@
+"""A picture that cannot be read stops the run, or is put on record while all the others get their own votes."""
+
+import numpy as np
+import pytest
+from toy import Pictures, linear
+
+from multiguard.certify import look_plan
+from multiguard.data.sample import Sample
+from multiguard.errors import DataError, InvalidInputError, PictureError
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.votes import Failure, read_votes
+
+FIXED = {"draws": 20, "seed": 0, "shard_images": 3}
+PILOT = {**FIXED, "pilot_draws": 7}
+ADAPTIVE = {
+    "adaptive": AdaptivePlan(look_plan(160, first=20), (0.25,), k=2, k_prime=1, alpha=0.05),
+    "seed": 0,
+    "shard_images": 3,
+}
+
+
+class Torn(Pictures):
+    """A dataset of which some pictures cannot be read."""
+
+    def __init__(self, count: int, torn: set[int]) -> None:
+        super().__init__(count)
+        self.torn = torn
+
+    def __getitem__(self, index: int, /) -> Sample:
+        if index in self.torn:
+            raise PictureError(f"{index}.jpg", "cannot\n  be decoded")
+        return super().__getitem__(index)
+
+
+def smoother() -> Smoother:
+    return Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=16)
+
+
+@pytest.mark.parametrize("arguments", [FIXED, PILOT, ADAPTIVE], ids=["fixed", "pilot", "adaptive"])
+@pytest.mark.parametrize("torn", [{4}, {0}, {2}, {3, 4, 5}, {7}, {0, 1, 2, 6, 7}, set()])
+def test_the_others_have_the_votes_of_a_run_without_failures(tmp_path, arguments, torn):
+    calls: list[tuple[int, int]] = []
+    torn_pictures = Torn(8, torn)
+    vote_dataset(
+        smoother(),
+        torn_pictures,
+        tmp_path / "some",
+        **arguments,
+        on_error="record",
+        progress=lambda *c: calls.append(c),
+    )
+    vote_dataset(smoother(), Pictures(8), tmp_path / "all", **arguments)
+    some, every = read_votes(tmp_path / "some"), read_votes(tmp_path / "all")
+    assert some.failures == tuple(Failure(f"picture-{i}", "cannot be decoded") for i in sorted(torn))
+    assert some.ids == tuple(f"picture-{i}" for i in range(8) if i not in torn)
+    for found, position in zip(some.ids, range(len(some)), strict=True):
+        own, other = (votes.row(at, looks=votes.looks) for votes, at in ((some, position), (every, int(found[-1]))))
+        assert np.array_equal(own.ranked, other.ranked)
+        assert (own.labels, own.picture_hash) == (other.labels, other.picture_hash)
+    assert calls == [(done, 8) for done in range(1, 9)]
+
+
+def test_a_run_that_stopped_goes_on_with_record_and_back(tmp_path):
+    pictures = Torn(8, {4})
+    with pytest.raises(DataError, match=r"4.jpg: cannot\s+be decoded"):
+        vote_dataset(smoother(), pictures, tmp_path, **FIXED)
+    vote_dataset(smoother(), pictures, tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path)) == 7
+    with pytest.raises(DataError, match=r"4.jpg: cannot\s+be decoded"):
+        vote_dataset(smoother(), pictures, tmp_path, **FIXED)
+    vote_dataset(smoother(), Torn(8, {4, 1, 7}), tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path).failures) == 1, "shards that are done are not read again"
+    vote_dataset(smoother(), Pictures(8), tmp_path, **FIXED)
+    votes = read_votes(tmp_path)
+    assert (len(votes), votes.failures) == (8, ())
+
+
+def test_a_dataset_without_any_picture_that_can_be_read_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no picture of 'generated' can be read"):
+        vote_dataset(smoother(), Torn(2, {0, 1}), tmp_path, **FIXED, on_error="record")
+
+
+def test_another_word_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="on_error must be one of stop, record, not 'skip'"):
+        vote_dataset(smoother(), Pictures(2), tmp_path, **FIXED, on_error="skip")

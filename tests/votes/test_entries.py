@@ -1,0 +1,295 @@
+"""Shards and their entries while a run goes on, its sealing, and images that failed."""
+
+import json
+import shutil
+
+import pytest
+from tests.votes.vote_runs import provenance, reseal, row, write
+
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.files import file_hash
+from multiguard.votes import Failure, VotesWriter, read_votes
+from multiguard.votes.seal import own_hash
+
+RUN = provenance()
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """The folder of a run that was never interrupted."""
+    write(tmp_path / "whole", RUN)
+    return contents(tmp_path / "whole")
+
+
+@pytest.fixture
+def half(tmp_path):
+    """The folder of a run that has two of its three shards."""
+    write(tmp_path / "half", RUN, shards=[0, 2])
+    return tmp_path / "half"
+
+
+def test_a_finished_run_is_one_manifest_and_its_shards(whole):
+    assert sorted(whole) == ["manifest.json", "votes-00000.parquet", "votes-00001.parquet", "votes-00002.parquet"]
+
+
+def test_an_unfinished_run_has_an_entry_for_each_shard(half):
+    assert {path.stem for path in half.glob("*.parquet")} == {path.stem for path in half.glob("votes-*.json")}
+    assert json.loads((half / "manifest.json").read_text())["shards"] is None
+    assert read_votes(half, partial=True).ids == (*RUN.image_ids[:2], RUN.image_ids[4])
+
+
+def test_the_manifest_is_written_once_while_the_run_goes_on(half):
+    before = (half / "manifest.json").stat().st_mtime_ns
+    VotesWriter(half, RUN, shard_images=2)
+    assert (half / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_what_partial_votes_are_of_is_in_their_hash(tmp_path, half):
+    before = read_votes(half, partial=True).manifest_hash
+    (half / "votes-00002.json").unlink()
+    assert read_votes(half, partial=True).manifest_hash != before
+
+
+def killed_before_its_entry(folder):
+    (folder / "votes-00002.json").unlink()
+
+
+def killed_while_writing(folder):
+    (folder / ".votes-00001.parquet.ab12.part").write_bytes(b"PAR1")
+    (folder / ".votes-00001.json.ab12.part").write_bytes(b"{")
+    (folder / ".manifest.json.ab12.part").write_bytes(b"{")
+
+
+def killed_before_sealing(folder):
+    written = VotesWriter._seal_if_complete
+    VotesWriter._seal_if_complete = lambda self: None
+    write(folder, RUN)
+    VotesWriter._seal_if_complete = written
+    assert len(list(folder.glob("votes-*.json"))) == 3
+    with pytest.raises(VotesError, match="3 of 3 shards: its run has not ended"):
+        read_votes(folder)
+
+
+def killed_before_the_last_entry_went(folder):
+    entry = (folder / "votes-00002.json").read_bytes()
+    write(folder, RUN)
+    (folder / "votes-00002.json").write_bytes(entry)
+    assert len(read_votes(folder)) == 5
+
+
+def shard_torn(folder):
+    shard = folder / "votes-00000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-10])
+
+
+def entry_torn(folder):
+    entry = folder / "votes-00000.json"
+    entry.write_text(entry.read_text()[:-10])
+
+
+def shard_torn_after_sealing(folder):
+    write(folder, RUN)
+    shard_torn(folder)
+
+
+def shard_gone_after_sealing(folder):
+    write(folder, RUN)
+    (folder / "votes-00001.parquet").unlink()
+
+
+def manifest_gone(folder):
+    (folder / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "accident",
+    [
+        killed_before_its_entry,
+        killed_while_writing,
+        killed_before_sealing,
+        killed_before_the_last_entry_went,
+        shard_torn,
+        entry_torn,
+        shard_torn_after_sealing,
+        shard_gone_after_sealing,
+        manifest_gone,
+    ],
+)
+def test_after_any_accident_the_folder_ends_as_if_there_had_been_none(half, whole, accident):
+    accident(half)
+    write(half, RUN)
+    assert contents(half) == whole
+
+
+def test_a_kill_while_a_sealed_folder_is_reopened_loses_no_shard(tmp_path, half, whole, monkeypatch):
+    shard_torn_after_sealing(half)
+    written = []
+
+    def dies(folder, index, *rest):
+        written.append(index)
+        raise SystemExit
+
+    monkeypatch.setattr("multiguard.votes.writer.write_entry", dies)
+    with pytest.raises(SystemExit):
+        VotesWriter(half, RUN, shard_images=2)
+    monkeypatch.undo()
+    assert written == [1]
+    assert VotesWriter(half, RUN, shard_images=2).missing() == [0]
+    write(half, RUN)
+    assert contents(half) == whole
+
+
+def entry_edited(folder):
+    entry = folder / "votes-00000.json"
+    entry.write_text(entry.read_text().replace('"rows": 2', '"rows": 1'))
+
+
+def entries_exchanged(folder):
+    first, second = folder / "votes-00000.json", folder / "votes-00002.json"
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    second.write_bytes(one)
+
+
+def shards_exchanged(folder):
+    entries_exchanged(folder)
+    first, second = folder / "votes-00000.parquet", folder / "votes-00002.parquet"
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    second.write_bytes(one)
+
+
+def another_runs_shard(folder):
+    other = folder.parent / "other"
+    write(other, provenance(seed=5), shards=[0])
+    for name in ("votes-00000.parquet", "votes-00000.json"):
+        shutil.copy(other / name, folder / name)
+
+
+def resealed_rows(folder):
+    reseal(folder / "votes-00000.json", lambda stored: stored["shard"].update(rows=1))
+
+
+def resealed_failures(folder):
+    failures = [{"image_id": "image-é-0", "reason": "so they say"}]
+    reseal(folder / "votes-00000.json", lambda stored: stored["shard"].update(failures=failures))
+
+
+def resealed_nonsense(folder):
+    reseal(folder / "votes-00000.json", lambda stored: stored["shard"].update(failures=[3]))
+
+
+def beyond_the_run(folder):
+    shutil.copy(folder / "votes-00000.json", folder / "votes-00003.json")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (shard_torn, r"votes-00000.parquet is damaged"),
+        (entry_torn, r"votes-00000.json cannot be read"),
+        (entry_edited, r"votes-00000.json was altered after it was written"),
+        (entries_exchanged, r"names 'votes-00002.parquet' as shard 0"),
+        (shards_exchanged, r"names 'votes-00002.parquet' as shard 0"),
+        (another_runs_shard, r"votes-00000.json comes from another run"),
+        (resealed_rows, r"votes-00000.parquet does not hold the 2 images of shard 0"),
+        (resealed_failures, r"votes-00000.parquet does not hold the 2 images of shard 0"),
+        (resealed_nonsense, r"votes-00000.json is damaged"),
+        (beyond_the_run, r"votes-00003.json is no entry of this run, which has 3 shards"),
+    ],
+)
+def test_damage_is_named_and_the_shard_is_made_anew(half, whole, damage, told):
+    damage(half)
+    with pytest.raises(VotesError, match=told):
+        read_votes(half, partial=True)
+    assert 0 in VotesWriter(half, RUN, shard_images=2).missing() or damage is beyond_the_run
+    write(half, RUN)
+    assert contents(half) == whole
+
+
+def test_another_runs_manifest_is_refused(half, tmp_path):
+    write(tmp_path / "other", provenance(seed=5), shards=[])
+    shutil.copy(tmp_path / "other" / "manifest.json", half / "manifest.json")
+    with pytest.raises(VotesError, match=r"votes-00000.json comes from another run"):
+        read_votes(half, partial=True)
+    write(tmp_path / "sealed", provenance(seed=5))
+    shutil.copy(tmp_path / "sealed" / "manifest.json", half / "manifest.json")
+    with pytest.raises(VotesError, match=r"votes-00000.parquet is damaged"):
+        read_votes(half)
+    assert read_votes(tmp_path / "sealed").ranked(0).tolist() == row(RUN, 0).ranked.tolist(), "the same votes"
+    with pytest.raises(VotesError, match="another run: seed differs"):
+        VotesWriter(half, RUN, shard_images=2)
+
+
+FAILED = [
+    Failure("image-é-0", "it was torn"),
+    Failure("image-é-3", "it was empty"),
+    Failure("image-é-4", "it was huge"),
+]
+
+
+def with_failures(folder, **options):
+    """A run whose first, fourth and last image failed, the last one all of its shard."""
+    writer = VotesWriter(folder, RUN, shard_images=2, **options)
+    for index in writer.missing():
+        failures = [failure for failure in FAILED if failure.image_id in writer.manifest.ids(index)]
+        left_out = {failure.image_id for failure in failures}
+        rows = [row(RUN, position) for position in writer.manifest.positions(index)]
+        writer.write(index, [each for each in rows if each.image_id not in left_out], failures)
+    return writer
+
+
+def test_failures_are_listed_and_have_no_votes(tmp_path):
+    with_failures(tmp_path)
+    votes = read_votes(tmp_path)
+    assert votes.failures == tuple(FAILED)
+    assert votes.ids == ("image-é-1", "image-é-2")
+    assert [found.image_id for found in votes] == list(votes.ids)
+    assert (votes.ranked(1) == row(RUN, 2).ranked).all()
+
+
+def test_failures_stay_where_they_are_kept_and_are_tried_again_where_not(tmp_path, whole):
+    with_failures(tmp_path / "some")
+    assert VotesWriter(tmp_path / "some", RUN, shard_images=2).missing() == []
+    assert VotesWriter(tmp_path / "some", RUN, shard_images=2, keep_failures=False).missing() == [0, 1, 2]
+    assert read_votes(tmp_path / "some", partial=True).failures == tuple(FAILED)
+    assert VotesWriter(tmp_path / "some", RUN, shard_images=2).missing() == []
+    assert read_votes(tmp_path / "some").failures == tuple(FAILED)
+    again = VotesWriter(tmp_path / "some", RUN, shard_images=2, keep_failures=False)
+    for index in again.missing():
+        again.write(index, [row(RUN, position) for position in again.manifest.positions(index)])
+    assert contents(tmp_path / "some") == whole
+
+
+@pytest.mark.parametrize(
+    ("positions", "failures"),
+    [
+        ((0, 1), [Failure("image-é-1", "an image too many")]),
+        ((1,), [Failure("image-é-0", "once"), Failure("image-é-0", "twice")]),
+        ((0,), [Failure("stranger", "never heard of")]),
+        ((), [Failure("image-é-1", "the other way"), Failure("image-é-0", "round")]),
+        ((0,), []),
+    ],
+)
+def test_rows_and_failures_must_be_the_images_of_the_shard(tmp_path, positions, failures):
+    writer = VotesWriter(tmp_path, RUN, shard_images=2)
+    with pytest.raises(InvalidInputError, match="shard 0 must hold the images"):
+        writer.write(0, [row(RUN, position) for position in positions], failures)
+    assert writer.missing() == [0, 1, 2]
+
+
+def test_a_shard_says_which_run_it_is_of(half):
+    """Its votes may be the very same as another run's; which noise they prove something about is not."""
+    other = half.parent / "other"
+    write(other, provenance(seed=5))
+    write(half, RUN)
+    shutil.copy(other / "votes-00000.parquet", half / "votes-00000.parquet")
+    stored = json.loads((half / "manifest.json").read_text())
+    stored["shards"]["0"]["sha256"] = file_hash(half / "votes-00000.parquet")
+    (half / "manifest.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+    with pytest.raises(VotesError, match=r"votes-00000.parquet comes from another run"):
+        read_votes(half)
