@@ -13,6 +13,7 @@ from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
+from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
 from multiguard.errors import MultiGuardError
@@ -45,7 +46,7 @@ def _interrupted(command: str | None) -> str:
 
 
 def _left(message: str, code: int) -> typer.Exit:
-    typer.echo(f"multiguard: {' '.join(message.split())}", err=True)
+    echo(f"multiguard: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
 
 

@@ -9,7 +9,8 @@ from typer import Argument, Option
 from multiguard.cli.command import typed
 from multiguard.cli.options import one_of
 from multiguard.cli.progress import say, shown
-from multiguard.cli.scores import plain_console, show_scores
+from multiguard.cli.scores import show_scores
+from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.train import show_epoch
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _show_end(out: Path, until: str, taken: str) -> None:
 
     if until in ("certify", "report"):
         say("")
-        show_scores(read_certificates(out / "certificates"), plain_console())
+        show_scores(read_certificates(out / "certificates"), PlainConsole())
         say("")
     say(f"took: {taken}")
     say(f"{until}: {out / _EARLIER[until]}")

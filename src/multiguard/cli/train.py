@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from multiguard.cli.options import Data, Difficult, Force, Root, Separator, Table, Workers, given
 from multiguard.cli.progress import say, shown
+from multiguard.cli.terminal import echo
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -110,7 +110,7 @@ def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) ->
 def _say_if_untrained(model: str | None, weights: str | None) -> None:
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun's number of this process
     if is_first and weights is None and model is not None and model.startswith("timm:"):
-        typer.echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
+        echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
 
 
 def show_epoch(record: dict[str, Any]) -> None:
@@ -129,10 +129,10 @@ def _show_result(result: "TrainResult") -> None:
         return
     fresh = result.card.training["fresh_tensors"]
     if fresh:
-        typer.echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
+        echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
     best = result.best
-    typer.echo(
+    echo(
         f"best epoch {best['epoch']}: mAP {best['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
         f"{best['map_clean']:.4f} without noise"
     )
-    typer.echo(f"model: {result.folder}")
+    echo(f"model: {result.folder}")

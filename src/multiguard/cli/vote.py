@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
 from typer import Option
 
 from multiguard.cli.command import typed
@@ -32,6 +31,7 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
+from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -129,18 +129,18 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     job = VoteJob(model_part(rest["model"], rest), source, out, rest["sigma"], how, _aim(how, rest), typed())
     ready = prepare_vote(job)
     if ready.made_for is not None and ready.made_for != ready.sigma:
-        typer.echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
+        echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
     if ready.order_note is not None:
-        typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
+        echo(f"{ready.order_note}; --labels FILE if the model's order is another")
     if force:
         ready.discard_old()
     with shown("pictures") as progress:
         ready.vote(lambda done, total: progress("voting", done, total))
     failed = ready.failures_said()
     if failed is not None:
-        typer.echo(failed)
+        echo(failed)
     voted = len(ready.pictures) - len(ready.failures())
-    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
+    echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":

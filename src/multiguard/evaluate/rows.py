@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 from multiguard.certify import Method
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.claims import check_claims
+from multiguard.evaluate.described import Description
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting
 from multiguard.files import write_atomically
-from multiguard.votes import Failure, Rule
+from multiguard.votes import Rule
+
+_VALUES_A_BYTE = 1000
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
@@ -27,23 +30,40 @@ def write_rows(path: Path, certificates: Certificates) -> None:
 def parse_rows(
     content: bytes,
     path: Path,
-    *,
-    setting: AnySetting,
-    sigma: float,
-    label_names: tuple[str, ...],
-    labelled: bool,
-    methods: Sequence[Method],
-    failures: tuple[Failure, ...],
+    said: Description,
 ) -> Certificates:
-    """The certificates whose rows are in the content of this file, or a `DataError` that names it."""
+    """The certificates whose rows are in the content of this file, or a `DataError` that names it.
+
+    Args:
+        content: The file, read whole.
+        path: Where it lies, for messages.
+        said: What the description beside it says of all pictures.
+    """
+    index = {name: label for label, name in enumerate(said.label_names)}
     try:
-        rows = pq.read_table(pa.BufferReader(content)).cast(_schema(methods, setting.rule)).to_pylist()
-        columns = _columns(rows, {name: label for label, name in enumerate(label_names)}, methods, setting.rule)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        rows = _table(content).cast(_schema(said.methods, said.rule)).to_pylist()
+        found = Certificates(
+            setting=said.setting,
+            sigma=said.sigma,
+            label_names=said.label_names,
+            labelled=said.labelled,
+            failures=said.failures,
+            **_columns(rows, index, said.methods, said.rule),
+        )
+        check_claims(found)
+    except Exception as error:  # a damaged file makes its reader fail in any way there is
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error
-    return Certificates(
-        setting=setting, sigma=sigma, label_names=label_names, labelled=labelled, failures=failures, **columns
-    )
+    return found
+
+
+def _table(content: bytes) -> pa.Table:
+    """The table in these bytes, unless it claims to hold far more than so many bytes can."""
+    file = pq.ParquetFile(pa.BufferReader(content))
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    values = max((group.column(i).num_values for group in groups for i in range(group.num_columns)), default=0)
+    if file.metadata.num_rows > len(content) or values > _VALUES_A_BYTE * len(content):
+        raise ValueError(f"{file.metadata.num_rows:,} rows and {values:,} values in {len(content):,} bytes")
+    return file.read()
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:

@@ -41,8 +41,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, which is none that stands elsewhere."""
         if self.check_event(yaml.AliasEvent):
-            mark = self.get_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "a recipe has no references (*name); write it out", mark)
+            raise yaml.composer.ComposerError(None, None, "a recipe has no references (*name); write it out", None)
         return super().compose_node(parent, index)
 
 

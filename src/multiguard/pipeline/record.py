@@ -9,7 +9,7 @@ from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import file_hash, write_atomically
-from multiguard.plain_json import parse_json
+from multiguard.plain_json import as_record, parse_json
 
 RECORD_FILE = "run.json"
 _FORMAT = "multiguard-run"
@@ -65,24 +65,11 @@ def read_record(run: Path) -> RunRecord:
         stored = parse_json(path.read_bytes())
         if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
             raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
-        steps = {name: _step(step) for name, step in stored.pop("steps").items()}
-        _require_inside(run, (name for step in steps.values() for name in step.outputs or {}))
-        if not isinstance(stored.get("command", ""), str) or not isinstance(stored.get("certified", False), bool):
-            raise ValueError("the command must be a text, and certified true or false")
-        return RunRecord(steps=steps, **stored)
+        record = as_record(RunRecord, stored)
+        _require_inside(run, (name for step in record.steps.values() for name in step.outputs or {}))
+        return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(f"{path} is damaged ({error}); name another run folder, or delete this one") from error
-
-
-def _step(stored: Mapping[str, Any]) -> StepRecord:
-    """One step, each of its entries of the kind that was written."""
-    step = StepRecord(**stored)
-    outputs = {} if step.outputs is None else step.outputs
-    if not isinstance(step.inputs, dict) or not isinstance(outputs, dict):
-        raise ValueError("a step's inputs and outputs must be named")
-    if not isinstance(step.seconds, int | float | None) or not all(isinstance(one, str) for one in outputs.values()):
-        raise ValueError("a step's hashes must be texts, and its seconds a number")
-    return step
 
 
 def _require_inside(run: Path, names: Iterable[str]) -> None:
