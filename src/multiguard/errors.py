@@ -35,3 +35,7 @@ class ModelError(MultiGuardError):
 
 class VotesError(MultiGuardError):
     """A votes folder is damaged, incomplete, or not what the caller takes it for."""
+
+
+class FolderInUseError(MultiGuardError):
+    """Another run is writing into the folder at this moment."""

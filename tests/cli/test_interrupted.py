@@ -61,21 +61,41 @@ def voting(out, draws, images):
     return ["vote", *model, *asked, "--out", out]
 
 
+FINISHING = "the shards under way are finished first (again to stop at once), and the same command goes on"
+
+
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
     asked = voting(tmp_path / "votes", 300, 40)
     process = started(*asked)
     wait_for(tmp_path / "votes" / "votes-00001.parquet", process)
+    code, _, err = command(*asked)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"another run (process {process.pid} on " in err
+    assert f"is writing into {tmp_path / 'votes'}; wait until it has ended or stop it" in err
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out.count("\n")) == (130, 1)
     assert out.startswith("scores are read in the dataset's order of labels")
-    assert err == "multiguard: interrupted; the same command goes on\n"
+    assert err == f"multiguard: interrupted; {FINISHING}\n"
     done = {name: kept for name, kept in state(tmp_path / "votes").items() if name.endswith(".parquet")}
     assert 2 <= len(done) < 40
+    assert len(read_votes(tmp_path / "votes", partial=True)) == len(done), "the shards under way were finished"
     ended(*asked)
     after = state(tmp_path / "votes")
-    assert all(after[name] == done[name] for name in list(done)[:-1])
+    assert all(after[name] == kept for name, kept in done.items())
     assert len(read_votes(tmp_path / "votes")) == 40
+
+
+def test_sigterm_is_one_line_and_a_second_signal_stops_at_once(tmp_path):
+    asked = voting(tmp_path / "votes", 100_000, 4)
+    process = started(*asked)
+    wait_for(tmp_path / "votes" / "manifest.json", process)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr.readline() == f"multiguard: asked to end; {FINISHING}\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 143
+    assert [path.name for path in (tmp_path / "votes").iterdir()] == ["manifest.json"]
 
 
 def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):

@@ -87,7 +87,8 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
 def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
     put(tmp_path, votes, OLD)
     table = pq.read_table(tmp_path / "certificates.parquet")
-    assert table.column_names == ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws"]
+    own = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "picture_sha256"]
+    assert table.column_names == own
     row = table.to_pylist()[3]
     assert row["id"] == votes.ids[3]
     assert row["labels"] == [f"label {label}" for label in votes.labels[3]]
@@ -247,8 +248,8 @@ def test_a_claim_improved_by_hand_is_refused(tmp_path, votes, field, value) -> N
 def test_another_format_is_refused(tmp_path, votes) -> None:
     put(tmp_path, votes, OLD)
     path = tmp_path / "certificates.json"
-    path.write_text(path.read_text().replace('"version": 2', '"version": 1', 1))
-    with pytest.raises(DataError, match="version 2"):
+    path.write_text(path.read_text().replace('"version": 3', '"version": 1', 1))
+    with pytest.raises(DataError, match="version 3"):
         read_certificates(tmp_path)
 
 

@@ -15,7 +15,7 @@ from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, Thre
 from multiguard.evaluate.tables import parse_labels, write_labels
 
 COLUMNS = (
-    "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,sigma,"
+    "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,failed,sigma,"
     "rule,threshold,mean_draws,true_floor,false_ceiling"
 )
 BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_high,resamples,seed"
@@ -43,7 +43,9 @@ def any_curve(draw) -> Curve:
     bands = draw(st.sampled_from([None, Bands(draw(st.floats(0.01, 0.99)), draw(count), draw(count), *pairs)]))
     known = METHODS if setting is top_k else ("joint", "independent")
     method, averaging = draw(st.sampled_from(known)), draw(st.sampled_from(["mean", "pooled"]))
-    return Curve(method, setting, draw(positive), averaging, scores, draw(st.floats(1, 1e6)), bands)
+    return Curve(
+        method, setting, draw(positive), averaging, scores, draw(st.floats(1, 1e6)), draw(st.integers(0, 9)), bands
+    )
 
 
 def key(curve: Curve) -> tuple:
@@ -64,7 +66,7 @@ def one_curve(**changes) -> Curve:
     half = np.array([0.5, 0.25])
     fields = {"method": "joint", "setting": Setting(3, 2, 0.001, 100), "sigma": 0.5, "averaging": "mean"}
     scores = Scores(np.array([0.0, 0.1 + 0.2]), half, half / 3, half / 7, 3 * half, half, 8, 3)
-    return Curve(**{**fields, "scores": scores, "mean_draws": 100.0, **changes})
+    return Curve(**{**fields, "scores": scores, "mean_draws": 100.0, "failed": 2, **changes})
 
 
 def test_the_rows_are_plain(tmp_path) -> None:
@@ -72,7 +74,7 @@ def test_the_rows_are_plain(tmp_path) -> None:
     lines = (tmp_path / "curves.csv").read_text().split("\n")
     assert (
         lines[1]
-        == "joint,3,2,0.001,100,0.0,mean,0.5,0.16666666666666666,0.07142857142857142,8,3,0.5,top-k,,100.0,1.5,0.5"
+        == "joint,3,2,0.001,100,0.0,mean,0.5,0.16666666666666666,0.07142857142857142,8,3,2,0.5,top-k,,100.0,1.5,0.5"
     )
     assert lines[2].split(",")[5] == "0.30000000000000004"
     assert lines[3:] == [""]
@@ -82,7 +84,7 @@ def test_the_rows_of_the_threshold_rule_have_no_k(tmp_path) -> None:
     write_curves(tmp_path / "curves.csv", [one_curve(setting=ThresholdSetting(0.3, 0.001, 100), mean_draws=62.5)])
     line = (tmp_path / "curves.csv").read_text().split("\n")[1]
     assert line.startswith("joint,,,0.001,100,0.0,mean,0.5,")
-    assert line.endswith(",8,3,0.5,threshold,0.3,62.5,1.5,0.5")
+    assert line.endswith(",8,3,2,0.5,threshold,0.3,62.5,1.5,0.5")
 
 
 def test_one_curve_twice_is_refused(tmp_path) -> None:
@@ -109,6 +111,7 @@ def test_a_curve_without_its_number_of_draws_is_refused(tmp_path) -> None:
         ("top-k,,", "top-k,0.5,"),
         ("top-k,,", "top,,"),
         ("top-k,,100.0", "top-k,,many"),
+        ("8,3,2,0.5", "8,3,some,0.5"),
         ("averaging", "average"),
         ("joint", '"joint'),
         ("joint", '"jo"int'),
@@ -158,19 +161,19 @@ ODD = [
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(st.characters(codec="utf-8"))), unique=True, max_size=8))
 def test_label_names_come_back_and_are_no_formulas(tmp_path: Path, names) -> None:
     radius, certified = np.array([0.0, 0.1, 2.5e-7]), np.array([1.0, 1 / 3, 0.0])
-    labels = [LabelScores(name, 3 + i, radius, certified) for i, name in enumerate(names)]
+    labels = [LabelScores(name, 3 + i, radius, certified, 5 * i) for i, name in enumerate(names)]
     path = tmp_path / "labels.csv"
     write_labels(path, labels)
     assert as_lists(parse_labels(path.read_bytes(), path)) == as_lists(labels)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["label", "R", "images", "certified"]
+    assert rows[0] == ["label", "R", "images", "certified", "failed"]
     assert len(rows) == 1 + 3 * len(names)
     assert not any(row[0][:1] in tuple("=+-@\t\r") for row in rows[1:] if row[0])
 
 
 def test_an_apostrophe_before_a_formula_and_nowhere_else(tmp_path) -> None:
     names = ["=SUM(A1)", "cat", "'tis"]
-    write_labels(tmp_path / "labels.csv", [LabelScores(n, 1, np.zeros(1), np.ones(1)) for n in names])
+    write_labels(tmp_path / "labels.csv", [LabelScores(n, 1, np.zeros(1), np.ones(1), 0) for n in names])
     cells = [line.split(",")[0] for line in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
     assert cells == ['"\'=SUM(A1)"', '"cat"', '"\'tis"']

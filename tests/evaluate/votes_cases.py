@@ -11,6 +11,7 @@ from multiguard.certify import Looks
 from multiguard.evaluate import AnySetting, Certificates, Curve, LabelSource, Setting, ThresholdSetting
 from multiguard.votes import (
     DrawVotes,
+    Failure,
     LabelSets,
     Provenance,
     VoteRow,
@@ -30,11 +31,13 @@ def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequ
     return stored_rows(folder, run, [VoteRow(name, tuple(own), votes.astype(dtype)) for name, own, votes in rows])
 
 
-def stored_rows(folder: Path, run: Provenance, rows: Sequence[VoteRow]) -> Votes:
-    """These rows as a finished run in a folder."""
+def stored_rows(folder: Path, run: Provenance, rows: Sequence[VoteRow | Failure]) -> Votes:
+    """These rows, and failures in the place of rows, as a finished run in a folder."""
     writer = VotesWriter(folder, run, shard_images=4)
     for shard in writer.missing():
-        writer.write(shard, [rows[position] for position in writer.manifest.positions(shard)])
+        own = [rows[position] for position in writer.manifest.positions(shard)]
+        failed = [row for row in own if isinstance(row, Failure)]
+        writer.write(shard, [row for row in own if isinstance(row, VoteRow)], failed)
     return read_votes(folder)
 
 
@@ -67,17 +70,30 @@ KINDS = {
 }
 
 
-def votes_of_kind(folder: Path, *, images: int = 9, labels: int = 12, seed: int = 0, **kind) -> Votes:
-    """Random votes of any kind; in an adaptive run the pictures have stopped at each of the looks."""
+def votes_of_kind(
+    folder: Path,
+    *,
+    images: int = 9,
+    labels: int = 12,
+    seed: int = 0,
+    failed: Mapping[int, str] | None = None,
+    **kind,
+) -> Votes:
+    """Random votes of any kind; in an adaptive run the pictures have stopped at each of the looks.
+
+    The pictures at the places `failed` have failed for these reasons; the others are the same whichever these are.
+    """
     rng = np.random.default_rng(seed)
     fields = {"images": images, "labels": labels, "draws": 200, "sigma": 0.5, "k_max": 4, **kind}
     run = provenance(**fields)
-    rows = []
+    rows: list[VoteRow | Failure] = []
     for position, name in enumerate(run.image_ids):
         draws = run.looks[position % len(run.looks)] if run.looks else run.draws
         votes, shares = _picture(rng, run, draws + run.pilot_draws)
         own = tuple(rng.permutation(np.argsort(-shares)[:5])[: position % 5].tolist()) if run.labelled else ()
         rows.append(VoteRow(name, own, votes(0, draws), votes(draws, None) if run.pilot_draws else None))
+    for position, reason in (failed or {}).items():
+        rows[position] = Failure(run.image_ids[position], reason)
     return stored_rows(folder, run, rows)
 
 

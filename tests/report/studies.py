@@ -1,6 +1,7 @@
 """Studies made as the pipeline makes them: votes on disk, certified, written and read back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from multiguard.evaluate import (
     write_certificates,
 )
 from multiguard.report import Study
-from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, vote_dtype
+from multiguard.votes import DrawVotes, Failure, LabelSets, Provenance, VoteRow, vote_dtype
 
 LABELS = 20
 K_MAX = 5
@@ -59,9 +60,13 @@ def make_run(
     step: float | None = None,
     setting: AnySetting | None = None,
     draws: int = 100,
+    failed: Mapping[int, str] | None = None,
+    hashes: Mapping[int, str] | None = None,
     **changes,
 ) -> CertificatesFolder:
     """A certificates folder of random votes; every fifth picture has no label, the true ones do not depend on sigma.
+
+    The pictures at the places `failed` have failed for these reasons; those at the places `hashes` have these hashes.
 
     `changes` make it a run of another kind: THRESHOLD, UNLABELLED, ADAPTIVE, and any of them together.
     """
@@ -69,7 +74,11 @@ def make_run(
     fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
-    rows = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
+    rows: list[VoteRow | Failure] = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
+    for place, sha256 in (hashes or {}).items():
+        rows[place] = replace(rows[place], picture_hash=sha256)
+    for place, reason in (failed or {}).items():
+        rows[place] = Failure(run.image_ids[place], reason)
     votes = stored_rows(folder / "votes", run, rows)
     asked = setting or (ThresholdSetting(0.3) if votes.rule == "threshold" else Setting(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)

@@ -13,13 +13,16 @@ from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
+from multiguard.cli.signals import at_once, stopped_line
 from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
-from multiguard.errors import MultiGuardError
+from multiguard.errors import InvalidInputError, MultiGuardError
+from multiguard.ranks import this_rank
 
-_MISTAKE, _INTERRUPTED = 2, 130
-_GOES_ON = ("train", "vote", "run", "demo")
+_MISTAKE = 2
+_GOES_ON = ("vote", "run", "demo")
+_TOGETHER = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -29,24 +32,41 @@ class _OneLine(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            return super().invoke(ctx)
+            with at_once():
+                return super().invoke(ctx)
         except MultiGuardError as error:
             raise _left(str(error), _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:
             raise _left(_told(error), _MISTAKE) from error
-        except KeyboardInterrupt as error:
-            raise _left(_interrupted(ctx.invoked_subcommand), _INTERRUPTED) from error
+        except KeyboardInterrupt as stopped:
+            raise stopped_line(stopped, _how_to_go_on(ctx.invoked_subcommand)) from stopped
 
 
-def _interrupted(command: str | None) -> str:
-    more = "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
-    return f"interrupted; {more}"
+def _require_alone(command: str | None) -> None:
+    """Pass only where the command can be one of several processes, or is none."""
+    if this_rank().count == 1 or command in _TOGETHER:
+        return
+    if not this_rank().is_main:
+        raise typer.Exit(_MISTAKE)
+    raise InvalidInputError(
+        f"{command} is work for one process, and torchrun started {this_rank().count}; train and vote share their work "
+        f"among many, {command} is run without torchrun"
+    )
+
+
+def _how_to_go_on(command: str | None) -> str:
+    if command == "train":
+        return "the epochs that have ended are kept, and the same command goes on"
+    return "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
 
 
 def _left(message: str, code: int) -> typer.Exit:
-    echo(f"multiguard: {' '.join(message.split())}", err=True)
+    """Say what is wrong, and in which process where it is not the main one."""
+    rank = this_rank()
+    who = "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
+    echo(f"{who}: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
 
 
@@ -78,8 +98,9 @@ app.add_typer(data_app, name="data")
 
 
 @app.callback()
-def _root() -> None:
+def _root(context: typer.Context) -> None:
     """Provable robustness for any multi-label classifier."""
+    _require_alone(context.invoked_subcommand)
 
 
 def run() -> None:

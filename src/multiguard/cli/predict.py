@@ -45,6 +45,9 @@ _Pilot = Annotated[int, Option(help="Further noisy copies that choose the labels
 _Alpha = Annotated[float, Option(help="The probability that anything said of a picture is wrong.")]
 _Seed = Annotated[int, Option(help="The seed of the noise.")]
 _Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the model's].")]
+_OnError = Annotated[
+    str, Option(help="Where a picture cannot be predicted: stop, or record it and go on with the others.")
+]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
@@ -72,6 +75,7 @@ def predict_command(
     device: Device = None,
     precision: Precision = None,
     clamp: Clamp = False,
+    on_error: _OnError = "stop",
     json_: _Json = False,
 ) -> None:
     """Predict the labels of pictures, and certify how far each label, and the set of them, stays.
@@ -87,9 +91,11 @@ def predict_command(
 def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> None:
     from multiguard.cli.vote import model_part
     from multiguard.pipeline.predicting import PredictJob, predict
+    from multiguard.smooth.dataset import OnError
     from multiguard.votes import Rule as Rules
 
     one_of("rule", rest["rule"], get_args(Rules))
+    one_of("on-error", rest["on_error"], get_args(OnError))
     part = model_part(model, rest)
     chosen = {name: value for name, value in rest.items() if name in PredictJob.__dataclass_fields__}
     job = PredictJob(tuple(images), part, **chosen)
@@ -101,6 +107,8 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     console = PlainConsole()
     for one in found.pictures:
         _show(one, console)
+    for failure in found.failures:
+        console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
     console.print(
         f"{asked_text(found.setting)}, sigma = {as_chosen(found.sigma)}; "
         f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
@@ -158,7 +166,8 @@ def _as_json(job: "PredictJob", found: "Predictions") -> dict[str, Any]:
     if found.score_threshold is not None:
         said["score_threshold"] = found.score_threshold
     asked = {name: getattr(job, name) for name in ("pilot_draws", "seed")}
-    return {**said, **asked, "images": [_picture_json(one) for one in found.pictures]}
+    failed = [{"file": failure.image_id, "reason": failure.reason} for failure in found.failures]
+    return {**said, **asked, "images": [_picture_json(one) for one in found.pictures], "failed": failed}
 
 
 def _picture_json(one: "Predicted") -> dict[str, Any]:

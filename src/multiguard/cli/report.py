@@ -68,10 +68,8 @@ def report_command(
         done = report(job, lambda ready, total: progress("reporting", ready, total))
     if done.without_pictures is not None and job.pictures:
         echo(f"the page shows no pictures: {done.without_pictures}")
-    if done.replaced:
-        echo(f"{done.replaced} pictures are not shown: another lies in their place than the one voted on")
-    if done.failed:
-        echo(done.failed)
+    for words in filter(None, (done.replaced, done.failed.removesuffix("."))):
+        echo(words)
     echo(f"{len(done.figures)} files of figures: {job.figures}")
     echo(f"{len(done.tables)} files of tables: {job.tables}")
     echo(f"report: {done.page}")

@@ -1,6 +1,7 @@
 """`multiguard run` and `multiguard demo`: everything from one recipe."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,10 @@ from multiguard.cli.command import typed
 from multiguard.cli.options import one_of
 from multiguard.cli.progress import say, shown
 from multiguard.cli.scores import show_scores
+from multiguard.cli.signals import gently
 from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.train import show_epoch
+from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:
     from multiguard.pipeline import RunRecord
@@ -73,7 +76,7 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
         done[name] = words != SKIPPED
         say(f"{name}: {words}")
 
-    watcher = Watcher(on_step, show_epoch, shown)
+    watcher = Watcher(on_step, show_epoch, shown, partial(gently, FINISHING))
     record = run_recipe(recipe, out, until=until, force=force, command=typed(), watcher=watcher)  # type: ignore[arg-type]
     _show_end(out, until, _taken(record, done))
 

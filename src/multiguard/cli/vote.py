@@ -31,13 +31,17 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
+from multiguard.cli.signals import gently
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
+from multiguard.ranks import this_rank
 
 if TYPE_CHECKING:
     from multiguard.evaluate import AnySetting
     from multiguard.pipeline.asked import VotePart
     from multiguard.pipeline.voting import ReadyVote
+
+FINISHING = "the shards under way are finished first"
 
 _Out = Annotated[Path, Option(help="The votes folder to write; with the same run in it, the run goes on.")]
 _Split = Annotated[str | None, Option(help="Which split [test; coco and nuswide: val].")]
@@ -128,19 +132,30 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     how = _how(rest)
     job = VoteJob(model_part(rest["model"], rest), source, out, rest["sigma"], how, _aim(how, rest), typed())
     ready = prepare_vote(job)
+    if this_rank().is_main:
+        _say_before(ready)
+        if force:
+            ready.discard_old()
+    with gently(FINISHING) as stop, shown("pictures") as progress:
+        ready.vote(lambda done, total: progress("voting", done, total), stop)
+    if this_rank().is_main:
+        _say_after(ready)
+
+
+def _say_before(ready: "ReadyVote") -> None:
     if ready.made_for is not None and ready.made_for != ready.sigma:
-        echo(f"note: {job.model.spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
+        spec = ready.job.model.spec
+        echo(f"note: {spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
     if ready.order_note is not None:
         echo(f"{ready.order_note}; --labels FILE if the model's order is another")
-    if force:
-        ready.discard_old()
-    with shown("pictures") as progress:
-        ready.vote(lambda done, total: progress("voting", done, total))
+
+
+def _say_after(ready: "ReadyVote") -> None:
     failed = ready.failures_said()
     if failed is not None:
         echo(failed)
     voted = len(ready.pictures) - len(ready.failures())
-    echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {out}")
+    echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {ready.job.out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":

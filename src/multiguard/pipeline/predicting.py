@@ -6,7 +6,7 @@ from pathlib import Path
 
 from multiguard.data.listed import read_lines
 from multiguard.data.picture import read_picture
-from multiguard.errors import DataError
+from multiguard.errors import DataError, ModelError, PictureError
 from multiguard.evaluate import AnySetting, Setting
 from multiguard.files import file_hash
 from multiguard.models import Classifier
@@ -14,7 +14,8 @@ from multiguard.pipeline.asked import asked_setting
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model, settled_sigma, square_size
 from multiguard.smooth import Precision, Prediction, Smoother
-from multiguard.votes import Rule
+from multiguard.smooth.dataset import OnError, checked_on_error
+from multiguard.votes import Failure, Rule
 
 _USUAL_K = 5
 _USUAL_THRESHOLD = 0.5
@@ -42,6 +43,7 @@ class PredictJob:
         device: Where the model runs; None for a GPU, if any.
         precision: What it runs in; None for what suits the device.
         clamp: Whether noisy pictures are clamped to [0, 1] first.
+        on_error: Where a picture cannot be predicted: "stop", or "record" it and go on with the others.
     """
 
     images: tuple[Path, ...]
@@ -60,6 +62,7 @@ class PredictJob:
     device: str | None = None
     precision: Precision | None = None
     clamp: bool = False
+    on_error: OnError = "stop"
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,14 @@ class Predictions:
         score_threshold: For the threshold rule, the probability at which the base classifier returns a label.
         sigma: The noise.
         pictures: The pictures in the order given.
+        failures: Those of which nothing can be said, by the name of their file, and why.
     """
 
     setting: AnySetting
     score_threshold: float | None
     sigma: float
     pictures: tuple[Predicted, ...]
+    failures: tuple[Failure, ...]
 
 
 def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> Predictions:
@@ -101,19 +106,24 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
 
     The noise follows from a picture's bytes and the seed: a renamed file has the same answer.
     """
-    _require_readable(job.images)
+    if checked_on_error(job.on_error) == "stop":
+        _require_readable(job.images)
     labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     classifier = load_model(job.model, job.size, labels)
     setting = _settled(job, len(classifier.label_names))
     sigma = settled_sigma(job.model.spec, job.sigma)
     smoother = _smoother(job, classifier, setting, sigma)
     size = square_size(classifier, job.model.spec, job.size)
-    found: list[Predicted] = []
+    found: list[Predicted | Failure] = []
     for file in job.images:
-        found.append(_predicted(job, smoother, file, size, setting))
+        found.append(_attempted(job, smoother, file, size, setting))
         if progress is not None:
             progress(len(found), len(job.images))
-    return Predictions(setting, smoother.settings.score_threshold, sigma, tuple(found))
+    pictures = tuple(one for one in found if isinstance(one, Predicted))
+    failures = tuple(one for one in found if isinstance(one, Failure))
+    if not pictures:
+        raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
+    return Predictions(setting, smoother.settings.score_threshold, sigma, pictures, failures)
 
 
 def _require_readable(files: tuple[Path, ...]) -> None:
@@ -122,7 +132,7 @@ def _require_readable(files: tuple[Path, ...]) -> None:
     for file in files:
         try:
             read_picture(file)
-        except DataError as error:
+        except PictureError as error:
             faults.append(str(error))
     if faults:
         raise DataError("; ".join(faults))
@@ -153,10 +163,27 @@ def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigm
     )
 
 
+def _attempted(
+    job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting
+) -> Predicted | Failure:
+    """What is said of a picture, or why nothing can be; where a stop is asked for, that is raised."""
+    try:
+        return _predicted(job, smoother, file, size, setting)
+    except PictureError as error:
+        if job.on_error == "stop":
+            raise
+        return Failure(str(file), error.reason)
+    except ModelError as error:
+        if job.on_error == "stop":
+            raise ModelError(f"{file}: {error}") from error
+        return Failure(str(file), str(error))
+
+
 def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
-    digest = file_hash(file)
-    said = smoother.predict(
-        read_picture(file, size), **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest
-    )
+    picture, digest = read_picture(file, size), file_hash(file)
+    try:
+        said = smoother.predict(picture, **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest)
+    except ModelError as error:
+        raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
     names = smoother.classifier.label_names
     return Predicted(file, digest, tuple(names[label] for label in said.labels), said)

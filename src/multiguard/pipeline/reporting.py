@@ -59,7 +59,8 @@ class Reported:
         figures: The figures.
         tables: The tables.
         without_pictures: Why the page shows no pictures; None where it does.
-        replaced: How many pictures the page does not show because another lies in their place.
+        replaced: How many pictures the page does not show because another lies in their place, in words; empty where
+            there is none.
         failed: How many pictures could not be voted on and are left out, in words; empty where all could.
     """
 
@@ -67,7 +68,7 @@ class Reported:
     figures: Sequence[Path]
     tables: Sequence[Path]
     without_pictures: str | None
-    replaced: int
+    replaced: str
     failed: str
 
 
@@ -90,7 +91,14 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     remove_stale((job.figures, job.tables), [*figures, *tables])
     remove_halves(job.page.parent, lambda name: name == job.page.name)
     replaced = write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
-    return Reported(job.page, figures, tables, missing, replaced, failed_words(main))
+    return Reported(job.page, figures, tables, missing, _replaced(replaced), failed_words(main))
+
+
+def _replaced(count: int) -> str:
+    if not count:
+        return ""
+    are, their = ("picture is", "its") if count == 1 else ("pictures are", "their")
+    return f"{count} {are} not shown: another lies in {their} place than the one voted on"
 
 
 def _refuse_existing(job: ReportJob) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
+from multiguard.lock import held
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import RunRecipe
@@ -57,12 +58,13 @@ def run_recipe(
     recipe = resolved_recipe(recipe)
     _require_own(out)
     require_inside(out, *(step.home for step in plan_steps(recipe, out, command)))
-    runner = _Runner(recipe, out, force, command, watcher or Watcher())
-    for step in plan_steps(recipe, out, command):
-        if KINDS.index(step.kind) <= KINDS.index(until):
-            runner.take(step)
-    if until in ("certify", "report"):
-        runner.finish()
+    with held(out):
+        runner = _Runner(recipe, out, force, command, watcher or Watcher())
+        for step in plan_steps(recipe, out, command):
+            if KINDS.index(step.kind) <= KINDS.index(until):
+                runner.take(step)
+        if until in ("certify", "report"):
+            runner.finish()
     return runner.record
 
 

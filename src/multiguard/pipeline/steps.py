@@ -23,6 +23,10 @@ Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
 
 
+def _never() -> AbstractContextManager[Callable[[], bool]]:
+    return nullcontext(lambda: False)
+
+
 def _silent(unit: str) -> AbstractContextManager[Progressed]:
     return nullcontext(lambda doing, done, total: None)
 
@@ -35,11 +39,13 @@ class Watcher:
         on_step: Called with a step's name and what is done with it and why, in words.
         on_epoch: Called with the record of each epoch of training.
         bar: Called with what is counted, opens a bar and gives a function that moves it.
+        stopping: Opened around work that can be stopped between two parts of it, gives a function that says whether to.
     """
 
     on_step: Callable[[str, str], None] = lambda name, words: None
     on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
     bar: Callable[[str], AbstractContextManager[Progressed]] = _silent
+    stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = _never
 
 
 @dataclass(frozen=True)
@@ -154,8 +160,8 @@ class VoteStep(Step):
         """Vote to the end, or go on."""
         if self._ready.order_note is not None:
             watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
-        with watcher.bar("pictures") as progress:
-            self._ready.vote(partial(progress, "voting"))
+        with watcher.stopping() as stop, watcher.bar("pictures") as progress:
+            self._ready.vote(partial(progress, "voting"), stop)
         failed = self._ready.failures_said()
         if failed is not None:
             watcher.on_step(self.name, failed)
@@ -255,8 +261,7 @@ class ReportStep(Step):
         if done.without_pictures is not None and part.pictures:
             watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
         if done.replaced:
-            words = f"{done.replaced} pictures are not shown: another lies in their place than the one voted on"
-            watcher.on_step(self.name, words)
+            watcher.on_step(self.name, done.replaced)
         return [done.page, *done.figures, *done.tables]
 
 

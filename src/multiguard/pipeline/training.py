@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.catalog import voting_split
-from multiguard.files import file_hash, require_folder
+from multiguard.files import file_hash
+from multiguard.lock import held
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.pipeline.discarding import discard_model
@@ -87,8 +88,8 @@ def discard_old_model(job: Job) -> None:
     start_backbone(job, training, size)
     if job.denoiser is not None:
         load_ffdnet(job.denoiser)
-    require_folder(job.out)
-    discard_model(job.out)
+    with held(job.out):
+        discard_model(job.out)
 
 
 def _chosen(train: TrainPart) -> dict[str, Any]:

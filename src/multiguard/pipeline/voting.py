@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from multiguard.certify import look_plan
 from multiguard.data.listed import read_lines
 from multiguard.data.sample import Catalogued
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
-from multiguard.files import require_folder, write_atomically
+from multiguard.files import remove_halves, write_atomically
+from multiguard.lock import held
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
@@ -24,6 +27,7 @@ from multiguard.pipeline.discarding import discard_votes
 from multiguard.pipeline.pictures import picture_hashes
 from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import ModelPart
+from multiguard.ranks import this_rank
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
 from multiguard.smooth.provenance import describe_run
@@ -108,17 +112,23 @@ class ReadyVote:
         smoother = self._smoother()
         scheme = checked_scheme(smoother, **self._drawn())
         describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
-        require_folder(self.job.out)
-        discard_votes(self.job.out)
+        with held(self.job.out):
+            discard_votes(self.job.out)
 
-    def vote(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Write the votes, or what is still missing of them, and beside them where they come from."""
+    def vote(self, progress: Callable[[int, int], None] | None = None, stop: Callable[[], bool] | None = None) -> None:
+        """Write the votes, or what is still missing of them, and beside them where they come from.
+
+        Args:
+            progress: Called with the number of pictures done and of all pictures.
+            stop: Asked before each shard; at a yes the shards under way are finished and the rest is left.
+        """
         job, how = self.job, self.job.how
         smoother = self._smoother()
-        require_folder(job.out)
         more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
-        vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress)
-        _write_source(job, dataset_order=self.order_note is not None)
+        with held(job.out):
+            vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress, stop=stop)
+            if this_rank().is_main and load_manifest(job.out).sealed:
+                _write_source(job, dataset_order=self.order_note is not None)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
@@ -161,11 +171,17 @@ class ReadyVote:
             rule=how.rule,
             k_max=how.k_max,
             score_threshold=how.score_threshold,
-            device=how.device,
+            device=_own_device(how.device),
             batch_size=how.batch_size or "auto",
             clamp=how.clamp,
             precision=how.precision,
         )
+
+
+def _own_device(device: str | None) -> str | None:
+    """What was asked for; of several processes on a machine each takes a GPU of its own where none was named."""
+    rank, gpus = this_rank(), torch.cuda.device_count()
+    return f"cuda:{rank.local % gpus}" if rank.count > 1 and gpus and device in (None, "cuda") else device
 
 
 def prepare_vote(job: VoteJob) -> ReadyVote:
@@ -264,6 +280,7 @@ def _write_source(job: VoteJob, *, dataset_order: bool) -> None:
         model["labels"] = "dataset"
     said = {"data": job.source.as_dict(), "model": model, "command": job.command}
     text = json.dumps(said, indent=1, ensure_ascii=False)
+    remove_halves(job.out, lambda name: name == SOURCE_FILE)
     write_atomically(job.out / SOURCE_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 

@@ -124,15 +124,16 @@ def _runs(
             alike = list(values.values()).count(values[name]) > 1
             text = f"{values[name]} ({name or THIS_RUN})" if alike and key != "runs" else values[name]
             lines.append(Line(text, f"{symbol} = {text}" if ordered else text, both, not name))
-    note = "\n".join([POINT_BY_POINT, *_failed_otherwise(study, runs, values)])
+    names = {name: f"{symbol} = {text}" if ordered else text for name, text in values.items()}
+    note = "\n".join([POINT_BY_POINT, *_failed_otherwise(study, runs, names)])
     return Family(key, symbol, title, note, study_measures(study), tuple(lines), ordered)
 
 
-def _failed_otherwise(study: Study, runs: Runs, values: Mapping[str, str]) -> list[str]:
+def _failed_otherwise(study: Study, runs: Runs, names: Mapping[str, str]) -> list[str]:
     """A line for each run that could not vote on other pictures than the main run: it averages over other ones."""
     main = _failed(study.main)
     return [
-        f"{values[name]}: {failed_words(run) or 'all pictures could be voted on.'}"
+        f"{names[name]}: {failed_words(run) or 'all pictures could be voted on.'}"
         for name, run in runs.items()
         if _failed(run) != main
     ]

@@ -3,7 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,15 +12,18 @@ import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import InvalidInputError, PictureError, VotesError
+from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.provenance import describe_run
 from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
+from multiguard.smooth.team import Team
 from multiguard.votes import Failure, Manifest, VotesWriter
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
+_Voting = Callable[[Iterable[OpenShard], Callable[[], object]], Iterable[VotedShard]]
 
 
 def vote_dataset(
@@ -36,8 +40,12 @@ def vote_dataset(
     readers: int = 2,
     on_error: OnError = "stop",
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> None:
     """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
+
+    Under torchrun all processes share the work, and the folder ends as if one had done it alone; the call returns in
+    the main process when all is done, in the others when there is nothing more for them to do.
 
     The noise of each draw is the same whatever the batches, the shards or the interruptions; an image that an adaptive
     run left after n draws has the first n draws of a run of fixed length.
@@ -59,6 +67,7 @@ def vote_dataset(
             raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
             "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
+        stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
     if whole_number("readers", readers) < 1:
         raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
@@ -66,18 +75,58 @@ def vote_dataset(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
     provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
-    writer = VotesWriter(
-        folder,
-        provenance,
-        shard_images=whole_number("shard_images", shard_images),
-        keep_failures=on_error == "record",
-    )
-    todo = writer.missing()
-    left = sum(len(writer.manifest.positions(shard)) for shard in todo)
-    counted = _counter(progress, len(dataset) - left, len(dataset))
-    shards = (_opened(dataset, writer.manifest, shard, readers, on_error) for shard in todo)
-    _write_shards(writer, ShardVoting(smoother, shards, scheme, counted, goes_on=on_error == "record"))
+    images = whole_number("shard_images", shard_images)
+    reading = _Reading(dataset, readers, on_error)
+
+    def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
+        return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
+
+    with held(Path(folder)):
+        team = Team()
+        writer = partial(VotesWriter, folder, provenance, shard_images=images, keep_failures=on_error == "record")
+        if team.rank.is_main:
+            _lead(team, writer(), reading, voting, progress or _ignored, stop or _never)
+        else:
+            _follow(team, partial(writer, main=False), reading, voting, stop or _never)
+
+
+def _ignored(done: int, total: int) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+def _lead(
+    team: Team, writer: VotesWriter, reading: "_Reading", voting: _Voting, told: Progress, stop: Callable[[], bool]
+) -> None:
+    """Say what there is to do, do a part of it, wait for the others and seal the votes."""
+    todo, total = writer.missing(), len(reading.dataset)
+    done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
+    with team.leading(todo, done, stop) as work:
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, lambda: told(work.count(), total)))
+        work.leave()
+        work.wait(lambda images: told(images, total))
+    writer.finish()
+    if writer.missing() and not stop():
+        raise VotesError(
+            f"{len(writer.missing())} shards are missing, for another process was stopped; the same command goes on."
+        )
     _require_votes(writer.manifest)
+
+
+def _follow(
+    team: Team, joined: Callable[[], VotesWriter], reading: "_Reading", voting: _Voting, stop: Callable[[], bool]
+) -> None:
+    """Do a part of what the main process says there is to do."""
+    work = team.joined(stop)
+    if work.todo:
+        writer = joined()
+        shards = (reading.opened(writer.manifest, shard) for shard in work)
+        _write_shards(writer, voting(shards, work.count))
+    work.leave()
 
 
 def checked_on_error(on_error: str) -> OnError:
@@ -123,9 +172,18 @@ def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
             writing.result()
 
 
-def _opened(dataset: Dataset, run: Manifest, shard: int, readers: int, on_error: OnError) -> OpenShard:
-    positions = run.positions(shard)
-    return OpenShard(shard, _samples(dataset, positions, readers, on_error), len(positions))
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """How pictures are read: by how many threads, and what becomes of those that cannot be."""
+
+    dataset: Dataset
+    readers: int
+    on_error: OnError
+
+    def opened(self, run: Manifest, shard: int) -> OpenShard:
+        """A shard whose pictures are read when they are due."""
+        positions = run.positions(shard)
+        return OpenShard(shard, _samples(self.dataset, positions, self.readers, self.on_error), len(positions))
 
 
 def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError) -> Iterator[Sample | Failure]:
@@ -179,9 +237,3 @@ def _require_votes(run: Manifest) -> None:
             f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
             "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )
-
-
-def _counter(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
-    """Says, at each call, that one more image is done."""
-    numbers = count(done + 1)
-    return lambda: progress(next(numbers), total) if progress is not None else None

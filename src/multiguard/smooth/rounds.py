@@ -106,7 +106,7 @@ class ShardVoting:
         smoother: Smoother,
         shards: Iterable[OpenShard],
         scheme: Scheme,
-        stopped: Callable[[], None],
+        stopped: Callable[[], object],
         *,
         goes_on: bool = False,
     ) -> None:

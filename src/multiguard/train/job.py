@@ -14,6 +14,7 @@ from multiguard.data.picture import decoding_threads
 from multiguard.data.pixels import target_matrix
 from multiguard.errors import InvalidInputError
 from multiguard.files import file_hash, require_folder
+from multiguard.lock import held
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
 from multiguard.models.denoiser import FFDNet, load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
@@ -88,17 +89,17 @@ def run_job(
     }
     card = new_card(backbone, training.label_names, (size, size), splits, recipe, denoiser, provenance)
     require_own_run(job.out, run_settings(card))
-    for folder in (job.cache, job.out):
-        if folder is not None:
-            require_folder(folder)
-    pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
+    if job.cache is not None:
+        require_folder(job.cache)
     more: dict[str, Any] = {
         "denoiser": denoiser,
         "provenance": provenance,
         "compiled": job.compiled,
         "progress": progress,
     }
-    return train(backbone, pixels, val_pixels, recipe, job.out, on_epoch=on_epoch, **more)
+    with held(job.out):
+        pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
+        return train(backbone, pixels, val_pixels, recipe, job.out, on_epoch=on_epoch, **more)
 
 
 def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:

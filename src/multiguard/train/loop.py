@@ -12,7 +12,8 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from multiguard.data import Pixels
-from multiguard.files import file_hash, write_atomically
+from multiguard.files import file_hash, remove_halves, write_atomically
+from multiguard.lock import held
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
@@ -20,10 +21,11 @@ from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Recipe
 from multiguard.train.settings import described, new_card, require_fit, require_own_run, run_settings
-from multiguard.train.state import Progress, read_progress, read_tensors, save_state
+from multiguard.train.state import STATE_FILE, Progress, read_progress, read_tensors, save_state
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
+_OURS = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.name)
 
 
 # Called with what is going on, how much of it is done, and how much there is.
@@ -78,10 +80,10 @@ def train(
     card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
     require_own_run(out, run_settings(card))
     engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
-    run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+    with held(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
         run.to_the_end(on_epoch, progress)
-    accelerator.wait_for_everyone()
+        accelerator.wait_for_everyone()
     return TrainResult(out, read_card(out), _best(run.history))
 
 
@@ -95,6 +97,9 @@ class _Run:
 
     def _resumed(self) -> list[Record]:
         """The epochs behind; what a kill left half done in the folder is done again from the state."""
+        if self.is_main:
+            for folder in (self.out, (self.out / STATE_FILE).parent):
+                remove_halves(folder, _OURS.__contains__)
         progress = read_progress(self.out)
         if progress is None:
             return []

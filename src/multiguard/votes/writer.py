@@ -27,18 +27,25 @@ class VotesWriter:
         shard_images: How many images go into one file.
         keep_failures: Whether a shard with images that failed counts as done; if not, it is still to be written, and
             what is there stays until then.
+        main: Whether this is the one writer that prepares the folder and seals it; others join it afterwards, and must
+            be of the same run.
 
     Attributes:
         manifest: The run, and the shards of it that are known to be whole.
     """
 
     def __init__(
-        self, folder: str | Path, provenance: Provenance, *, shard_images: int = 64, keep_failures: bool = True
+        self,
+        folder: str | Path,
+        provenance: Provenance,
+        *,
+        shard_images: int = 64,
+        keep_failures: bool = True,
+        main: bool = True,
     ) -> None:
         fresh = _checked_run(provenance, shard_images)
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self.manifest = _taken_up(self._folder, fresh, keep_failures)
+        self._folder, self._keep_failures, self._main = Path(folder), keep_failures, main
+        self.manifest = self._prepared(fresh) if main else _joined(self._folder, fresh)
         self._seal_if_complete()
 
     def missing(self) -> list[int]:
@@ -59,9 +66,26 @@ class VotesWriter:
         self.manifest = self.manifest.with_shards({**self.manifest.shards, index: shard})
         self._seal_if_complete()
 
+    def finish(self) -> None:
+        """Take in the shards that others have written since, and seal the manifest if all are there."""
+        others = {}
+        for index in self.missing():
+            path = entry_path(self._folder, index)
+            if path.exists():
+                _, shard = read_entry(path, self.manifest)
+                others[index] = shard
+        kept = {index: shard for index, shard in others.items() if self._keep_failures or not shard.failures}
+        if kept:
+            self.manifest = self.manifest.with_shards({**self.manifest.shards, **kept})
+            self._seal_if_complete()
+
+    def _prepared(self, fresh: Manifest) -> Manifest:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return _taken_up(self._folder, fresh, self._keep_failures)
+
     def _seal_if_complete(self) -> None:
         """With all shards there, let the manifest name them; then their entries are of no more use."""
-        if not self.manifest.complete:
+        if not (self._main and self.manifest.complete):
             return
         if not self.manifest.sealed:
             self.manifest = replace(self.manifest, sealed=True)
@@ -82,6 +106,18 @@ def _check_images(manifest: Manifest, index: int, rows: Sequence[VoteRow], failu
     wanted = manifest.ids(index)
     if not make_up(wanted, [row.image_id for row in rows], [failure.image_id for failure in failures]):
         raise InvalidInputError(f"shard {index} must hold the images {wanted}, in this order, each once.")
+
+
+def _joined(folder: Path, fresh: Manifest) -> Manifest:
+    """This run, after it has been found to be the one that the folder was prepared for."""
+    stored = load_manifest(folder)
+    others = _differences(stored, fresh)
+    if others:
+        raise VotesError(
+            f"this process would not vote as the main one does: {_differ(others)}. "
+            "Take machines and software that are alike."
+        )
+    return fresh
 
 
 def _taken_up(folder: Path, fresh: Manifest, keep_failures: bool) -> Manifest:

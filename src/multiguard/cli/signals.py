@@ -1,0 +1,101 @@
+"""Ctrl-C and SIGTERM: one line that says how to go on, at once or after what is under way, and the usual exit code."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import typer
+
+from multiguard.ranks import this_rank
+
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the command to stop.
+
+    Attributes:
+        number: Which signal.
+        said: Whether the user has been told already.
+    """
+
+    def __init__(self, number: int, *, said: bool = False) -> None:
+        super().__init__()
+        self.number, self.said = number, said
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell takes for "ended by this signal": 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.number
+
+    @property
+    def words(self) -> str:
+        """What happened, in words."""
+        return _WORDS[signal.Signals(self.number)]
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """While the block lasts, either signal raises `Stopped` wherever the program is."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    with _handled(stop):
+        yield
+
+
+@contextmanager
+def gently(doing: str) -> Iterator[Callable[[], bool]]:
+    """A function that says whether to stop; the block then ends in its own time, and `Stopped` is raised after it.
+
+    The first signal is answered with a line; a second one raises `Stopped` at once.
+
+    Args:
+        doing: What is still done after the first signal, in words.
+    """
+    asked: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise Stopped(number, said=True)
+        _say(f"{Stopped(number).words}; {doing} (again to stop at once), and the same command goes on")
+
+    with _handled(stop):
+        yield lambda: bool(asked)
+    if asked:
+        raise Stopped(asked[0], said=True)
+
+
+def _say(line: str) -> None:
+    """A line on stderr, above the bar where one is shown; of processes that work together only the main one speaks."""
+    if this_rank().is_main:
+        with suppress(RuntimeError):  # the signal came in the middle of another write
+            sys.stderr.write(f"multiguard: {line}\n")
+            sys.stderr.flush()
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Both signals go to this handler while the block lasts; where signals cannot be caught, all is as it was."""
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in _WORDS:
+            with suppress(ValueError):  # not in the main thread
+                before[number] = signal.signal(number, handler)
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def stopped_line(stopped: KeyboardInterrupt, more: str) -> typer.Exit:
+    """Tell the user, who does not know yet, that the command was stopped, and end with the signal's exit code."""
+    told = stopped if isinstance(stopped, Stopped) else Stopped(signal.SIGINT)
+    if not told.said:
+        _say(f"{told.words}; {more}")
+    return typer.Exit(told.exit_code)

@@ -1,0 +1,96 @@
+"""Pictures that could not be voted on: nothing is claimed of them, no average has them, every summary counts them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.evaluate.votes_cases import KINDS, as_lists, setting_of, source_of, votes_of_kind
+
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import (
+    certify_votes,
+    curves,
+    label_scores,
+    read_certificates,
+    read_curves,
+    sweep,
+    write_certificates,
+)
+from multiguard.votes import Failure
+
+RADII = np.array([0.0, 0.25, 0.5])
+FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score that is NaN or infinite", 8: "gone"}
+
+
+@pytest.mark.parametrize("kind", ["top-k", "adaptive", "unlabelled threshold"])
+def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_asked_about(tmp_path, kind):
+    some = votes_of_kind(tmp_path / "some", failed=FAILED, **KINDS[kind])
+    every = votes_of_kind(tmp_path / "every", **KINDS[kind])
+    asked, source = setting_of(some), source_of(some)
+    found, whole = (certify_votes(votes, asked, labels=source) for votes in (some, every))
+    kept = [place for place in range(9) if place not in FAILED]
+    assert found.ids == tuple(whole.ids[place] for place in kept)
+    for name in ("labels", "label_radii", "predicted", "predicted_hits", "draws"):
+        assert as_lists(getattr(found, name)) == [as_lists(getattr(whole, name)[place]) for place in kept]
+    assert as_lists(found.radii["joint"]) == [as_lists(whole.radii["joint"][place]) for place in kept]
+    assert found.failures == tuple(Failure(some.provenance.image_ids[i], reason) for i, reason in FAILED.items())
+    made = curves(found, RADII)
+    assert [curve.failed for curve in made] == [3, 3]
+    assert all(curve.scores.images + curve.scores.without_labels == 6 for curve in made)
+    recall = next(curve.scores.recall for curve in made if curve.averaging == "mean")
+    shares = [np.searchsorted(-radii, -RADII, side="right") / len(own) for radii, own in certified(found)]
+    np.testing.assert_allclose(recall, np.mean(shares, axis=0))
+
+
+def certified(found):
+    """The radii and labels of each picture that has labels."""
+    pictures = zip(found.radii["joint"], found.labels, strict=True)
+    return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in pictures if own]
+
+
+@pytest.fixture
+def written(tmp_path):
+    votes = votes_of_kind(tmp_path / "votes", failed=FAILED)
+    asked = setting_of(votes)
+    proved = certify_votes(votes, asked)
+    made = [*curves(proved, RADII), *sweep(votes, asked, {"k": [2, 4], "n": [100]}, RADII)]
+    write_certificates(tmp_path / "certificates", proved, made, radius=RADII, votes=votes)
+    return votes, proved, made, tmp_path / "certificates"
+
+
+def test_the_folder_tells_of_them_in_every_file(written):
+    _, proved, made, folder = written
+    found = read_certificates(folder)
+    assert found.certificates.failures == proved.failures
+    assert len(made) == 8
+    assert {curve.failed for curve in read_curves(folder / "curves.csv")} == {3}
+    assert {label.failed for label in found.labels} == {3} == {label.failed for label in label_scores(proved, RADII)}
+    said = json.loads((folder / "certificates.json").read_text())
+    assert said["failures"] == [{"image_id": f.image_id, "reason": f.reason} for f in proved.failures]
+
+
+def test_a_failure_cannot_be_struck_off_the_list(written):
+    *_, folder = written
+    path = folder / "certificates.json"
+    said = json.loads(path.read_text())
+    del said["failures"][0]
+    path.write_text(json.dumps(said))
+    with pytest.raises(DataError, match="altered"):
+        read_certificates(folder)
+
+
+def test_certificates_and_curves_that_count_others_are_refused(written, tmp_path):
+    votes, proved, made, _ = written
+    fewer = replace(proved, failures=proved.failures[1:])
+    with pytest.raises(InvalidInputError, match="not of the pictures of these votes"):
+        write_certificates(tmp_path / "other", fewer, made, radius=RADII, votes=votes)
+    wrong = [replace(made[0], failed=0), *made[1:]]
+    with pytest.raises(InvalidInputError, match="leaves out 0 pictures that could not be voted on, the certificates 3"):
+        write_certificates(tmp_path / "other", proved, wrong, radius=RADII, votes=votes)
+
+
+def test_votes_of_nothing_but_failures_certify_nothing(tmp_path):
+    votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
+    with pytest.raises(InvalidInputError, match="nothing to certify: all 2 pictures failed"):
+        certify_votes(votes, setting_of(votes))

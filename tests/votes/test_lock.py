@@ -1,0 +1,104 @@
+"""Two runs never write into one folder at the same time, and no lock outlives its process."""
+
+import multiprocessing
+import os
+import signal
+import threading
+
+import pytest
+
+from multiguard.errors import FolderInUseError
+from multiguard.lock import LOCK_NAME, held
+
+FORK = multiprocessing.get_context("fork")
+
+
+def held_elsewhere(folder):
+    """Another process that holds the folder until it is killed."""
+
+    def hold():
+        with held(folder):
+            mine.send("held")
+            signal.pause()
+
+    ours, mine = FORK.Pipe()
+    process = FORK.Process(target=hold)
+    process.start()
+    assert ours.recv() == "held"
+    return process
+
+
+def test_a_folder_in_use_is_refused_until_its_holder_is_gone(tmp_path):
+    process = held_elsewhere(tmp_path)
+    with (
+        pytest.raises(
+            FolderInUseError, match=rf"another run \(process {process.pid} on .*\) is writing into {tmp_path};"
+        ),
+        held(tmp_path),
+    ):
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert (tmp_path / LOCK_NAME).exists()
+    with held(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_holds_a_folder_may_ask_again_but_not_another_thread(tmp_path):
+    found = []
+
+    def other():
+        try:
+            with held(tmp_path):
+                found.append("got in")
+        except FolderInUseError:
+            found.append("refused")
+
+    with held(tmp_path), held(tmp_path / ".." / tmp_path.name):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert found == ["refused"]
+
+
+def test_a_folder_that_stays_empty_goes(tmp_path):
+    with held(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()
+    assert not (tmp_path / "new").exists()
+
+
+def test_only_one_of_many_gets_in_at_a_time(tmp_path):
+    """Taking the name away on release must not let two in: each adds one to a number that only a holder may touch."""
+    number = tmp_path / "number"
+    number.write_text("0")
+
+    def add():
+        done = 0
+        while done < 40:
+            try:
+                with held(tmp_path):
+                    number.write_text(str(int(number.read_text()) + 1))
+                    done += 1
+            except FolderInUseError:
+                continue
+
+    processes = [FORK.Process(target=add) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert number.read_text() == "120"
+
+
+def test_of_processes_that_work_together_the_main_one_holds_the_folder(tmp_path, monkeypatch):
+    process = held_elsewhere(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with held(tmp_path):
+        pass
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(FolderInUseError), held(tmp_path):
+        pass
+    process.kill()
+    process.join()
