@@ -29,22 +29,24 @@ def _check_picture(found: Certificates, place: int) -> None:
         raise ValueError(f"{draws} draws, where 1 to {found.setting.n} belong")
     sizes = min(len(labels), found.setting.k) if isinstance(found.setting, Setting) else len(labels)
     for radii in found.radii.values():
-        _check_radii(-radii[place], sizes)
+        _check_radii(radii[place], sizes)
+        _check_order(radii[place][::-1])
     for false in (found.false_radii or {}).values():
         _check_radii(false[place], len(found.label_names) - len(labels))
-    _check_numbers(found.label_radii[place], len(labels))
+        _check_order(false[place])
+    _check_radii(found.label_radii[place], len(labels))
     hits = found.predicted_hits[place]
     if len(hits) != len(found.predicted[place]) or not all(0 <= hit <= draws for hit in hits):
         raise ValueError("the predicted labels do not have one number of hits each")
 
 
 def _check_radii(radii: Floats, count: int) -> None:
-    """Raises unless these are so many numbers that never fall."""
-    _check_numbers(radii, count)
+    """Raises unless these are so many radii: numbers that are not negative, or -inf where nothing is proved."""
+    if radii.shape != (count,) or not np.all((radii >= 0) | np.isneginf(radii)):
+        raise ValueError(f"the radii {radii.tolist()}, where {count} belong, none of them negative")
+
+
+def _check_order(radii: Floats) -> None:
+    """Raises unless these never fall."""
     if np.any(radii[1:] < radii[:-1]):
         raise ValueError("the radii are not in order")
-
-
-def _check_numbers(radii: Floats, count: int) -> None:
-    if radii.shape != (count,) or np.any(np.isnan(radii)):
-        raise ValueError(f"radii of shape {radii.shape}, where {count} numbers belong")
