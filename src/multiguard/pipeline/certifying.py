@@ -20,7 +20,7 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.evaluate.sweeps import Parameter
-from multiguard.pipeline.places import require_no_other
+from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.plain_json import parse_json
 from multiguard.votes import read_votes
 
@@ -63,6 +63,8 @@ class CertifyJob:
 def certify(job: CertifyJob, progress: Progressed | None = None) -> CertificatesFolder:
     """Do the job; the folder as it was written is returned, and an existing one is replaced only by force."""
     require_no_other(job.out, "certificates")
+    if job.out.parent == job.votes.parent:
+        require_inside(job.votes.parent, job.out)
     if not job.force and (job.out / CERTIFICATES_NAME).exists():
         raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
     votes = read_votes(job.votes)
