@@ -105,7 +105,9 @@ class Source:
         if options.get("table") is not None:
             options["table"] = Path(options["table"])
         root = None if stored.get("root") is None else Path(stored["root"])
-        rest = {name: stored.get(name) for name in ("data", "split", "size", "images", "seed", "labelled")}
+        rest: dict[str, Any] = {
+            name: stored.get(name) for name in ("data", "split", "size", "images", "seed", "labelled")
+        }
         return cls(root=root, options=options, **rest)
 
 
