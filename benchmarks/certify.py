@@ -14,11 +14,11 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 from tests.certify import literal
-from tests.certify.cases import random_distribution, random_ranked
-from tests.certify.limit import limit_radius
+from tests.certify.cases import random_ranked
 from tests.shared_data import COCO_VOTES
 
-from multiguard import Method, certified_radii_batch, exact_radii
+from benchmarks.results.limits import shares
+from multiguard import Method, certified_radii_batch
 
 K, K_PRIME, SIGMA, ALPHA, NUM_LABELS = 10, 3, 0.5, 0.001, 80
 Votes = tuple[NDArray[np.uint8], list[NDArray[np.int64]]]
@@ -79,22 +79,6 @@ def report_memory(pictures: int, draws: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def limit_ratios(cases: int = 5) -> dict[Method, float]:
-    """The mean ratio of the exact-probability radius to the exact limit over all sizes; c = 8, k' = 2, k = d = 3."""
-    ratios: dict[Method, list[float]] = {"joint": [], "paper": []}
-    for seed in range(cases):
-        sets, chances = random_distribution(np.random.default_rng(seed), labels=8, k_prime=2)
-        chances = 0.99 * chances + 0.01 / len(sets)
-        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:3])
-        radii = {m: exact_radii(sets, chances, labels, k=3, k_prime=2, sigma=1.0, method=m) for m in ratios}
-        for e, proved in enumerate(radii["joint"], start=1):
-            limit = limit_radius(sets, chances, labels, k=3, e=e) if 0.05 < proved < 5 else np.inf
-            if np.isfinite(limit):
-                for method, found in ratios.items():
-                    found.append(max(radii[method][e - 1], 0.0) / limit)
-    return {method: float(np.mean(found)) for method, found in ratios.items()}
-
-
 def main() -> None:
     """Prints the table."""
     name, votes = load_votes()
@@ -112,7 +96,9 @@ def main() -> None:
     for pictures, drawn in ((500, 1000), (40, 100_000)):
         peak = peak_megabytes(pictures, drawn)
         print(f"  peak memory, joint, {pictures} pictures of 1 to 12 labels, n = {drawn:,}: {peak:,.0f} MB")
-    for method, ratio in limit_ratios().items():
+    near = shares(5, labels=8, k_prime=2, k=3, true=3)
+    for method in ("joint", "paper"):
+        ratio = float(np.mean([share[method] for share in near]))
         print(f"  {method:6} with exact probabilities reaches {ratio:.1%} of the exact limit (small cases)")
 
 

@@ -88,7 +88,7 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
         device = "cuda" if torch.cuda.is_available() else "cpu"
         noisy = noisy_map(load_folder(out).to(device), val_pixels, args.sigma, seed=recipe.seed)
     rates = [record["images_per_second"] for record in result.card.history]
-    best = result.best
+    best = result.kept
     print(
         f"{arm:6} {noisy:9.4f} {best['map_clean']:9.4f} {best['epoch']:5d} {statistics.median(rates):9.0f} "
         f"{seconds:8.1f}  {cell or 'default'}",

@@ -86,18 +86,6 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 40
 
 
-def test_sigterm_is_one_line_and_a_second_signal_stops_at_once(tmp_path):
-    asked = voting(tmp_path / "votes", 100_000, 4)
-    process = started(*asked)
-    wait_for(tmp_path / "votes" / "manifest.json", process)
-    process.send_signal(signal.SIGTERM)
-    assert process.stderr.readline() == f"multiguard: asked to end; {FINISHING}\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=60)[1] == ""
-    assert process.returncode == 143
-    assert [path.name for path in (tmp_path / "votes").iterdir()] == ["manifest.json"]
-
-
 def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
     asked = voting(tmp_path / "votes", 6000, 2)
     process = started(*asked, limit=16_000)

@@ -45,6 +45,7 @@ def test_everything_is_in_the_run_folder(finished):
     record = read_record(run)
     assert list(record.steps) == STEPS
     assert all(step.ended and step.seconds is not None for step in record.steps.values())
+    assert all(step.device.endswith("cores") and step.device_memory is None for step in record.steps.values())
     assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run}"
 
 

@@ -3,6 +3,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from accelerate import Accelerator
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -14,7 +15,9 @@ from multiguard.models.backbone import build_backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import load_folder, read_card, save_folder
 from multiguard.train import Recipe, loop, noisy_map, recipe_for, state, train
+from multiguard.train.engine import Engine
 from multiguard.train.job import Job, load_splits, open_splits, run_job, start_backbone
+from multiguard.train.settings import new_card
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,7 @@ def test_the_folder_says_everything(tmp_path, pixels, val_pixels):
     assert list(card.history) == log
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     best = max(record["map_noisy"] for record in log)
-    assert result.best["map_noisy"] == best
+    assert result.kept["map_noisy"] == best
     assert noisy_map(load_folder(tmp_path), val_pixels, 0.25) == pytest.approx(best, abs=1e-6)
 
 
@@ -110,8 +113,8 @@ def test_zero_epochs_validate_and_write_the_network_as_it_is(tmp_path, pixels, v
     result = train(start, pixels, val_pixels, replace(RECIPE, epochs=0), tmp_path)
     after = load_folder(tmp_path).network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert result.best["epoch"] == 0
-    assert 0 < result.best["map_noisy"] < 1
+    assert result.kept["epoch"] == 0
+    assert 0 < result.kept["map_noisy"] < 1
 
 
 def test_an_exploding_loss_is_named(tmp_path, pixels, val_pixels):
@@ -164,12 +167,50 @@ def test_the_denoiser_is_part_of_the_saved_model(tmp_path, ffdnet_weights):
     result = run_job(job)
     assert result.card.denoiser
     assert result.card.sigma == 0.5
-    assert result.card.training["recipe"]["sigma"] == 0.0
+    assert result.card.training["recipe"]["sigma"] == 0.5
     loaded = load_folder(tmp_path)
     assert loaded.mean is None
     _, val = load_splits(job, 32)
-    assert noisy_map(loaded, val, 0.5) == pytest.approx(result.best["map_noisy"], abs=1e-6)
-    assert noisy_map(loaded.network.classifier, val, 0.5) != pytest.approx(result.best["map_noisy"], abs=1e-6)
+    assert noisy_map(loaded, val, 0.5) == pytest.approx(result.kept["map_noisy"], abs=1e-6)
+    assert noisy_map(loaded.network.classifier, val, 0.5) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
+
+
+def gradient_pictures(pixels, val_pixels, sigma, denoiser):
+    """What the classifier was shown in one step."""
+    recipe = replace(RECIPE, sigma=sigma, val_sigma=0.5)
+    network = backbone()
+    card = new_card(network, pixels.label_names, (16, 16), {}, recipe, denoiser, {})
+    engine = Engine(card.classifier(network.network), pixels, val_pixels, recipe, Accelerator(cpu=True), denoiser)
+    shown = []
+    engine.module.register_forward_pre_hook(lambda _, given: shown.append(given[0].clone()))
+    batch = torch.from_numpy(pixels.images[:4].copy()), torch.from_numpy(pixels.targets[:4].copy())
+    engine.step(*batch, sigma, epoch=0, step=0, steps=1)
+    return shown[0]
+
+
+def test_behind_a_denoiser_training_sees_what_smoothing_will_see(pixels, val_pixels):
+    denoiser = FFDNet().eval()
+    noisy = gradient_pictures(pixels, val_pixels, 0.5, None)
+    with torch.no_grad():
+        expected = denoiser(noisy, 0.5).clamp(0, 1)
+    torch.testing.assert_close(gradient_pictures(pixels, val_pixels, 0.5, denoiser), expected)
+    clean = gradient_pictures(pixels, val_pixels, 0.0, None)
+    torch.testing.assert_close(gradient_pictures(pixels, val_pixels, 0.0, denoiser), clean)
+
+
+def test_the_last_epoch_is_kept_where_asked(tmp_path, pixels, val_pixels):
+    steep = replace(RECIPE, epochs=3, lr=3e-2)
+    best = train(backbone(), pixels, val_pixels, steep, tmp_path / "best")
+    last = train(backbone(), pixels, val_pixels, replace(steep, keep="last"), tmp_path / "last")
+    assert last.kept["epoch"] == 3
+    assert [r["map_noisy"] for r in last.card.history] == [r["map_noisy"] for r in best.card.history]
+    assert noisy_map(load_folder(tmp_path / "last"), val_pixels, RECIPE.sigma) == pytest.approx(
+        last.card.history[-1]["map_noisy"], abs=1e-6
+    )
+    with pytest.raises(InvalidInputError, match="keep was"):
+        train(backbone(), pixels, val_pixels, steep, tmp_path / "last")
+    with pytest.raises(InvalidInputError, match="unknown keep 'lest'"):
+        replace(steep, keep="lest")
 
 
 def test_a_picture_in_both_splits_is_refused(tmp_path, pixels):

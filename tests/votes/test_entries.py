@@ -293,3 +293,28 @@ def test_a_shard_says_which_run_it_is_of(half):
     (half / "manifest.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
     with pytest.raises(VotesError, match=r"votes-00000.parquet comes from another run"):
         read_votes(half)
+
+
+def test_several_writers_fill_one_folder_and_the_main_one_seals_it(tmp_path, whole):
+    main = VotesWriter(tmp_path / "many", RUN, shard_images=2)
+    others = [VotesWriter(tmp_path / "many", RUN, shard_images=2, main=False) for _ in range(2)]
+    for index, writer in enumerate([*others, main]):
+        writer.write(index, [row(RUN, position) for position in writer.manifest.positions(index)])
+    assert main.missing() == [0, 1]
+    main.finish()
+    assert contents(tmp_path / "many") == whole
+
+
+def test_a_writer_that_would_write_other_votes_may_not_join(tmp_path):
+    VotesWriter(tmp_path, RUN, shard_images=2)
+    other = provenance(device="another GPU", versions={"torch": "1.0"})
+    with pytest.raises(VotesError, match="not vote as the main one does: device and versions differ"):
+        VotesWriter(tmp_path, other, shard_images=2, main=False)
+
+
+def test_shards_that_nobody_wrote_stay_missing(half):
+    main = VotesWriter(half, RUN, shard_images=2)
+    main.finish()
+    assert main.missing() == [1]
+    with pytest.raises(VotesError, match="2 of 3 shards"):
+        read_votes(half)

@@ -39,6 +39,13 @@ def test_one_image_is_read_without_the_others(tmp_path):
     assert file.metadata.row_group(0).column(3).compression == "ZSTD"
 
 
+def test_few_draws_take_little_room(tmp_path):
+    """Whatever Parquet would add to each row by itself must not outweigh the votes."""
+    run = provenance(draws=1000, images=4, labels=10)
+    write(tmp_path, run, shard_images=4)
+    assert (tmp_path / "votes-00000.parquet").stat().st_size < 4 * 3000
+
+
 def test_an_unfinished_run_is_refused_unless_asked_for(tmp_path):
     run = provenance()
     write(tmp_path, run, shards=[1])

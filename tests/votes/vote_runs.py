@@ -68,7 +68,7 @@ def reseal(path, change) -> None:
 
 
 def _restamp(folder, stored) -> None:
-    run = own_hash({name: stored[name] for name in ("provenance", "shard_images")})
+    run = own_hash({"provenance": own_hash(stored["provenance"]), "shard_images": stored["shard_images"]})
     for shard in (stored["shards"] or {}).values():
         path = folder / shard["file"]
         if path.is_file():

@@ -23,7 +23,7 @@ _ValSplit = Annotated[
 ]
 _Images = Annotated[int | None, Option(help="Train on a random part of so many pictures.")]
 _ValImages = Annotated[int | None, Option(help="Validate on a random part of so many pictures.")]
-_Denoiser = Annotated[Path | None, Option(help="FFDNet weights: train without noise, denoise sigma first.")]
+_Denoiser = Annotated[Path | None, Option(help="FFDNet weights: a denoiser in front, in training and after.")]
 _Cache = Annotated[Path | None, Option(help="A folder to keep decoded pictures in.")]
 _Compile = Annotated[bool, Option("--compile", help="Compile the forward and backward pass.")]
 _Sigma = Annotated[float | None, Option(help="Noise on training pictures in [0, 1]; 0 for none [0.5].")]
@@ -41,6 +41,7 @@ _Clip = Annotated[float | None, Option(help="Largest gradient norm [1].")]
 _Crop = Annotated[float | None, Option(help="Least share of the area that a crop keeps [0.5; digits 1].")]
 _Shift = Annotated[int | None, Option(help="Most pixels a picture is moved [0; digits 2].")]
 _Flip = Annotated[bool | None, Option(help="Mirror pictures at random [yes; digits no].")]
+_Keep = Annotated[str | None, Option(help="Whose weights are left: the best epoch's, or the last's [best].")]
 _Seed = Annotated[int | None, Option(help="Decides order, crops, noise and first weights [0].")]
 
 
@@ -77,6 +78,7 @@ def train_command(
     crop: _Crop = None,
     shift: _Shift = None,
     flip: _Flip = None,
+    keep: _Keep = None,
     seed: _Seed = None,
     force: Force = False,
 ) -> None:
@@ -130,9 +132,9 @@ def _show_result(result: "TrainResult") -> None:
     fresh = result.card.training["fresh_tensors"]
     if fresh:
         echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
-    best = result.best
+    kept, which = result.kept, result.card.training["recipe"]["keep"]
     echo(
-        f"best epoch {best['epoch']}: mAP {best['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
-        f"{best['map_clean']:.4f} without noise"
+        f"{which} epoch {kept['epoch']}: mAP {kept['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
+        f"{kept['map_clean']:.4f} without noise"
     )
     echo(f"model: {result.folder}")

@@ -16,8 +16,7 @@ from multiguard.evaluate.described import Description
 from multiguard.evaluate.scores import Floats
 from multiguard.files import write_atomically
 from multiguard.votes import Rule
-
-_VALUES_A_BYTE = 1000
+from multiguard.votes.parquet import open_parquet
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
@@ -41,7 +40,7 @@ def parse_rows(
     """
     index = {name: label for label, name in enumerate(said.label_names)}
     try:
-        rows = _table(content).cast(_schema(said.methods, said.rule)).to_pylist()
+        rows = open_parquet(content).read().cast(_schema(said.methods, said.rule)).to_pylist()
         found = Certificates(
             setting=said.setting,
             sigma=said.sigma,
@@ -54,16 +53,6 @@ def parse_rows(
     except Exception as error:  # a damaged file makes its reader fail in any way there is
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error
     return found
-
-
-def _table(content: bytes) -> pa.Table:
-    """The table in these bytes, unless it claims to hold far more than so many bytes can."""
-    file = pq.ParquetFile(pa.BufferReader(content))
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    values = max((group.column(i).num_values for group in groups for i in range(group.num_columns)), default=0)
-    if file.metadata.num_rows > len(content) or values > _VALUES_A_BYTE * len(content):
-        raise ValueError(f"{file.metadata.num_rows:,} rows and {values:,} values in {len(content):,} bytes")
-    return file.read()
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:

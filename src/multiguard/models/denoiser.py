@@ -1,9 +1,8 @@
-"""Denoised smoothing: a denoiser in front of a classifier that never saw noise, the two together being f."""
+"""Denoised smoothing: a denoiser in front of a classifier, the two together being f."""
 
 from itertools import pairwise
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -33,10 +32,10 @@ class FFDNet(nn.Module):
     def forward(self, images: Tensor, sigma: float) -> Tensor:
         """The pictures (B, 3, height, width) cleaned of noise of this deviation; values may leave [0, 1]."""
         height, width = images.shape[-2:]
-        even = functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
-        folded = functional.pixel_unshuffle(even, 2)
-        level = folded.new_full((len(folded), 1, *folded.shape[-2:]), sigma)
-        clean = functional.pixel_shuffle(self.model(torch.cat((folded, level), dim=1)), 2)
+        folded = functional.pixel_unshuffle(_even(images), 2)
+        # The map of the noise level is one more channel, padded: torch 2.11 cannot compile it concatenated on CUDA.
+        known = functional.pad(folded, (0, 0, 0, 0, 0, 1), value=sigma)
+        clean = functional.pixel_shuffle(self.model(known), 2)
         return clean[..., :height, :width]
 
 
@@ -45,7 +44,7 @@ class Denoised(nn.Module):
 
     Args:
         denoiser: Called with (pictures, sigma).
-        classifier: A classifier trained on clean pictures.
+        classifier: A classifier of clean or of denoised pictures.
         sigma: The noise level that the denoiser is told, the smoothing's own.
     """
 
@@ -57,8 +56,22 @@ class Denoised(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """One score a label for each noisy picture."""
-        scores: Tensor = self.classifier(self.denoiser(images, self.sigma).clamp(0, 1))
+        scores: Tensor = self.classifier(denoised(self.denoiser, images, self.sigma))
         return scores
+
+
+def denoised(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
+    """What the classifier behind a denoiser sees of noisy pictures, in training as in smoothing: values of [0, 1]."""
+    clean: Tensor = denoiser(images, sigma)
+    return clean.clamp(0, 1)
+
+
+def _even(images: Tensor) -> Tensor:
+    """The pictures with their last row and column once more where their number is odd."""
+    height, width = images.shape[-2:]
+    if height % 2 == width % 2 == 0:
+        return images
+    return functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
 
 
 def load_ffdnet(path: Path) -> FFDNet:

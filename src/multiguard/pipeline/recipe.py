@@ -71,7 +71,7 @@ class TrainPart:
         val_split: What to validate on.
         images: A random part of so many training pictures.
         val_images: A random part of so many validation pictures.
-        denoiser: FFDNet weights: train without noise, denoise first.
+        denoiser: FFDNet weights: a denoiser in front, in training and after.
         cache: Whether decoded pictures are kept in the run folder.
         workers: Decoding threads.
         compile: Whether to compile the forward and backward pass.
@@ -90,6 +90,7 @@ class TrainPart:
         crop: Least share of the area that a crop keeps.
         shift: Most pixels a picture is moved.
         flip: Whether pictures are mirrored at random.
+        keep: Which epoch's weights are left: best or last.
         seed: Decides order, crops, noise and first weights.
     """
 
@@ -118,6 +119,7 @@ class TrainPart:
     crop: float | None = None
     shift: int | None = None
     flip: bool | None = None
+    keep: Literal["best", "last"] | None = None
     seed: int | None = None
 
 

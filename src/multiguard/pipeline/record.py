@@ -1,4 +1,4 @@
-"""run.json: what each step of a run was given, what it left behind, and how long it took."""
+"""run.json: what each step of a run was given, what it left behind, and what it took."""
 
 import hashlib
 import json
@@ -24,11 +24,17 @@ class StepRecord:
         inputs: All that decides the outcome, by name.
         outputs: The sha256 of each file, by its path in the run folder; None while the step has not ended.
         seconds: How long it took, from its last start to its end.
+        device: Where it ran.
+        memory: The most bytes that the process held at once; None where the system does not tell it.
+        device_memory: The most bytes that were held on a GPU at once; None where none was used.
     """
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, str] | None = None
     seconds: float | None = None
+    device: str | None = None
+    memory: int | None = None
+    device_memory: int | None = None
 
     @property
     def ended(self) -> bool:

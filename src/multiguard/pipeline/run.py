@@ -1,13 +1,13 @@
 """A whole run from a recipe: steps whose inputs have not changed are skipped, none is done twice."""
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
 from multiguard.lock import held
+from multiguard.pipeline.cost import Meter
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import RunRecipe
@@ -139,10 +139,10 @@ class _Runner:
     def _do(self, step: Step, begun: StepRecord) -> None:
         self._begin()
         self._keep(step.name, begun)
-        started = time.perf_counter()
+        meter = Meter()
         outputs = step.do(self._watcher)
-        seconds = round(time.perf_counter() - started, 2)
-        self._keep(step.name, replace(begun, outputs=output_hashes(self._out, outputs), seconds=seconds))
+        cost = asdict(meter.read())
+        self._keep(step.name, replace(begun, outputs=output_hashes(self._out, outputs), **cost))
 
     def _begin(self) -> None:
         """Write the recipe down before the first step that changes anything; it has not been followed yet."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
+from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, Progressed, certify
 from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
 from multiguard.version import __version__
@@ -146,7 +147,7 @@ class VoteStep(Step):
     def _ready(self) -> "ReadyVote":
         from multiguard.pipeline.voting import VoteJob, prepare_vote
 
-        recipe, how = self._recipe, self._recipe.vote
+        recipe, how = self._recipe, arm_votes(self._recipe, self._arm)
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
         aim = recipe.setting if how.adaptive else None
@@ -268,6 +269,14 @@ class ReportStep(Step):
 def step_name(arm: Arm, kind: Kind) -> str:
     """What a step of an arm is called in the record."""
     return f"{arm.name} {kind}" if arm.name else kind
+
+
+def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:
+    """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify them."""
+    how, asked = recipe.vote, recipe.certify.draws
+    if how.draws == "adaptive" or asked is None or not arm.name:
+        return how
+    return replace(how, draws=min(asked, how.draws))
 
 
 def _files_in(folder: Path) -> list[Path]:

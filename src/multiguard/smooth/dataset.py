@@ -82,7 +82,7 @@ def vote_dataset(
         return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
 
     with held(Path(folder)):
-        team = Team()
+        team = Team.here()
         writer = partial(VotesWriter, folder, provenance, shard_images=images, keep_failures=on_error == "record")
         if team.rank.is_main:
             _lead(team, writer(), reading, voting, progress or _ignored, stop or _never)

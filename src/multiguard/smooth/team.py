@@ -106,15 +106,21 @@ class Work:
 
 
 class Team:
-    """All the processes that vote on one dataset; one alone where torchrun has not started more.
+    """All the processes that vote on one dataset.
 
-    Attributes:
+    Args:
         rank: Which of them this process is.
+        store: What all of them see.
     """
 
-    def __init__(self) -> None:
-        self.rank = this_rank()
-        self._store: Store = _Own() if self.rank.count == 1 else _rendezvous()
+    def __init__(self, rank: Rank, store: Store) -> None:
+        self.rank, self._store = rank, store
+
+    @classmethod
+    def here(cls) -> "Team":
+        """The team that torchrun has started; this process alone where it has not."""
+        rank = this_rank()
+        return cls(rank, _Own() if rank.count == 1 else _rendezvous())
 
     @contextmanager
     def leading(self, todo: Sequence[int], done: int, stop: Callable[[], bool]) -> Iterator[Work]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.denoiser import FFDNet, denoise_first, denoised
 from multiguard.train.augment import augment
 from multiguard.train.ema import Average
 from multiguard.train.feed import Feed, epoch_positions
@@ -37,7 +37,7 @@ class Engine:
         val_pixels: The validation pictures.
         recipe: How.
         accelerator: Which device, and how many processes.
-        denoiser: Put in front of the averaged classifier when it is validated.
+        denoiser: Stands in front of the classifier and is not trained; told the validation noise.
         compiled: Whether torch.compile makes the forward and backward pass.
     """
 
@@ -64,7 +64,8 @@ class Engine:
         self.average = Average(self.classifier, recipe.ema)
         self.network = cast(nn.Module, classifier.network)
         self.averaged = cast(nn.Module, self.average.module.network)
-        self.judged = _judged(self.average.module, denoiser, recipe.validation_sigma, self.device)
+        self.denoiser = None if denoiser is None else denoiser.to(self.device)
+        self.judged = _judged(self.average.module, self.denoiser, recipe.validation_sigma)
         self.optimizer = adam(self.classifier, recipe, fused=on_gpu)
         module, self.stepper = accelerator.prepare(self.classifier, self.optimizer)
         self.module: nn.Module = cast(nn.Module, torch.compile(module)) if compiled else module
@@ -95,7 +96,7 @@ class Engine:
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
-        """One batch: augment, add noise, descend, average. The loss is returned without waiting for it."""
+        """One batch: augment, add noise, denoise, descend, average. The loss is returned without waiting for it."""
         done = epoch * steps + step
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(done, self.recipe.epochs * steps, self.recipe.lr, self.recipe.warmup)
@@ -103,7 +104,7 @@ class Engine:
         pictures = augment(images.float() / 255, self.recipe.augmentation, self.generator)
         noisy = add_noise(pictures, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
-            logits = self.module(noisy)
+            logits = self.module(self._seen(noisy, sigma))
         loss = self.loss(logits.float(), targets.float())
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
@@ -111,6 +112,13 @@ class Engine:
         self.stepper.step()
         self.average.update(done)
         return loss.detach()
+
+    def _seen(self, noisy: Tensor, sigma: float) -> Tensor:
+        """What the classifier is shown: noisy pictures behind the denoiser, clean ones as they are."""
+        if self.denoiser is None or sigma == 0:
+            return noisy
+        with torch.no_grad():
+            return denoised(self.denoiser, noisy, self.recipe.validation_sigma)
 
     def validate(self) -> Record:
         """The validation mAP of the averaged weights, noisy and clean; the same on every process."""
@@ -170,5 +178,5 @@ def _lay_out(module: nn.Module, layout: torch.memory_format) -> None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
-def _judged(classifier: Classifier, denoiser: FFDNet | None, sigma: float, device: torch.device) -> Classifier:
-    return classifier if denoiser is None else denoise_first(classifier, denoiser.to(device), sigma)
+def _judged(classifier: Classifier, denoiser: FFDNet | None, sigma: float) -> Classifier:
+    return classifier if denoiser is None else denoise_first(classifier, denoiser, sigma)

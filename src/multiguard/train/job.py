@@ -1,7 +1,7 @@
 """A whole training job by names and paths: open the data, build the network, train, write the folder."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.files import file_hash, require_folder
 from multiguard.lock import held
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
-from multiguard.models.denoiser import FFDNet, load_ffdnet
+from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.engine import Record
 from multiguard.train.loop import Progressed, TrainResult, train
@@ -33,7 +33,7 @@ class Job:
     Attributes:
         data: The dataset's name.
         out: The model folder to write, or to go on with.
-        recipe: How; with a denoiser, its sigma is the noise of validation, and training sees none.
+        recipe: How.
         model: "cnn", "cnn:WIDTH", "timm:NAME", or a model folder to start from; None for the digits' cnn.
         root: The dataset's folder.
         weights: A weights file, "pretrained", or None.
@@ -43,7 +43,8 @@ class Job:
         images: A random part of so many training pictures; None for all.
         val_images: A random part of so many validation pictures; None for all.
         options: The dataset's further options.
-        denoiser: An FFDNet weights file to put a denoiser in front of the classifier.
+        denoiser: An FFDNet weights file to put a denoiser in front of the classifier, which then learns from denoised
+            pictures; with noise 0 in training, from clean ones.
         cache: A folder for decoded pictures.
         workers: Decoding threads; None for one a core.
         compiled: Whether torch.compile makes the forward and backward pass.
@@ -81,13 +82,13 @@ def run_job(
     training, validation = open_splits(job, size)
     torch.manual_seed(job.recipe.seed)
     backbone = start_backbone(job, training, size)
-    denoiser, recipe = _denoised(job)
+    denoiser = None if job.denoiser is None else load_ffdnet(job.denoiser)
     provenance = _provenance(job, model, backbone)
     splits = {
         name: described(part.name, part.ids, target_matrix(part))
         for name, part in (("train", training), ("val", validation))
     }
-    card = new_card(backbone, training.label_names, (size, size), splits, recipe, denoiser, provenance)
+    card = new_card(backbone, training.label_names, (size, size), splits, job.recipe, denoiser, provenance)
     require_own_run(job.out, run_settings(card))
     if job.cache is not None:
         require_folder(job.cache)
@@ -99,7 +100,7 @@ def run_job(
     }
     with held(job.out):
         pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
-        return train(backbone, pixels, val_pixels, recipe, job.out, on_epoch=on_epoch, **more)
+        return train(backbone, pixels, val_pixels, job.recipe, job.out, on_epoch=on_epoch, **more)
 
 
 def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:
@@ -168,13 +169,6 @@ def start_backbone(job: Job, data: Catalogued, size: int) -> Backbone:
         backbone = load_backbone(Path(model), dropout=dropout)
     require_size(backbone, size)
     return backbone
-
-
-def _denoised(job: Job) -> tuple[FFDNet | None, Recipe]:
-    if job.denoiser is None:
-        return None, job.recipe
-    clean = replace(job.recipe, sigma=0.0, val_sigma=job.recipe.validation_sigma)
-    return load_ffdnet(job.denoiser), clean
 
 
 def _provenance(job: Job, model: str, backbone: Backbone) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Training from beginning to end: epochs, the best one kept, and going on after an interruption."""
+"""Training from beginning to end: epochs, one of them kept, and going on after an interruption."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
-from multiguard.train.recipe import Recipe
+from multiguard.train.recipe import Keep, Recipe
 from multiguard.train.settings import described, new_card, require_fit, require_own_run, run_settings
 from multiguard.train.state import STATE_FILE, Progress, read_progress, read_tensors, save_state
 
@@ -34,11 +34,11 @@ Progressed = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run left behind: the model folder, its card, and the record of its best epoch."""
+    """What a run left behind: the model folder, its card, and the record of the epoch whose weights it holds."""
 
     folder: Path
     card: ModelCard
-    best: Mapping[str, Any]
+    kept: Mapping[str, Any]
 
 
 def train(
@@ -54,7 +54,7 @@ def train(
     on_epoch: Callable[[Record], None] | None = None,
     progress: Progressed | None = None,
 ) -> TrainResult:
-    """Train to the end, or go on from the last epoch in this folder, and leave the best epoch's model in it.
+    """Train to the end, or go on from the last epoch in this folder, and leave the model of one epoch in it.
 
     On a CPU the model is bit for bit the same whether the run was interrupted or not. Best is the highest mAP
     of the averaged weights on noisy validation pictures, whose noise is the same in every epoch.
@@ -84,15 +84,15 @@ def train(
         run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
         run.to_the_end(on_epoch, progress)
         accelerator.wait_for_everyone()
-    return TrainResult(out, read_card(out), _best(run.history))
+    return TrainResult(out, read_card(out), _kept(run.history, recipe.keep))
 
 
 class _Run:
-    """The epochs behind, the best one's weights, and the files: the state first, the folder made from it."""
+    """The epochs behind, the weights to keep of them, and the files: the state first, the folder made from it."""
 
     def __init__(self, engine: Engine, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
         self.engine, self.card, self.denoiser, self.out, self.is_main = engine, card, denoiser, out, is_main
-        self.best: Mapping[str, Tensor] = {}
+        self.kept: Mapping[str, Tensor] = {}
         self.history = self._resumed()
 
     def _resumed(self) -> list[Record]:
@@ -104,7 +104,7 @@ class _Run:
         if progress is None:
             return []
         tensors = read_tensors(self.out)
-        self.best = tensors.pop("best")
+        self.kept = tensors.pop("kept")
         self.engine.restore(tensors)
         if self.is_main and not _is_made_from(self.out, progress):
             self._write_folder(progress.history)
@@ -132,20 +132,20 @@ class _Run:
         )
 
     def _keep(self, record: Record) -> None:
-        """Put the epoch on record and on disk: the state with the best weights so far, then the folder."""
+        """Put the epoch on record and on disk: the state with the weights to keep so far, then the folder."""
         self.history.append(record)
         if not self.is_main:
             return
-        if _best(self.history) is record:
-            self.best = {name: tensor.cpu().clone() for name, tensor in self.engine.averaged.state_dict().items()}
+        if _kept(self.history, self.engine.recipe.keep) is record:
+            self.kept = {name: tensor.cpu().clone() for name, tensor in self.engine.averaged.state_dict().items()}
         if self.engine.recipe.epochs:
-            parts = {**self.engine.tensors(), "best": self.best}
+            parts = {**self.engine.tensors(), "kept": self.kept}
             save_state(self.out, Progress(run_settings(self.card), self.history), parts)
         self._write_folder(self.history)
 
     def _write_folder(self, history: Sequence[Record]) -> None:
         network = copy.deepcopy(self.engine.averaged).cpu()
-        network.load_state_dict(self.best)
+        network.load_state_dict(self.kept)
         save_folder(self.out, replace(self.card, history=tuple(history)), network, self.denoiser)
         log = "".join(json.dumps(done) + "\n" for done in history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
@@ -159,6 +159,8 @@ def _is_made_from(out: Path, progress: Progress) -> bool:
     return list(card.history) == progress.history and card.weights_sha256 == file_hash(out / WEIGHTS_FILE)
 
 
-def _best(history: Sequence[Record]) -> Record:
-    """The first epoch of the highest noisy mAP."""
+def _kept(history: Sequence[Record], keep: Keep) -> Record:
+    """The epoch whose weights are left: the last, or the first of the highest noisy mAP."""
+    if keep == "last":
+        return history[-1]
     return max(history, key=lambda record: float(record["map_noisy"]))

@@ -41,7 +41,7 @@ def asymmetric_loss(
     q = log_q.exp()
     costs = q > margin
     p = where(costs, q - margin, 1.0)
-    log_margin = logits.new_tensor(math.log(margin) if margin > 0 else -math.inf)
+    log_margin = logits.new_full((), math.log(margin) if margin > 0 else -math.inf)
     absent = where(costs, p**gamma_negative * log_not_q.logaddexp(log_margin), 0.0)
     return -(targets * present + (1 - targets) * absent).sum(dim=1).mean()
 

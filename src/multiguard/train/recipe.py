@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
 from multiguard.naming import unknown_name
 from multiguard.train.augment import Augmentation
 from multiguard.train.loss import find_loss
+
+Keep = Literal["best", "last"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Recipe:
         crop: The least share of the area that a random crop keeps; 1 for no crop.
         shift: The most pixels a picture is moved each way.
         flip: Whether pictures are mirrored at random.
+        keep: Which epoch's weights are left: "best", of the highest noisy validation mAP, or "last", so that the
+            validation pictures have no part in the model.
         seed: Decides the order, the crops, the noise and the first weights.
     """
 
@@ -49,10 +53,13 @@ class Recipe:
     crop: float = 0.5
     shift: int = 0
     flip: bool = True
+    keep: Keep = "best"
     seed: int = 0
 
     def __post_init__(self) -> None:
         find_loss(self.loss)
+        if self.keep not in get_args(Keep):
+            raise InvalidInputError(unknown_name("keep", self.keep, get_args(Keep)))
         for name, holds, rule in self._rules():
             if not holds:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be {rule}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +58,10 @@ class Manifest:
         """Whether every shard is there."""
         return set(self.shards) == set(range(self.shard_count))
 
-    @cached_property
+    @property
     def run_hash(self) -> str:
-        """What tells this run from every other: the sha256 of the provenance and the number of images in a shard."""
-        return own_hash({"provenance": asdict(self.provenance), "shard_images": self.shard_images})
+        """What tells this run from every other: a sha256 of the provenance and the number of images in a shard."""
+        return own_hash({"provenance": self.provenance.digest, "shard_images": self.shard_images})
 
     def positions(self, shard: int) -> range:
         """The positions in `image_ids` of the images of a shard."""

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
+from multiguard.votes.seal import own_hash
 
 Rule = Literal["top-k", "threshold"]
 
@@ -92,6 +94,11 @@ class Provenance:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
         if not (self.labelled or self.pilot_draws):
             raise InvalidInputError("without labels there must be pilot draws to choose them from; give pilot_draws.")
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of all this."""
+        return own_hash(asdict(self))
 
     def differences(self, other: "Provenance") -> list[str]:
         """The names of the fields in which two runs differ."""

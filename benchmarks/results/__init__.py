@@ -1,0 +1,1 @@
+"""The tables and figures of docs/results.md, made from run folders: `python -m benchmarks.results --help`."""

@@ -1,0 +1,31 @@
+"""Generated parts of a page stand between markers; all that people write stands outside them."""
+
+import re
+from collections.abc import Mapping
+
+_BLOCK = "<!-- results: {name} -->\n{text}\n<!-- end: {name} -->"
+_ANY = re.compile(r"<!-- results: (\S+) -->\n(.*?)\n?<!-- end: \1 -->", re.DOTALL)
+
+
+def names(page: str) -> list[str]:
+    """The blocks that a page has, in order."""
+    return [found[1] for found in _ANY.finditer(page)]
+
+
+def filled(page: str, blocks: Mapping[str, str]) -> str:
+    """The page with these blocks replaced, and every other character as it was.
+
+    Args:
+        page: The page's text.
+        blocks: The text of each block by its name; one that the page does not have is an error.
+    """
+    known = names(page)
+    for name in blocks:
+        if name not in known:
+            raise ValueError(f"the page has no block {name!r}; it has {', '.join(known)}")
+
+    def block(found: re.Match[str]) -> str:
+        name = found[1]
+        return _BLOCK.format(name=name, text=blocks[name].strip()) if name in blocks else found[0]
+
+    return _ANY.sub(block, page)

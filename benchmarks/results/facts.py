@@ -1,0 +1,108 @@
+"""What a run was and what it took, as the page states it."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from benchmarks.results.runs import Run
+from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
+from multiguard.report.rounding import percent, plain
+from multiguard.report.words import left_out
+
+_GIGABYTE = 2**30
+
+
+def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
+    """Pictures, seeds, network, device and versions, read off the votes."""
+    told = run.study.main.provenance
+    scores = run.study.main_curve(run.study.method, "mean").scores
+    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    rows = [
+        [
+            "pictures voted on",
+            f"{scores.images} of `{told['dataset']}`; left out: {left_out(run.study, scores) or 'none'}",
+        ],
+        ["labels", str(len(told["label_names"]))],
+        ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
+        ["noise", f"sigma {plain(told['sigma'])}, seed {told['seed']}, before normalisation"],
+        ["draws a picture", f"{told['draws']:,}, of which the first {run.setting.n:,} certify unless n is varied"],
+        ["drawn on", f"{told['device']}, {told['precision']}"],
+        ["versions", versions],
+        *([["commit", commit]] if commit else []),
+        *_training(run),
+    ]
+    return {f"{prefix}-facts": markdown(["", "what was run"], rows, words=2)}
+
+
+def _training(run: Run) -> list[list[str]]:
+    card = run.card
+    if card is None:
+        return []
+    recipe, best = card.training["recipe"], max(card.history, key=lambda epoch: epoch["map_noisy"])
+    words = (
+        f"{recipe['epochs']} epochs, batch {recipe['batch']}, {recipe['loss']}, lr {plain(recipe['lr'])}, "
+        f"seed {recipe['seed']}; epoch {best['epoch']} was kept: mAP {100 * best['map_noisy']:.1f} on noisy, "
+        f"{100 * best['map_clean']:.1f} on clean pictures of {card.training['val']['name']}"
+    )
+    return [["training", words]]
+
+
+def costs(run: Run, prefix: str) -> dict[str, str]:
+    """Each step's device, wall time and peak memory, as the run recorded them."""
+    done = {name: step for name, step in run.record.steps.items() if step.ended and step.seconds is not None}
+    if not done:
+        return {}
+    rows = [
+        [name, step.device or "", f"{step.seconds:,.0f}", _gigabytes(step.memory), _gigabytes(step.device_memory)]
+        for name, step in done.items()
+    ]
+    heads = ["step", "device", "seconds", "peak memory, GiB", "peak GPU memory, GiB"]
+    return {f"{prefix}-cost": markdown(heads, rows, words=2)}
+
+
+def _gigabytes(held: int | None) -> str:
+    return "" if held is None else f"{math.ceil(100 * held / _GIGABYTE) / 100:.2f}"
+
+
+def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
+    """Base classifiers by name, each a mean over its runs (seeds); the others are held to the first."""
+    measured = {name: np.array([_recalls(run) for run in several]) for name, several in runs.items()}
+    base = float(next(iter(measured.values())).mean(axis=0)[RADII.index(0.5)])
+    rows = []
+    for name, several in runs.items():
+        recall, half = measured[name].mean(axis=0), measured[name][:, RADII.index(0.5)]
+        seconds = [step.seconds for run in several if (step := run.record.steps.get("train")) and step.seconds]
+        rows.append(
+            [
+                name,
+                str(len(several)),
+                _mean_map(several),
+                *(percent(float(value)) for value in recall),
+                f"{100 * (float(half.mean()) - base):+.1f}",
+                f"{percent(float(half.min()))} to {percent(float(half.max()))}",
+                f"{np.mean(seconds):,.0f}" if seconds else "",
+            ]
+        )
+    heads = ["training", "seeds", "noisy mAP", *RADIUS_HEADS, "points at 0.5", "range at 0.5", "seconds"]
+    return {"classifiers": markdown(heads, rows)}
+
+
+def _recalls(run: Run) -> list[float]:
+    scores = run.study.main_curve("joint", "mean").scores
+    return [float(scores.recall[place_of(scores.radius, radius)]) for radius in RADII]
+
+
+def _mean_map(runs: Sequence[Run]) -> str:
+    cards = [card for run in runs if (card := run.card) is not None]
+    found = [max(epoch["map_noisy"] for epoch in card.history) for card in cards]
+    return f"{100 * float(np.mean(found)):.1f}" if found else ""
+
+
+def named(text: str) -> tuple[str, str]:
+    """NAME=FOLDER as its two parts."""
+    found = re.fullmatch(r"([^=]+)=(.+)", text)
+    if found is None:
+        raise ValueError(f"{text}: expected NAME=FOLDER")
+    return found[1], found[2]

@@ -1,0 +1,67 @@
+"""What being right is worth: other statistics on the same votes, and how often a wrong one claims what is not so."""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.results.drawing import Panel, curves_figure
+from benchmarks.results.parts import IMAGES
+from benchmarks.results.runs import Run
+from benchmarks.results.statistics import Pictures, claims_beyond, false_claim_chances, statistics
+from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
+from multiguard.certify.group import Setting
+from multiguard.evaluate import set_scores
+from multiguard.report.rounding import percent, plain, up_to_digits
+
+_PAPER = "paper: n trials, with the cap"
+_UNSOUND = "(not sound)"
+_RIVALS = np.geomspace(1e-5, 0.49, 4000)
+
+
+def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> dict[str, str]:
+    """Certified recall by each way to count, and how many labels are claimed that the right one does not prove.
+
+    Args:
+        run: Whose votes are asked.
+        settings: (k, k') of each panel and part of the table.
+        docs: The folder of the page.
+    """
+    pictures, radius = _pictures(run), run.study.main_curve("joint", "mean").scores.radius
+    num_true = [len(true) for true in pictures.labels]
+    panels, rows = [], []
+    for k, k_prime in settings:
+        setting = Setting(k, k_prime, run.setting.alpha)
+        found = {name: pictures.radii(setting, solver) for name, solver in statistics(k_prime).items()}
+        lines = []
+        for name, radii in found.items():
+            recall = set_scores(radii, num_true=num_true, k=k, radius=radius).recall
+            lines.append((name, 100 * recall))
+            at = [float(recall[place_of(radius, one)]) for one in RADII]
+            rows.append([f"{k_prime}, {k}", name, *map(percent, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
+        panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
+    words = (
+        f"{len(num_true)} pictures, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(pictures.sigma)}."
+    )
+    path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
+    heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
+    image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"
+    return {"statistics": f"{image}\n\n{markdown(heads, rows, words=2)}"}
+
+
+def _pictures(run: Run) -> Pictures:
+    votes, n = run.votes, run.setting.n
+    kept = [i for i, true in enumerate(votes.labels) if len(true)]
+    ranked = [np.asarray(votes.ranked(i))[:n] for i in kept]
+    labels = [list(votes.labels[i]) for i in kept]
+    return Pictures(ranked, labels, len(votes.provenance.label_names), votes.provenance.sigma)
+
+
+def wrong_claims_block(draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.05)) -> dict[str, str]:
+    """The largest exact probability of a wrong certificate, over 4,000 half-spaces, by each way to count."""
+    rows = []
+    for name, solver in statistics(1).items():
+        chances = [false_claim_chances(solver, draws=draws, alpha=alpha, rival=_RIVALS) for alpha in alphas]
+        rows.append(
+            [name, *(f"{up_to_digits(float(each.max()), 3)} at p = {_RIVALS[each.argmax()]:.2g}" for each in chances)]
+        )
+    return {"wrong-claims": markdown(["statistics", *(f"alpha = {plain(alpha)}" for alpha in alphas)], rows)}

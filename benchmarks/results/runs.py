@@ -1,0 +1,119 @@
+"""Run folders as the page needs them: certified where they are not yet, the main run with its arms beside it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from multiguard.errors import DataError
+from multiguard.evaluate import AnySetting, Parameter, Setting, read_certificates
+from multiguard.evaluate.setting import resolved
+from multiguard.evaluate.sweeps import swept_settings
+from multiguard.models.folder import CARD_FILE, ModelCard, read_card
+from multiguard.pipeline import (
+    CertifyJob,
+    RunRecipe,
+    RunRecord,
+    StepRecord,
+    Watcher,
+    certify,
+    read_recipe,
+    read_record,
+)
+from multiguard.pipeline.cost import Meter
+from multiguard.pipeline.parsing import RECIPE_FILE
+from multiguard.pipeline.record import output_hashes, write_record
+from multiguard.pipeline.reporting import PAGE
+from multiguard.pipeline.run import plan_arms
+from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
+from multiguard.report import Study
+from multiguard.votes import Votes, read_votes
+from multiguard.votes.manifest import MANIFEST_NAME
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run folder whose votes are there; of its arms those whose votes are.
+
+    Attributes:
+        folder: The run folder, or what came back of it from another machine: votes, recipe.yaml and run.json will do.
+        recipe: What was asked.
+        record: What each step took.
+        study: The main run's certificates, those of its arms beside them.
+    """
+
+    folder: Path
+    recipe: RunRecipe
+    record: RunRecord
+    study: Study
+
+    @property
+    def setting(self) -> Setting:
+        """What the main run is asked; top-k, its draws a number."""
+        found = self.study.setting
+        assert isinstance(found, Setting)
+        return found
+
+    @cached_property
+    def votes(self) -> Votes:
+        """The votes of the main run."""
+        return read_votes(self.folder / "votes")
+
+    @property
+    def card(self) -> ModelCard | None:
+        """The main network's card; None where the model was left behind."""
+        home = self.folder / "model"
+        return read_card(home) if (home / CARD_FILE).is_file() else None
+
+    def asked_again(self, k: int, k_prime: int) -> Study:
+        """The same votes in another setting, as a study of its own."""
+        setting = Setting(k, k_prime, self.setting.alpha, self.setting.draws)
+        home = self.folder / f"certificates-{k_prime}-{k}"
+        part, votes = self.recipe.certify, self.folder / "votes"
+        if not _is_of(home, votes, setting, {}):
+            certify(CertifyJob(votes, home, setting, part.methods, radius_to=part.radius_to, force=True))
+        return Study(read_certificates(home))
+
+
+def open_run(folder: Path) -> Run:
+    """The run with certificates of every arm whose votes lie there, made now where they are missing or of others.
+
+    What is made now goes on the run's record, with what it took, as `multiguard run` would put it there.
+    """
+    recipe = read_recipe(folder / RECIPE_FILE)
+    arms = plan_arms(recipe, folder)
+    voted = {name: arm for name, arm in arms.items() if (arm.home / "votes" / MANIFEST_NAME).is_file()}
+    if "" not in voted:
+        raise DataError(f"{folder} holds no votes of its main run; bring them back from where they were drawn")
+    anew = [_certify(recipe, arm, folder) for arm in voted.values()]
+    if voted == arms and (any(anew) or not (folder / PAGE).is_file()):
+        _take(ReportStep(recipe, folder, arms, read_record(folder).command), folder)
+    found = {name: read_certificates(arm.home / "certificates") for name, arm in voted.items()}
+    return Run(folder, recipe, read_record(folder), Study(found.pop(""), found))
+
+
+def _certify(recipe: RunRecipe, arm: Arm, folder: Path) -> bool:
+    """Certify an arm unless that is done; whether it was done now."""
+    home, vary = arm.home / "certificates", {} if arm.name else recipe.sweep.vary
+    if _is_of(home, arm.home / "votes", recipe.setting, vary):
+        return False
+    _take(CertifyStep(recipe, arm, read_record(folder).command), folder)
+    return True
+
+
+def _take(step: Step, folder: Path) -> None:
+    """Do a step and put it on the record."""
+    meter = Meter()
+    outputs = output_hashes(folder, step.do(Watcher()))
+    done = StepRecord(step.inputs(), outputs, **asdict(meter.read()))
+    write_record(folder, read_record(folder).with_step(step.name, done))
+
+
+def _is_of(home: Path, votes: Path, setting: AnySetting, vary: Mapping[Parameter, Sequence[float]]) -> bool:
+    """Whether the folder holds certificates of these votes as they are, in this setting and swept so."""
+    try:
+        found, drawn = read_certificates(home), read_votes(votes)
+    except DataError:
+        return False
+    asked = {resolved(setting, drawn.provenance), *swept_settings(drawn, setting, vary)}
+    return found.votes_hash == drawn.manifest_hash and asked <= {curve.setting for curve in found.curves}

@@ -1,0 +1,95 @@
+"""Ctrl-C and SIGTERM, sent to this very process while a command runs in it."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from tests.pipeline.tiny import RECIPE, command, state
+
+from multiguard.cli.signals import Stopped, at_once, gently
+
+MAIN = threading.current_thread() is threading.main_thread()
+pytestmark = pytest.mark.skipif(not MAIN, reason="signals reach the main thread alone")
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+TRAIN = ["train", "--data", "digits", "--model", "cnn:2", "--images", 40, "--val-images", 40, "--batch", 8]
+
+
+def sent_when(path, number):
+    """Send the signal to this process when the file is there."""
+
+    def wait_and_send():
+        while not path.exists():
+            time.sleep(0.005)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait_and_send, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_training_stops_at_once_and_keeps_the_epochs_that_have_ended(tmp_path, number):
+    asked = [*TRAIN, "--epochs", 400, "--out", tmp_path / "model"]
+    sent = sent_when(tmp_path / "model" / "state" / "last.safetensors", number)
+    code, _, err = command(*asked)
+    sent.join()
+    assert code == CODES[number]
+    assert err == (f"multiguard: {WORDS[number]}; the epochs that have ended are kept, and the same command goes on\n")
+    assert "state/last.safetensors" in state(tmp_path / "model")
+    assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
+
+
+def test_a_run_stops_at_the_next_shard_and_goes_on(tmp_path):
+    recipe = RECIPE.replace("draws: 60, shard_images: 4", "draws: 2000, shard_images: 1")
+    (tmp_path / "tiny.yaml").write_text(recipe)
+    asked = ["run", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--until", "vote"]
+    sent = sent_when(tmp_path / "run" / "votes" / "votes-00000.json", signal.SIGTERM)
+    code, _, err = command(*asked)
+    sent.join()
+    assert code == 143
+    assert err == (
+        "multiguard: asked to end; the shards under way are finished first (again to stop at once), "
+        "and the same command goes on\n"
+    )
+    code, out, err = command(*asked)
+    assert (code, err) == (0, "")
+    assert "vote: going on where it was interrupted" in out
+
+
+def stopped_by(block, *numbers):
+    """What a block of work raised when these signals came, and how many of them it lived to see."""
+    lived = 0
+    try:
+        with block:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                lived += 1
+    except Stopped as stopped:
+        return stopped.exit_code, stopped.said, lived
+    return None
+
+
+def test_the_first_signal_asks_and_the_second_stops():
+    before = signal.getsignal(signal.SIGTERM)
+    assert stopped_by(gently("first")) is None
+    assert stopped_by(gently("first"), signal.SIGTERM) == (143, True, 1)
+    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGINT, signal.SIGINT) == (130, True, 1)
+    assert stopped_by(at_once(), signal.SIGTERM, signal.SIGTERM) == (143, False, 0)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("asked", [["run", "digits"], ["certify", "votes", "--k", 3], ["report", "certificates"]])
+def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    code, out, err = command(*asked)
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        f"multiguard: {asked[0]} is work for one process, and torchrun started 2; train and vote share"
+    )
+    assert err.count("\n") == 1
+    monkeypatch.setenv("RANK", "1")
+    assert command(*asked) == (2, "", "")

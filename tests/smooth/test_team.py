@@ -1,0 +1,88 @@
+"""Work is shared out once, whoever asks when, and whatever an earlier group has left in the store."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import pytest
+from torch.distributed import HashStore
+
+from multiguard.errors import VotesError
+from multiguard.ranks import Rank
+from multiguard.smooth.team import Team
+
+SHARDS = list(range(5, 105))
+
+
+def member(store, number, count=3):
+    return Team(Rank(number, count, number), store)
+
+
+def shared_out(store, stop=lambda: False):
+    """The shards that each of three processes took."""
+    follow = lambda number: take(member(store, number).joined(stop))  # noqa: E731
+
+    def take(work):
+        taken = []
+        for shard in work:
+            taken.append(shard)
+            work.count()
+        work.leave()
+        return taken
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(follow, number) for number in (1, 2)]
+        with member(store, 0).leading(SHARDS, 7, stop) as work:
+            taken = [take(work)]
+            told = []
+            work.wait(told.append)
+        taken += [other.result() for other in others]
+    return taken, work.count() - 1 - 7
+
+
+def test_every_shard_is_taken_once():
+    taken, counted = shared_out(HashStore())
+    assert sorted(chain(*taken)) == SHARDS
+    assert counted == len(SHARDS)
+
+
+def test_a_group_that_is_started_again_begins_anew():
+    """Torchrun may keep its store: the questions and the numbers of those who died are still there."""
+    store = HashStore()
+    for number in (1, 2):
+        store.set(f"multiguard/question/{number}", f"question of one who died {number}")
+    for _ in range(2):
+        taken, _ = shared_out(store)
+        assert sorted(chain(*taken)) == SHARDS
+
+
+def test_a_process_that_comes_late_is_answered():
+    store, over = HashStore(), threading.Event()
+    with member(store, 0, count=2).leading([1, 2], 0, lambda: False) as work:
+        assert list(work) == [1, 2]
+        late = member(store, 1, count=2).joined(lambda: False)
+        assert (late.todo, list(late)) == ([1, 2], [])
+        late.leave()
+        work.leave()
+        work.wait(lambda images: over.set())
+
+
+def test_where_one_is_asked_to_stop_all_do():
+    store, asked = HashStore(), threading.Event()
+    with member(store, 0, count=2).leading(SHARDS, 0, lambda: False) as work:
+        other = member(store, 1, count=2).joined(asked.is_set)
+        mine, others = iter(work), iter(other)
+        assert [next(mine), next(others)] == SHARDS[:2]
+        asked.set()
+        assert list(others) == []
+        assert list(mine) == []
+
+
+def test_a_store_that_is_gone_is_said():
+    class Gone(HashStore):
+        def add(self, *_):
+            raise RuntimeError("connection reset by peer")
+
+    leading = member(Gone(), 0, count=1).leading([1], 0, lambda: False)
+    with leading as work, pytest.raises(VotesError, match="cannot be reached any more; what was voted on is kept"):
+        list(work)
