@@ -68,7 +68,9 @@ def _value(kind: Any, value: Any, place: str) -> Any:
         return _several(get_args(kind), value, place)
     if get_origin(kind) is Mapping:
         return {name: _value(get_args(kind)[1], one, place) for name, one in _named(value, place).items()}
-    if kind is Any or (get_origin(kind) is Literal and value in get_args(kind)) or _PLAIN.get(kind, _never)(value):
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise ValueError(f"{place} must be one of {', '.join(map(str, get_args(kind)))}, not {_said(value)}")
+    if kind is Any or get_origin(kind) is Literal or _PLAIN[kind](value):
         return value
     raise ValueError(f"{place} is {_said(value)}")
 
@@ -104,10 +106,6 @@ def _needed(field: "Field[Any]") -> bool:
 
 def _said(value: Any) -> str:
     return {dict: "a set of named values", list: "a list", NoneType: "nothing"}.get(type(value), repr(value)[:60])
-
-
-def _never(value: Any) -> bool:
-    return False
 
 
 def _is_whole(value: Any) -> bool:

@@ -103,7 +103,8 @@ def read_run(path: Path) -> str | None:
 def read_heads(path: Path, provenance: Provenance) -> list[Head]:
     """What is known of every image of a shard, as the run may have it; no votes are read."""
     file = open_parquet(path)
-    if not file.schema_arrow.equals(_SCHEMA) or file.num_row_groups != file.metadata.num_rows:
+    groups = range(file.num_row_groups)
+    if not file.schema_arrow.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
         raise VotesError(f"{path} is no shard of votes: it has other columns, or more than an image in a row group.")
     table = file.read(columns=["image_id", "labels", "draws", "picture_sha256"])
     heads = [_head(row) for row in table.to_pylist()]
