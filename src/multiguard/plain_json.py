@@ -64,9 +64,10 @@ def _value(kind: Any, value: Any, place: str) -> Any:
         return _one_of(get_args(kind), value, place)
     if is_dataclass(kind):
         return as_record(kind, value)  # type: ignore[arg-type]
-    if get_origin(kind) in (tuple, Sequence):
-        return _several(get_args(kind), value, place)
-    if get_origin(kind) is Mapping:
+    if get_origin(kind) in (tuple, list, Sequence):
+        several = _several(get_args(kind), value, place)
+        return list(several) if get_origin(kind) is list else several
+    if get_origin(kind) in (dict, Mapping):
         return {name: _value(get_args(kind)[1], one, place) for name, one in _named(value, place).items()}
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise ValueError(f"{place} must be one of {', '.join(map(str, get_args(kind)))}, not {_said(value)}")
