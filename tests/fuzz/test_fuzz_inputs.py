@@ -153,9 +153,14 @@ def test_an_onnx_file_is_read_or_refused(tmp_path, examples):
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json", "model.safetensors"])
 def test_a_hugging_face_folder_is_read_or_refused(tmp_path, name):
-    from tests.models.test_loading import save_hf
-
-    save_hf(tmp_path / "m")
+    transformers = pytest.importorskip("transformers")
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    named = {"id2label": dict(enumerate(LABELS)), "problem_type": "multi_label_classification"}
+    config = transformers.ViTConfig(image_size=32, patch_size=16, **small, **named)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "m")
+    processor = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    (tmp_path / "m" / "preprocessor_config.json").write_text(json.dumps(processor))
+    load_classifier(f"hf:{tmp_path / 'm'}")
     content = (tmp_path / "m" / name).read_bytes()
 
     def check(data: bytes) -> None:

@@ -103,10 +103,14 @@ def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
     assert (tmp_path / "sprung").exists(), "the trap itself must work"
 
 
-def test_a_recipe_is_read_without_importing_what_it_names(tmp_path, trap):
+def test_a_recipe_imports_what_it_names_only_where_it_is_run_and_says_so(tmp_path, trap):
     text = re.sub(r"train:.*\n", f"model: {{spec: '{trap}', output: logits}}\n", RECIPE)
     assert parse_recipe(text, "recipe.yaml").model.spec == trap
     assert not (tmp_path / "sprung").exists()
+    (tmp_path / "recipe.yaml").write_text(text)
+    code, out, _ = command("run", tmp_path / "recipe.yaml", "--out", tmp_path / "run")
+    assert (code, (tmp_path / "sprung").exists()) == (2, True)
+    assert f"{trap} is code that the recipe names" in out
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,15 @@ def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, devic
 
 
 def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
+    from multiguard.models.loading import runs_code
     from multiguard.pipeline import Watcher, find_recipe, run_recipe
     from multiguard.pipeline.run import SKIPPED
     from multiguard.pipeline.steps import KINDS
 
     one_of("until", until, KINDS)
     recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
+    if recipe.model is not None and runs_code(recipe.model.spec):
+        say(f"model: {recipe.model.spec} is code that the recipe names; it is imported and called")
     done: dict[str, bool] = {}
 
     def on_step(name: str, words: str) -> None:

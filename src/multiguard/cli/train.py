@@ -94,10 +94,12 @@ def train_command(
 def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) -> None:
     from dataclasses import fields
 
+    from multiguard.pipeline.places import require_no_other
     from multiguard.pipeline.training import discard_old_model
     from multiguard.train.job import Job, run_job
     from multiguard.train.recipe import Recipe, recipe_for
 
+    require_no_other(out, "a model")
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
