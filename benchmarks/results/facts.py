@@ -3,13 +3,16 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from benchmarks.results.runs import Run
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
+from multiguard.models.folder import ModelCard
 from multiguard.report.rounding import percent, plain
 from multiguard.report.words import left_out
+from multiguard.train.loop import kept_epoch
 
 _GIGABYTE = 2**30
 
@@ -17,12 +20,12 @@ _GIGABYTE = 2**30
 def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
     """Pictures, seeds, network, device and versions, read off the votes."""
     told = run.study.main.provenance
-    scores = run.study.main_curve(run.study.method, "mean").scores
+    curve = run.study.main_curve(run.study.method, "mean")
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
     rows = [
         [
             "pictures voted on",
-            f"{scores.images} of `{told['dataset']}`; left out: {left_out(run.study, scores) or 'none'}",
+            f"{curve.scores.images} of `{told['dataset']}`; left out: {left_out(run.study, curve) or 'none'}",
         ],
         ["labels", str(len(told["label_names"]))],
         ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
@@ -40,13 +43,18 @@ def _training(run: Run) -> list[list[str]]:
     card = run.card
     if card is None:
         return []
-    recipe, best = card.training["recipe"], max(card.history, key=lambda epoch: epoch["map_noisy"])
+    recipe, kept = card.training["recipe"], _kept(card)
     words = (
         f"{recipe['epochs']} epochs, batch {recipe['batch']}, {recipe['loss']}, lr {plain(recipe['lr'])}, "
-        f"seed {recipe['seed']}; epoch {best['epoch']} was kept: mAP {100 * best['map_noisy']:.1f} on noisy, "
-        f"{100 * best['map_clean']:.1f} on clean pictures of {card.training['val']['name']}"
+        f"seed {recipe['seed']}; epoch {kept['epoch']} was kept: mAP {100 * kept['map_noisy']:.1f} on noisy, "
+        f"{100 * kept['map_clean']:.1f} on clean pictures of {card.training['val']['name']}"
     )
     return [["training", words]]
+
+
+def _kept(card: ModelCard) -> Mapping[str, Any]:
+    """The epoch whose weights are in the folder; models from before there was a choice hold the best."""
+    return kept_epoch(card.history, card.training["recipe"].get("keep", "best"))
 
 
 def costs(run: Run, prefix: str) -> dict[str, str]:
@@ -89,6 +97,14 @@ def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     return {"classifiers": markdown(heads, rows)}
 
 
+def better_line(runs: Mapping[str, Sequence[Run]]) -> str:
+    """The last of the base classifiers as one more row of the table of README."""
+    name, several = list(runs.items())[-1]
+    recall = np.mean([_recalls(run) for run in several], axis=0)
+    cells = [f"**joint**, {name} (mean of {len(several)} seeds)", *(percent(float(value)) for value in recall)]
+    return f"\n| {' | '.join(cells)} |"
+
+
 def _recalls(run: Run) -> list[float]:
     scores = run.study.main_curve("joint", "mean").scores
     return [float(scores.recall[place_of(scores.radius, radius)]) for radius in RADII]
@@ -96,7 +112,7 @@ def _recalls(run: Run) -> list[float]:
 
 def _mean_map(runs: Sequence[Run]) -> str:
     cards = [card for run in runs if (card := run.card) is not None]
-    found = [max(epoch["map_noisy"] for epoch in card.history) for card in cards]
+    found = [_kept(card)["map_noisy"] for card in cards]
     return f"{100 * float(np.mean(found)):.1f}" if found else ""
 
 

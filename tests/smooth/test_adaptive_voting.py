@@ -175,7 +175,8 @@ def test_the_device_stays_full_and_draws_nothing_twice(pilot_draws):
     assert [len(found[shard]) for shard in range(8)] == [8] * 8
     assert [rows[image_id].draws for image_id in pictures.ids] == [LOOKS.draws[i % 4] for i in range(64)]
     total = 16 * sum(LOOKS.draws) + 64 * pilot_draws
-    assert sum(sizes) == len(seen) == total
+    assert len(seen) == total
+    assert set(sizes) == {64}, "padded, so that no score depends on how full its batch was"
     assert len(stopped) == 64
     assert len(sizes) <= math.ceil(total / 64) + len(LOOKS.draws) - 1, "only the last shard's looks may leave gaps"
 
@@ -320,10 +321,10 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_votes(tmp_path, monkeypatch
 @pytest.mark.parametrize("rule", ["top-k", "threshold"])
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_stored_pilot_draws_are_never_among_those_that_certify(tmp_path, rule, adaptive):
-    seen: list[bytes] = []
+    seen: set[bytes] = set()
 
     def watch(images: Tensor) -> Tensor:
-        seen.extend(row.numpy().tobytes() for row in images)
+        seen.update(row.numpy().tobytes() for row in images)
         return images.flatten(1)[:, :5]
 
     f = load_classifier(watch, labels=list("abcde"), output="logits", name="watched")
@@ -331,7 +332,7 @@ def test_stored_pilot_draws_are_never_among_those_that_certify(tmp_path, rule, a
     how = {"adaptive": TOP_K if rule == "top-k" else PASSING} if adaptive else {"draws": 50}
     vote_dataset(one, Pictures(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
     votes = read_votes(tmp_path)
-    assert len(set(seen)) == len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * 30
+    assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * 30
     for position, sample in enumerate(Pictures(3)):
         pilot = one.votes(sample.image, 30, seed=0, image_id=sample.id, stream="pilot")
         stored = votes.pilot_ranked(position) if rule == "top-k" else votes.pilot_hits(position)

@@ -17,7 +17,7 @@ from multiguard.certify import look_plan
 from multiguard.data.sample import Sample
 from multiguard.errors import InvalidInputError, ModelError, PictureError, VotesError
 from multiguard.models import load_classifier
-from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth import AdaptivePlan, Smoother, streaming, vote_dataset
 from multiguard.smooth.faults import Fault
 from multiguard.votes import Failure, read_votes
 
@@ -103,6 +103,22 @@ def test_who_fails_and_every_other_vote_do_not_depend_on_the_batches(seed):
         assert attempted(where, batch_size) == [faults.get(i, good[i]) for i in range(COUNT)], batch_size
 
 
+class Landed:
+    """An event that has come."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_votes_that_land_late_as_from_a_gpu_blame_the_same_draws(seed, monkeypatch):
+    where = drawn_curses(seed)
+    at_once = attempted(where, 1)
+    monkeypatch.setattr(streaming, "_fly", lambda batch, votes: streaming._Flight(batch, votes, Landed()))
+    for batch_size in (1, 2, 5, 29):
+        assert attempted(where, batch_size) == at_once
+
+
 def test_rows_that_fail_only_in_company_have_their_votes():
     exact = linear()
 
@@ -131,7 +147,9 @@ def test_a_stop_names_the_picture_and_the_draw_at_fault(kind, batch_size):
 
 def test_a_classifier_that_breaks_its_contract_everywhere_stops_whatever_was_asked(tmp_path):
     few = smoother_of(lambda images: linear()(images)[:, :4], name="few")
-    with pytest.raises(ModelError, match=r"picture-0.*it returned shape \(1, 4\).*and so it does for a black picture"):
+    with pytest.raises(
+        ModelError, match=r"picture-0.*it returned shape \(\d+, 4\).*and so it does for a black picture"
+    ):
         vote_dataset(few, Pictures(3), tmp_path, draws=4, seed=0, on_error="record")
 
 
@@ -168,13 +186,14 @@ def test_a_recorded_run_has_the_votes_of_an_untroubled_one_but_for_the_guilty(tm
     vote_dataset(smoother_of(cursed({}), name="exact"), Pictures(5), tmp_path / "all", **asked)
     some, every = read_votes(tmp_path / "some"), read_votes(tmp_path / "all")
     beyond = {every.ids[i]: every.draws_of(i) for i in range(5)}
-    reasons = {"picture-1": f"draw 3: the classifier {RAISES}", "picture-4": f"draw 0: the classifier {SAID['nan']}"}
+    raises = RAISES.replace("1 rows", f"{batch_size} rows")  # the draw alone, in a batch of the usual size
+    reasons = {"picture-1": f"draw 3: the classifier {raises}", "picture-4": f"draw 0: the classifier {SAID['nan']}"}
     if kind == "pilot":
         reasons |= {name: f"pilot draw {d}: the classifier {SAID['nan']}" for name, d in pilot_faults().items()}
     if kind == "adaptive" and beyond["picture-2"] > 25:
         reasons["picture-2"] = f"draw 25: the classifier {SAID['nan']}"
     if kind == "adaptive" and beyond["picture-3"] > 50:
-        reasons["picture-3"] = f"draw 50: the classifier {RAISES}"
+        reasons["picture-3"] = f"draw 50: the classifier {raises}"
     assert some.failures == tuple(Failure(name, reasons[name]) for name in sorted(reasons))
     for position, image_id in enumerate(some.ids):
         own, other = some.row(position, looks=some.looks), every.row(int(image_id[-1]), looks=every.looks)

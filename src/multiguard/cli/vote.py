@@ -64,7 +64,7 @@ _NoLabels = Annotated[
 _Pilot = Annotated[int | None, Option(help="Further copies that choose the labels [100 with --no-labels].")]
 _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [the model folder's].")]
 _KMax = Annotated[int | None, Option(help="Ranked labels kept of each draw: the largest k' [10, or all].")]
-_Shard = Annotated[int, Option(help="Pictures a file; an interruption costs at most two files.")]
+_Shard = Annotated[int, Option(help="Pictures a file; an interruption costs those under way.")]
 _Readers = Annotated[int, Option(help="Threads that decode pictures.")]
 _OnError = Annotated[
     str, Option(help="Where a picture cannot be voted on: stop, or record it and go on with the others.")
@@ -112,7 +112,7 @@ def vote_command(
 ) -> None:
     """Classify many noisy copies of each picture and keep every vote.
 
-    The same command goes on after an interruption. One folder of votes answers every k, k', alpha and radius; those
+    The same command goes on after an interruption, and runs on several GPUs under torchrun. One folder of votes answers every k, k', alpha and radius; those
     given here tell adaptive draws when a picture has enough of them.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes

@@ -131,7 +131,8 @@ class ShardVoting:
                 yield from self._taken_out()
 
     def _outcomes(self) -> Iterator[tuple[Job, DrawVotes | Fault]]:
-        return self._smoother.attempt(self._jobs()) if self._goes_on else self._smoother.run(self._jobs())
+        take = self._smoother.attempt if self._goes_on else self._smoother.run
+        return take(self._jobs(), steady=True)
 
     def _taken_out(self) -> Iterator[VotedShard]:
         while self._whole:

@@ -131,21 +131,26 @@ class Smoother:
         tensor = as_input(image_id, image, self.classifier.image_size)
         return Job(image_id, key, placed(tensor, self.settings.device), whole_number("first_draw", first_draw), count)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, DrawVotes]]:
+    def run(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
         Takes the next job only when its rows are due: `jobs` may wait for votes that this call has handed out.
-        """
-        return self._run(jobs, self._plan())
 
-    def attempt(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, DrawVotes | Fault]]:
+        Args:
+            jobs: The draws to make.
+            steady: Whether on a CPU too all batches have one size, the last ones padded: how libraries sum, and with it
+                the last bits of a score, may depend on the size of a batch, but not on a row's place in it.
+        """
+        return self._run(jobs, self._plan(steady))
+
+    def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | Fault]]:
         """As `run`, but a job that the classifier fails on comes out with its fault, and the others go on.
 
         A batch that fails is run again in smaller ones, down to the single draw that fails alone: which jobs fail does
         not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier
         breaks its contract on a black picture too, or the device is out of memory or dead.
         """
-        for job, outcome in attempt_votes(jobs, self._plan()):
+        for job, outcome in attempt_votes(jobs, self._plan(steady)):
             yield job, outcome if isinstance(outcome, Fault) else self._as_votes(outcome)
 
     def predict(
@@ -194,11 +199,12 @@ class Smoother:
             return rows
         return LabelSets(rows.astype(np.uint8, copy=False), len(self.classifier.label_names))
 
-    def _plan(self) -> Plan:
+    def _plan(self, steady: bool = False) -> Plan:
         self.classifier.eval()
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
-        return Plan(self._step, self._sizer, width, dtype, self.settings.compiled)
+        padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
+        return Plan(self._step, self._sizer, width, dtype, padded)
 
 
 def _taken_over(classifier: Classifier, settings: Settings) -> Classifier:

@@ -110,10 +110,11 @@ class HostStep:
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        """See `Step`; padding rows repeat what the buffer held before."""
+        """See `Step`; padding rows repeat the last row."""
         with self._lock:
             noisy = self._rows(size, batch.segments[0].job.image.shape)
             self._perturb(batch, noisy[: batch.rows])
+            noisy[batch.rows :] = noisy[batch.rows - 1]
             tensor = torch.from_numpy(noisy).to(self._settings.device)
             if self._settings.clamp:
                 tensor.clamp_(0, 1)

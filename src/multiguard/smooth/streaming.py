@@ -149,9 +149,8 @@ class _Stream:
                     self._land(self._flights.popleft())
                     yield from self._finished()
             yield from self._finished()
-        while self._flights:
-            self._land(self._flights.popleft())
-            yield from self._finished()
+        self._land_all()
+        yield from self._finished()
 
     def _opened(self, job: Job) -> Segment:
         self._tallies[job] = _Tally(job, self._plan)
@@ -189,12 +188,19 @@ class _Stream:
         """What to run in place of a batch that failed; nothing where its one draw failed, which is then its job's."""
         if device_dead(error) or not self._goes_on:
             raise _guilty(batch, error, self._plan) from error
+        self._land_all()  # an earlier draw may have failed otherwise
+        if self._undecided(batch) is not batch:
+            return [batch]
         if batch.rows > 1:
             return pieces(batch)
         if isinstance(error, MultiGuardError) and isinstance(_tried(blank(batch), self._plan), Exception):
             raise blamed(batch, f"{problem_of(error)}, and so it does for a black picture") from error
         self._fail(batch.segments[0].job, Fault(first_draw(batch), problem_of(error)))
         return []
+
+    def _land_all(self) -> None:
+        while self._flights:
+            self._land(self._flights.popleft())
 
     def _land(self, flight: _Flight) -> None:
         """Lay the votes of a batch to their jobs."""

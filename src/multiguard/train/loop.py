@@ -86,7 +86,7 @@ def train(
         run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
         run.to_the_end(on_epoch, progress)
         accelerator.wait_for_everyone()
-    return TrainResult(out, read_card(out), _kept(run.history, recipe.keep))
+    return TrainResult(out, read_card(out), kept_epoch(run.history, recipe.keep))
 
 
 class _Run:
@@ -142,7 +142,7 @@ class _Run:
         self.history.append(record)
         if not self.is_main:
             return
-        if _kept(self.history, self.engine.recipe.keep) is record:
+        if kept_epoch(self.history, self.engine.recipe.keep) is record:
             self.kept = {name: tensor.cpu().clone() for name, tensor in self.engine.averaged.state_dict().items()}
         if self.engine.recipe.epochs:
             parts = {**self.engine.tensors(), "kept": self.kept}
@@ -165,7 +165,7 @@ def _is_made_from(out: Path, progress: Progress) -> bool:
     return list(card.history) == progress.history and card.weights_sha256 == file_hash(out / WEIGHTS_FILE)
 
 
-def _kept(history: Sequence[Record], keep: Keep) -> Record:
+def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:
     """The epoch whose weights are left: the last, or the first of the highest noisy mAP."""
     if keep == "last":
         return history[-1]

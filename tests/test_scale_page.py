@@ -1,0 +1,53 @@
+"""What docs/scale.md gives away can be used: its files parse, and its table is what its formula says."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.test_documented_commands import parse
+
+PAGE = (Path(__file__).parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| ([\d,]+)[^|]*\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) ([MG])B \|$", re.MULTILINE)
+LITE0, RESNET101, BYTES = 37_500, 3_950, 5.0
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_table_follows_its_formula():
+    rows = ROW.findall(PAGE)
+    assert len(rows) == 10
+    for pictures, draws, small, large, size, unit in rows:
+        total = int(pictures.replace(",", "")) * int(draws.replace(",", ""))
+        assert float(small) == pytest.approx(total / LITE0 / 3600, rel=0.03)
+        assert float(large) == pytest.approx(total / RESNET101 / 3600, rel=0.03)
+        assert float(size) * {"M": 1e6, "G": 1e9}[unit] == pytest.approx(total * BYTES, rel=0.03)
+
+
+def test_the_scripts_are_shell():
+    for script in blocks("bash") + blocks("sh"):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_the_manifests_are_yaml_and_meet_where_they_say():
+    service, job = yaml.safe_load_all(blocks("yaml")[0])
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert (service["kind"], job["kind"], container["command"]) == ("Service", "Job", ["torchrun"])
+    assert service["metadata"]["name"] == job["spec"]["template"]["spec"]["subdomain"]
+    arguments = container["args"]
+    assert f"--rdzv-endpoint={job['metadata']['name']}-0.{service['metadata']['name']}:29500" in arguments
+    assert f"--nnodes={job['spec']['completions']}" in arguments
+    parse(arguments[arguments.index("multiguard") + 1 :])
+
+
+def test_the_commands_under_torchrun_parse():
+    shown = [re.sub(r"\\\n", " ", block) for block in blocks("sh") + blocks("bash")]
+    asked = [
+        line.partition("-m multiguard ")[2] for block in shown for line in block.splitlines() if "-m multi" in line
+    ]
+    assert len(asked) == 3
+    for words in asked:
+        parse(words.split())
