@@ -9,7 +9,7 @@ import pytest
 import multiguard
 
 PAGE = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
-ROOMS = ["certify", "evaluate", "report", "smooth", "votes", "models", "data", "train", "pipeline", "errors"]
+ROOMS = ["attack", "certify", "evaluate", "report", "smooth", "votes", "models", "data", "train", "pipeline", "errors"]
 
 
 @pytest.mark.parametrize("name", multiguard.__all__)

@@ -31,15 +31,19 @@ from multiguard.certify import (
 )
 from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, PictureError, VotesError
 from multiguard.evaluate import (
+    Attacks,
     Averaging,
     Certificates,
     Scores,
     Setting,
     ThresholdSetting,
+    attack_curves,
     certify_votes,
     curves,
     image_scores,
+    judged_size,
     label_scores,
+    read_attacks,
     read_certificates,
     set_scores,
     sweep,
@@ -50,6 +54,7 @@ from multiguard.evaluate import (
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
+    from multiguard.attack import AttackPlan, Victim, attack_pictures
     from multiguard.data import Dataset, Sample, check_dataset, open_dataset, subset
     from multiguard.models import Classifier, load_classifier
     from multiguard.smooth import Prediction, Smoother, vote_dataset
@@ -57,6 +62,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METHODS",
+    "AttackPlan",
+    "Attacks",
     "Averaging",
     "Certificates",
     "Classifier",
@@ -77,12 +84,15 @@ __all__ = [
     "ThresholdRadii",
     "ThresholdSetting",
     "ThresholdStoppingRule",
+    "Victim",
     "Votes",
     "VotesError",
     "__version__",
     "adaptive_radii",
     "adaptive_radii_batch",
     "adaptive_threshold_radii_batch",
+    "attack_curves",
+    "attack_pictures",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
@@ -95,10 +105,12 @@ __all__ = [
     "exact_threshold_radii",
     "hits_from_ranked",
     "image_scores",
+    "judged_size",
     "label_scores",
     "load_classifier",
     "look_plan",
     "open_dataset",
+    "read_attacks",
     "read_certificates",
     "read_votes",
     "set_scores",
@@ -114,6 +126,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "multiguard.attack": ("AttackPlan", "Victim", "attack_pictures"),
     "multiguard.data": ("Dataset", "Sample", "check_dataset", "open_dataset", "subset"),
     "multiguard.models": ("Classifier", "load_classifier"),
     "multiguard.smooth": ("Prediction", "Smoother", "vote_dataset"),

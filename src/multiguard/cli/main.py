@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from multiguard.cli.attack import attack_command
 from multiguard.cli.certify import certify_command
 from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
@@ -92,6 +93,7 @@ app.command("train")(train_command)
 app.command("vote")(vote_command)
 app.command("certify")(certify_command)
 app.command("report")(report_command)
+app.command("attack")(attack_command)
 app.command("predict")(predict_command)
 app.command("run")(run_command)
 app.add_typer(data_app, name="data")

@@ -1,9 +1,12 @@
 """What votes prove of a set of pictures: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
+from multiguard.evaluate.attack_folder import AttackFolder, read_attacks, write_attacks
+from multiguard.evaluate.attacked import AttackCurve, AttackedPicture, Attacks, Reached, attack_curves
 from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.curve import Curve, curves, radius_grid
 from multiguard.evaluate.folder import CertificatesFolder, read_certificates, write_certificates
+from multiguard.evaluate.judged import Goal, judged_size
 from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.question import LabelSource
 from multiguard.evaluate.scores import (
@@ -20,28 +23,38 @@ from multiguard.evaluate.tables import read_curves, write_curves
 
 __all__ = [
     "AnySetting",
+    "AttackCurve",
+    "AttackFolder",
+    "AttackedPicture",
+    "Attacks",
     "Averaging",
     "Bands",
     "Certificates",
     "CertificatesFolder",
     "Curve",
+    "Goal",
     "LabelScores",
     "LabelSource",
     "Parameter",
+    "Reached",
     "Scores",
     "Setting",
     "ThresholdSetting",
+    "attack_curves",
     "certify_votes",
     "curves",
     "image_scores",
+    "judged_size",
     "label_scores",
     "radius_grid",
+    "read_attacks",
     "read_certificates",
     "read_curves",
     "set_scores",
     "sweep",
     "threshold_image_scores",
     "threshold_set_scores",
+    "write_attacks",
     "write_certificates",
     "write_curves",
 ]

@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import Literal
 
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate.attack_folder import ATTACK_NAME
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.pipeline.record import RECORD_FILE
 from multiguard.votes.manifest import MANIFEST_NAME
 
-Holding = Literal["a model", "votes", "certificates", "a run"]
+Holding = Literal["a model", "votes", "certificates", "an attack", "a run"]
 _KNOWN_BY: dict[Holding, str] = {
     "a model": "model.json",
     "votes": MANIFEST_NAME,
     "certificates": CERTIFICATES_NAME,
+    "an attack": ATTACK_NAME,
     "a run": RECORD_FILE,
 }
 

@@ -20,7 +20,14 @@ class AtMost:
     value: float
 
 
-Cell = str | int | float | AtMost
+@dataclass(frozen=True)
+class ShareAtMost:
+    """A cell that is a ceiling on a share, shown in percent and so rounded up."""
+
+    value: float
+
+
+Cell = str | int | float | AtMost | ShareAtMost
 
 
 @dataclass(frozen=True)
@@ -104,13 +111,15 @@ class Table:
 
 
 def _csv_cell(cell: Cell) -> str:
-    number = cell.value if isinstance(cell, AtMost) else cell
+    number = cell.value if isinstance(cell, AtMost | ShareAtMost) else cell
     return repr(number) if isinstance(number, float) else as_cell(str(number))
 
 
 def _shown(cell: Cell, escaped: Callable[[str], str]) -> str:
     if isinstance(cell, AtMost):
         return rounded_up(cell.value, 2)
+    if isinstance(cell, ShareAtMost):
+        return rounded_up(100 * cell.value, 1)
     return percent(cell) if isinstance(cell, float) else escaped(str(cell))
 
 

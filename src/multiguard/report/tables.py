@@ -31,7 +31,7 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
         The files, table by table.
     """
     require_folder(folder)
-    return [path for table in study_tables(study) for path in _write(table, folder)]
+    return [path for table in study_tables(study) for path in write_table(table, folder)]
 
 
 def study_tables(study: Study) -> list[Table]:
@@ -41,7 +41,8 @@ def study_tables(study: Study) -> list[Table]:
     return [*tables, _draws_table(study, stopped)] if stopped else tables
 
 
-def _write(table: Table, folder: Path) -> list[Path]:
+def write_table(table: Table, folder: Path) -> list[Path]:
+    """The table in every format."""
     texts = (table.to_csv(), table.to_markdown(), table.to_latex())
     paths = []
     for kind, text in zip(FORMATS, texts, strict=True):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
 
-Stream = Literal["certify", "pilot"]
+Stream = Literal["certify", "pilot", "attack", "judge"]
 NoiseSource = Literal["philox4x64-box-muller", "philox4x32-box-muller"]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"
 DEVICE_PHILOX: NoiseSource = "philox4x32-box-muller"
@@ -33,8 +33,8 @@ _CACHED_PAIRS = 1 << 15  # words worked on at once, so that they stay in a core'
 def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
     """The 128 bits that name the noise of one image: different inputs give different, unrelated noise.
 
-    The pilot draws that choose a set and the draws that certify it have separate streams, so that no draw can
-    serve both.
+    The pilot draws that choose a set, the draws that certify it, those that an attack searches with and those that
+    judge what it found have separate streams, so that no draw can serve two of them.
     """
     if stream not in get_args(Stream):
         raise InvalidInputError(f"stream must be one of {get_args(Stream)}, not {stream!r}.")

@@ -1,0 +1,64 @@
+"""Projected gradient descent on the smoothed classifier, inside an l2-ball."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiguard.attack.aim import Aim
+from multiguard.attack.ball import scaled, unit, within
+from multiguard.attack.eot import SoftVotes
+from multiguard.attack.group import Found, Group
+from multiguard.attack.plan import AttackPlan
+from multiguard.attack.referee import Referee
+from multiguard.smooth import Smoother
+
+_REACH = 2.5  # how many radii all steps of a start lead together
+
+
+class GradientSearch:
+    """Steps of one length against the gradient, back into the ball after each; the best end of all starts wins.
+
+    Args:
+        smoother: The smoothed classifier, of a network that has gradients.
+        referee: Compares what the starts ended with.
+        aim: What is to be made small.
+        plan: How many starts and steps.
+    """
+
+    def __init__(self, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan) -> None:
+        self._referee, self._aim, self._plan = referee, aim, plan
+        self._soft = SoftVotes(smoother, aim, plan.copies)
+
+    def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found:
+        """The best of what was found at smaller radii and of new starts at these radii.
+
+        Args:
+            group: The pictures.
+            rank: How many smaller radii were searched before: it decides the draws.
+            radius: (P,) float64, the norms allowed.
+            found: What smaller radii gave.
+        """
+        best = found
+        for start in range(self._plan.starts):
+            picture = found.pictures if start == 0 else self._random(group, rank, start, radius)
+            for step in range(self._plan.steps):
+                turn = (rank * self._plan.starts + start) * self._plan.steps + step
+                picture = self._stepped(group, picture, radius, turn)
+            ended = self._referee.compare(group, picture, self._aim, self._plan.pick_draws)
+            best = best.better(ended)
+        return best
+
+    def _stepped(self, group: Group, picture: Tensor, radius: Tensor, turn: int) -> Tensor:
+        # The first draws of the stream compare; each step has draws of its own after them.
+        slope = self._soft.gradients(group, picture, self._plan.pick_draws + turn * self._plan.copies)
+        length = _REACH * radius / self._plan.steps
+        return within(group.clean, picture - scaled(unit(slope), length), radius, box=self._plan.box)
+
+    def _random(self, group: Group, rank: int, start: int, radius: Tensor) -> Tensor:
+        """A random place on each picture's sphere."""
+        shape = tuple(group.clean.shape[1:])
+        drawn = [
+            group.chance(place, 1, rank, start).standard_normal(shape, dtype=np.float32) for place in range(len(group))
+        ]
+        away = torch.from_numpy(np.stack(drawn)).to(group.clean.device)
+        return within(group.clean, group.clean + away, radius, box=self._plan.box, onto=True)

@@ -1,0 +1,240 @@
+"""An attack folder: what attacks reached on every picture, beside what was proved of it; whole, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate.attacked import AttackedPicture, Attacks, Reached
+from multiguard.evaluate.fileset import place, replace_together
+from multiguard.evaluate.judged import Goal, goals
+from multiguard.evaluate.question import checked_methods
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
+from multiguard.files import file_hash, require_folder, write_atomically
+from multiguard.plain_json import as_record, parse_json
+from multiguard.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ATTACK_NAME, ATTACK_ROWS_NAME = "attack.json", "attack.parquet"
+_NAMES = (ATTACK_ROWS_NAME, ATTACK_NAME)
+_FORMAT, _VERSION = "multiguard-attack", 1
+_SAID = (
+    *("sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws"),
+    *("without_labels", "failed", "adaptive", "plan"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class AttackFolder:
+    """An attack folder as it was written, its hashes found right.
+
+    Attributes:
+        attacks: What attacks reached.
+        certificates_hash: The sha256 of the description of the certificates that were attacked.
+        provenance: Where the certificates' votes come from, as they say themselves.
+        command: What made the folder, where it was told.
+    """
+
+    attacks: Attacks
+    certificates_hash: str
+    provenance: Mapping[str, Any]
+    command: str | None
+
+
+def write_attacks(
+    folder: str | Path,
+    attacks: Attacks,
+    *,
+    certificates_hash: str,
+    provenance: Mapping[str, Any],
+    command: str | None = None,
+    force: bool = False,
+) -> None:
+    """Write an attack folder so that a reader finds the old files or the new ones, never a mix.
+
+    Args:
+        folder: Where to write; made if it is not there.
+        attacks: What attacks reached.
+        certificates_hash: The sha256 of the description of the certificates.
+        provenance: Where the certificates' votes come from.
+        command: The command line that made the folder.
+        force: Whether to replace an attack that is there.
+    """
+    target = Path(folder)
+    if not force and any(place(target, name).exists() for name in _NAMES):
+        raise InvalidInputError(f"{target} holds an attack already; --force (force=True) replaces it, or name another")
+    require_folder(target)
+    said = {
+        "rule": attacks.setting.rule,
+        "setting": asdict(attacks.setting),
+        **{name: getattr(attacks, name) for name in _SAID},
+        "certificates_sha256": certificates_hash,
+        "provenance": dict(provenance),
+        "command": command,
+        "attacked_with": __version__,
+    }
+
+    def write(part: Path) -> None:
+        _write_rows(part / ATTACK_ROWS_NAME, attacks)
+        _save(part / ATTACK_NAME, {**said, "files": {ATTACK_ROWS_NAME: file_hash(part / ATTACK_ROWS_NAME)}})
+
+    replace_together(target, _NAMES, write)
+
+
+def read_attacks(folder: str | Path) -> AttackFolder:
+    """An attack folder after the hash of every file has been found right; else `DataError` naming the file."""
+    target = Path(folder)
+    said = _described(_load(target), target / ATTACK_NAME)
+    path = place(target, ATTACK_ROWS_NAME)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); attack again") from error
+    if hashlib.sha256(content).hexdigest() != said.files.get(ATTACK_ROWS_NAME):
+        raise DataError(f"{path} was altered after it was written, or is damaged; attack again")
+    setting: AnySetting = said.asked()
+    attacks = Attacks(
+        setting=setting,
+        methods=checked_methods(said.methods, setting),  # type: ignore[arg-type]
+        pictures=_parse_rows(content, path, said.label_names, goals(setting)),
+        **{name: getattr(said, name) for name in _SAID if name != "methods"},
+    )
+    return AttackFolder(attacks, said.certificates_sha256, said.provenance, said.command)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The description as it lies in the file."""
+
+    format: str
+    version: int
+    sha256: str
+    rule: Literal["top-k", "threshold"]
+    setting: Mapping[str, Any]
+    sigma: float
+    label_names: tuple[str, ...]
+    labelled: bool
+    methods: tuple[str, ...]
+    radii: tuple[float, ...]
+    names: tuple[str, ...]
+    beta: float
+    draws: int
+    without_labels: int
+    failed: int
+    adaptive: bool
+    plan: Mapping[str, Any]
+    certificates_sha256: str
+    provenance: Mapping[str, Any]
+    command: str | None
+    attacked_with: str
+    files: Mapping[str, str]
+
+    def asked(self) -> AnySetting:
+        """The setting, of its rule."""
+        if self.rule == "threshold":
+            return as_record(ThresholdSetting, self.setting)
+        return as_record(Setting, self.setting)
+
+
+def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
+    """What a description says, every value of its kind; else `DataError` naming the file."""
+    try:
+        said = as_record(_Stored, stored)
+        said.asked()
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}; attack again") from error
+    return said
+
+
+def _save(path: Path, said: Mapping[str, Any]) -> None:
+    from multiguard.votes.seal import own_hash
+
+    described = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **said}, allow_nan=False))
+    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def _load(folder: Path) -> dict[str, Any]:
+    """The description, of the format that is known and as it was written."""
+    from multiguard.votes.seal import own_hash
+
+    path = place(folder, ATTACK_NAME)
+    try:
+        stored = parse_json(path.read_bytes())
+        known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
+        whole = stored["sha256"] == own_hash(stored)
+    except FileNotFoundError as error:
+        raise DataError(f"{folder} is not an attack folder: it has no {ATTACK_NAME}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+    if not known:
+        raise DataError(f"{path} is not of format {_FORMAT!r}, version {_VERSION}; attack again")
+    if not whole:
+        raise DataError(f"{path} was altered after it was written; attack again")
+    return dict(stored)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    word, real, whole = pa.string(), pa.float64(), pa.int64()
+    proved = pa.struct([("goal", word), ("method", word), ("radii", pa.list_(real))])
+    reached = pa.struct(
+        [("attack", word), ("goal", word), ("radius", real), ("norm", real), ("size", whole), ("at_most", whole)]
+    )
+    return pa.schema(
+        [("id", word), ("labels", pa.list_(word)), ("proved", pa.list_(proved)), ("reached", pa.list_(reached))]
+    )
+
+
+def _write_rows(path: Path, attacks: Attacks) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_row(picture, attacks.label_names) for picture in attacks.pictures]
+    table = pa.Table.from_pylist(rows, schema=_schema())
+    write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
+
+
+def _row(picture: AttackedPicture, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "id": picture.id,
+        "labels": [names[label] for label in picture.labels],
+        "proved": [
+            {"goal": goal, "method": method, "radii": radii.tolist()}
+            for goal, by_method in picture.proved.items()
+            for method, radii in by_method.items()
+        ],
+        "reached": [asdict(found) for found in picture.reached],
+    }
+
+
+def _parse_rows(
+    content: bytes, path: Path, names: tuple[str, ...], wanted: tuple[Goal, ...]
+) -> tuple[AttackedPicture, ...]:
+    from multiguard.votes.parquet import open_parquet
+
+    index = {name: label for label, name in enumerate(names)}
+    try:
+        rows = open_parquet(content).read().cast(_schema()).to_pylist()
+        return tuple(_picture(row, index, wanted) for row in rows)
+    except Exception as error:  # a damaged file makes its reader fail in any way there is
+        raise DataError(f"{path} is damaged or not of this attack: {error}") from error
+
+
+def _picture(row: Mapping[str, Any], index: Mapping[str, int], wanted: tuple[Goal, ...]) -> AttackedPicture:
+    proved = {
+        goal: {each["method"]: np.array(each["radii"], np.float64) for each in row["proved"] if each["goal"] == goal}
+        for goal in wanted
+    }
+    labels = tuple(index[name] for name in row["labels"])
+    return AttackedPicture(row["id"], labels, proved, tuple(Reached(**found) for found in row["reached"]))

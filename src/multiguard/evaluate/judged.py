@@ -1,0 +1,62 @@
+"""How many labels stay after a change that an attack found: an estimate, and what is sure of it."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
+from multiguard.evaluate.scores import Floats
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
+
+# What an attack tries to make small: how many labels of L stay in, or (threshold rule) how many others stay out.
+Goal = Literal["in", "out"]
+
+
+def goals(setting: AnySetting) -> tuple[Goal, ...]:
+    """What can be attacked: the top-k rule returns k labels, so that those that stay in tell of the others, too."""
+    return ("in", "out") if isinstance(setting, ThresholdSetting) else ("in",)
+
+
+def judged_size(
+    counts: ArrayLike, draws: int, labels: Sequence[int], setting: AnySetting, goal: Goal, *, beta: float
+) -> tuple[int, int]:
+    """An estimate of how many labels stay, and a number that with probability at least 1 - beta no more of them stay.
+
+    The probability is over the draws, which must be fresh: neither the change nor anything else was chosen by them.
+    A label whose share of the draws ties with another's, or with t, is taken to stay in the estimate.
+
+    Args:
+        counts: (c,), in how many draws of the changed picture f returned each label.
+        draws: How many draws that were.
+        labels: L.
+        setting: Which smoothed classifier: k, or the threshold t.
+        goal: What is counted, labels of L that stay in or others that stay out.
+        beta: The probability that the second number may be too small.
+    """
+    hits = np.asarray(counts)
+    shares = hits / draws
+    level = beta / (2 * len(hits))
+    low, high = clopper_pearson_lower(hits, draws, level), clopper_pearson_upper(hits, draws, level)
+    inside = np.zeros(len(hits), dtype=np.bool_)
+    inside[list(labels)] = True
+    return _staying(shares, shares, inside, setting, goal), _staying(low, high, inside, setting, goal)
+
+
+def _staying(low: Floats, high: Floats, inside: NDArray[np.bool_], setting: AnySetting, goal: Goal) -> int:
+    """The most labels that can stay if each probability lies between `low` and `high`."""
+    if isinstance(setting, Setting):
+        return _staying_among_k(np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1], setting.k)
+    if goal == "in":
+        return int(np.sum(high[inside] >= setting.threshold))
+    return int(np.sum(low[~inside] < setting.threshold))
+
+
+def _staying_among_k(own: Floats, others: Floats, k: int) -> int:
+    """The largest e such that the e-th of our labels is not below the (k - e + 1)-th of the others; both fall.
+
+    Fewer than e of L are among the k of largest probability exactly where k - e + 1 others are above its e-th.
+    """
+    sizes = range(1, min(len(own), k) + 1)
+    return max((e for e in sizes if k - e >= len(others) or own[e - 1] >= others[k - e]), default=0)

@@ -1,0 +1,227 @@
+"""Attacking by names and paths: from a certificates folder back to its pictures and its model, and on to an attack."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multiguard.attack import Attacked, AttackPlan, Victim, attack_pictures, gradient_fault
+from multiguard.data.sample import Catalogued
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import (
+    AttackedPicture,
+    AttackFolder,
+    Attacks,
+    Certificates,
+    CertificatesFolder,
+    Reached,
+    judged_size,
+    read_attacks,
+    read_certificates,
+    write_attacks,
+)
+from multiguard.evaluate.attack_folder import ATTACK_NAME
+from multiguard.evaluate.attacked import all_radii, proved_sizes
+from multiguard.evaluate.curve import checked_radius
+from multiguard.evaluate.folder import CERTIFICATES_NAME
+from multiguard.files import file_hash
+from multiguard.lock import held
+from multiguard.pipeline.places import require_inside, require_no_other
+from multiguard.pipeline.recipe import ModelPart
+from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother, voted_votes
+from multiguard.report import draw_attack, write_attack_table
+from multiguard.smooth import Smoother
+from multiguard.votes import Votes, picture_hash
+
+_HALF_SIGMAS = 6
+_OTHER_DEVICE = "the votes were drawn on {}: certificates are about the classifier as it runs there, to the last digit"
+
+
+@dataclass(frozen=True)
+class AttackJob:
+    """Which certificates to attack, and how hard.
+
+    Attributes:
+        certificates: The certificates folder.
+        out: The attack folder to write.
+        plan: How the attacks search.
+        radii: The norms allowed; none for sigma / 2, sigma, ... up to 3 sigma.
+        own_radii: Whether to attack each picture at its own certified radii, too: the sharpest test there is of them.
+        images: A random part of so many pictures; None for all that have labels.
+        beta: The probability, a picture, that a certificate is called broken which is not.
+        model: The model, where it is no longer what and where the votes say; None to ask them.
+        votes: The votes folder, whose pictures' hashes are compared; None for the one beside the certificates, if any.
+        root: Where the pictures lie, if not where they were voted on.
+        device: Where the model runs; None for a GPU, if any.
+        command: What reproduces the attack, for the record.
+        force: Whether an attack that is there is replaced.
+    """
+
+    certificates: Path
+    out: Path
+    plan: AttackPlan = field(default_factory=AttackPlan)
+    radii: tuple[float, ...] = ()
+    own_radii: bool = False
+    images: int | None = None
+    beta: float = 0.001
+    model: ModelPart | None = None
+    votes: Path | None = None
+    root: Path | None = None
+    device: str | None = None
+    command: str = ""
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < 1:
+            raise InvalidInputError(f"beta must lie strictly between 0 and 1, not {self.beta}")
+        if self.images is not None and self.images < 1:
+            raise InvalidInputError(f"images must be at least 1, not {self.images}")
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyAttack:
+    """A job whose model and pictures are found to be those that the certificates are about.
+
+    Attributes:
+        job: The job, its plan without gradients where the model has none.
+        proved: The certificates.
+        smoother: The smoothed classifier, as it was voted with.
+        pictures: The pictures that were voted on.
+        votes: The votes, which know each picture's hash; None where they are not at hand.
+        notes: What the user should know before it begins.
+    """
+
+    job: AttackJob
+    proved: CertificatesFolder
+    smoother: Smoother
+    pictures: Catalogued
+    votes: Votes | None
+    notes: tuple[str, ...]
+
+    def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
+        """Attack, and write the folder, its table and its figure; the folder as it was written is returned."""
+        job, certificates = self.job, self.proved.certificates
+        radii = _grid(job, certificates.sigma)
+        chosen = _chosen(certificates, job)
+        victims = self._victims(chosen, radii)
+        told = None if progress is None else lambda done: progress(done, len(chosen))
+        found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
+        pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
+        attacks = _attacks(job, self.proved, radii, pictures)
+        described = file_hash(job.certificates / CERTIFICATES_NAME)
+        with held(job.out):
+            more: dict[str, Any] = {"command": job.command or None, "force": job.force}
+            write_attacks(job.out, attacks, certificates_hash=described, provenance=self.proved.provenance, **more)
+            written = read_attacks(job.out)
+            write_attack_table(written.attacks, job.out)
+            draw_attack(written.attacks, job.out)
+        return written
+
+    def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
+        """The pictures, decoded one after the other, each found to be the one that was voted on."""
+        certificates = self.proved.certificates
+        places = {name: place for place, name in enumerate(self.pictures.ids)}
+        hashes = {} if self.votes is None else dict(zip(self.votes.ids, self.votes.picture_hashes, strict=True))
+        for index in chosen:
+            name = certificates.ids[index]
+            if name not in places:
+                raise DataError(f"picture {name} was voted on and is no longer in {self.pictures.name}; --root FOLDER")
+            image = self.pictures[places[name]].image
+            if hashes.get(name) not in (None, picture_hash(image)):
+                raise DataError(f"picture {name} is not the one that was voted on; bring it back, or vote again")
+            own = all_radii(proved_sizes(certificates, index), certificates.methods) if self.job.own_radii else set()
+            yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
+
+
+def prepare_attack(job: AttackJob) -> ReadyAttack:
+    """The job with its model loaded and found to be the certified one, and its pictures listed; none is decoded yet."""
+    require_no_other(job.out, "an attack")
+    if job.out.parent == job.certificates.parent:
+        require_inside(job.certificates.parent, job.out)
+    if not job.force and (job.out / ATTACK_NAME).exists():
+        raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
+    proved = read_certificates(job.certificates)
+    _grid(job, proved.certificates.sigma)
+    _chosen(proved.certificates, job)
+    source = voted_pictures(job.certificates, proved, job.root)
+    pictures = source.open()
+    classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
+    smoother = voted_smoother(proved, classifier, job.device)
+    votes = voted_votes(job.certificates, proved, job.votes)
+    job, notes = _without_gradients(job, smoother, pictures)
+    if votes is None:
+        notes = (*notes, "the votes are not at hand, so that the pictures are not compared with those voted on")
+    if (smoother.settings.device.type == "cpu") != str(proved.provenance["device"]).startswith("cpu"):
+        notes = (*notes, _OTHER_DEVICE.format(proved.provenance["device"]))
+    return ReadyAttack(job, proved, smoother, pictures, votes, notes)
+
+
+def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:
+    """0 and the radii asked for, from small to large."""
+    asked = job.radii or tuple(sigma * half / 2 for half in range(1, _HALF_SIGMAS + 1))
+    return (0.0, *sorted({float(radius) for radius in checked_radius(asked)} - {0.0}))
+
+
+def _chosen(certificates: Certificates, job: AttackJob) -> list[int]:
+    """The positions of the pictures to attack: all that have labels, or a random part of them."""
+    labelled = [index for index, labels in enumerate(certificates.labels) if labels]
+    if not labelled:
+        raise InvalidInputError(f"{job.certificates}: no picture has a label, so that there is nothing to attack")
+    if job.images is None:
+        return labelled
+    if job.images > len(labelled):
+        raise InvalidInputError(f"{job.images} pictures were asked for; {len(labelled)} have labels")
+    order = np.random.default_rng(job.plan.seed).permutation(len(labelled))
+    return sorted(labelled[place] for place in order[: job.images])
+
+
+def _without_gradients(job: AttackJob, smoother: Smoother, pictures: Catalogued) -> tuple[AttackJob, tuple[str, ...]]:
+    """The job, with random search in place of gradients where the model has none, and a word about it."""
+    if "pgd" not in job.plan.attacks:
+        return job, ()
+    fault = gradient_fault(smoother, pictures[0].image)
+    if fault is None:
+        return job, ()
+    note = f"{smoother.classifier.name} has no gradients ({fault}): pgd cannot be used, random search is"
+    return replace(job, plan=replace(job.plan, attacks=("random",))), (note,)
+
+
+def _attacks(
+    job: AttackJob, proved: CertificatesFolder, radii: tuple[float, ...], pictures: tuple[AttackedPicture, ...]
+) -> Attacks:
+    certificates = proved.certificates
+    return Attacks(
+        setting=certificates.setting,
+        sigma=certificates.sigma,
+        label_names=certificates.label_names,
+        labelled=certificates.labelled,
+        methods=certificates.methods,
+        radii=radii,
+        names=job.plan.attacks,
+        beta=job.beta,
+        draws=job.plan.judge_draws,
+        pictures=pictures,
+        without_labels=sum(not labels for labels in certificates.labels),
+        failed=len(certificates.failures),
+        adaptive=proved.provenance["looks"] is not None,
+        plan={**asdict(job.plan), "own_radii": job.own_radii, "images": job.images},
+    )
+
+
+def _picture(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedPicture:
+    """A picture's changes, judged at a level that all of them together share."""
+    level = job.beta / len(attacked.changes)
+    labels, setting = attacked.victim.labels, certificates.setting
+    reached = [
+        Reached(
+            change.attack,
+            change.goal,
+            change.radius,
+            change.norm,
+            *judged_size(change.counts, job.plan.judge_draws, labels, setting, change.goal, beta=level),
+        )
+        for change in attacked.changes
+    ]
+    return AttackedPicture(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(reached))

@@ -1,0 +1,142 @@
+"""From certificates back to what they are about: the pictures, the model and the votes, each found to be the same."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from multiguard.data.listed import read_lines
+from multiguard.data.source import Source
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate import CertificatesFolder, Setting
+from multiguard.models import Classifier
+from multiguard.models.loading import runs_code
+from multiguard.models.options import state_hash
+from multiguard.pipeline.recipe import ModelPart
+from multiguard.pipeline.voting import load_model
+from multiguard.plain_json import as_record
+from multiguard.smooth import Smoother
+from multiguard.votes import Votes, read_votes
+
+_VOTES = "votes"
+
+
+def voted_pictures(folder: Path, proved: CertificatesFolder, root: Path | None) -> Source:
+    """The pictures that were voted on.
+
+    Args:
+        folder: The certificates folder.
+        proved: What it holds.
+        root: Where the pictures lie now; None for where they lay.
+    """
+    if "data" not in proved.source:
+        raise InvalidInputError(f"{folder} does not say which pictures it is about; vote with multiguard vote")
+    source = Source.from_dict(proved.source["data"])
+    return source if root is None else replace(source, root=root)
+
+
+def voted_model(
+    folder: Path, proved: CertificatesFolder, source: Source, names: tuple[str, ...], model: ModelPart | None
+) -> Classifier:
+    """The classifier that was voted with; another one is refused, since the certificates say nothing about it.
+
+    Args:
+        folder: The certificates folder.
+        proved: What it holds.
+        source: The pictures.
+        names: Their label names.
+        model: The model, where it is no longer what the votes call it; None to ask them.
+    """
+    part = model or _told(folder, proved)
+    brings_labels = Path(part.spec).is_dir() or part.spec.startswith("hf:")
+    order = names if part.labels is None else tuple(read_lines(part.labels))
+    classifier = load_model(part, source.size, None if brings_labels else order)
+    if not _is_same(classifier, proved):
+        raise InvalidInputError(
+            f"{part.spec} is not the classifier that {folder} is about; --model names the one that was voted with"
+        )
+    return classifier
+
+
+def voted_smoother(proved: CertificatesFolder, classifier: Classifier, device: str | None) -> Smoother:
+    """The smoothed classifier as it was voted with, but for the ranks that the certificates do not ask for.
+
+    Args:
+        proved: The certificates.
+        classifier: The base classifier.
+        device: Where it runs; None for a GPU, if any.
+    """
+    run, setting = proved.provenance, proved.certificates.setting
+    return Smoother(
+        classifier,
+        sigma=run["sigma"],
+        rule=run["rule"],
+        k_max=setting.k_prime if isinstance(setting, Setting) else None,
+        score_threshold=run["score_threshold"],
+        device=device,
+        clamp=run["clamp"],
+        precision=run["precision"],
+    )
+
+
+def voted_votes(folder: Path, proved: CertificatesFolder, place: Path | None) -> Votes | None:
+    """The votes that the certificates are made of; None where they do not lie beside them.
+
+    Args:
+        folder: The certificates folder.
+        proved: What it holds.
+        place: The votes folder, which must then hold these votes; None to look beside the certificates.
+    """
+    try:
+        votes = read_votes(place or folder.parent / _VOTES)
+    except VotesError:
+        if place is not None:
+            raise
+        return None
+    if votes.manifest_hash == proved.votes_hash:
+        return votes
+    if place is not None:
+        raise InvalidInputError(f"{place} holds other votes than those that {folder} is made of")
+    return None
+
+
+def _told(folder: Path, proved: CertificatesFolder) -> ModelPart:
+    """The model as `multiguard vote` was told it."""
+    told = proved.source.get("model")
+    if not isinstance(told, dict) or not isinstance(told.get("spec"), str):
+        raise InvalidInputError(f"{folder} does not say which model was voted with; name it with --model")
+    if runs_code(told["spec"]):
+        raise InvalidInputError(
+            f"{folder} was voted on with {told['spec']}, which is code, and no code runs because a file names it; if "
+            f"you trust it, name it yourself: --model {told['spec']}"
+        )
+    try:
+        said = as_record(_Told, told)
+    except ValueError as error:
+        raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
+    # The word stands for the dataset's own order of labels.
+    labels = None if said.labels in (None, "dataset") else Path(said.labels)
+    weights = None if said.weights is None else Path(said.weights)
+    return ModelPart(said.spec, labels, weights, said.output, said.mean, said.std)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A `ModelPart` as a votes folder writes it down."""
+
+    spec: str
+    labels: str | None = None
+    weights: str | None = None
+    output: Literal["logits", "probabilities"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+def _is_same(classifier: Classifier, proved: CertificatesFolder) -> bool:
+    run = proved.provenance
+    return (
+        state_hash(classifier) == run["classifier_hash"]
+        and classifier.code_hash == run["code_hash"]
+        and classifier.weights_hash == run["weights_hash"]
+        and classifier.output == run["output"]
+        and classifier.label_names == proved.certificates.label_names
+    )

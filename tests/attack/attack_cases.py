@@ -1,0 +1,77 @@
+"""Attacks made by hand: two rules, small enough to count on paper."""
+
+import numpy as np
+
+from multiguard.evaluate import AttackedPicture, Attacks, Reached, Setting, ThresholdSetting
+
+
+def top_k_attacks() -> Attacks:
+    """Two pictures of two and one labels, attacked at 0, 0.5 and 1; nothing broken."""
+    first = AttackedPicture(
+        "first",
+        (0, 1),
+        {"in": {"joint": np.array([0.8, 0.3]), "paper": np.array([0.6, -np.inf])}},
+        (
+            Reached("none", "in", 0.0, 0.0, 2, 2),
+            Reached("pgd", "in", 0.5, 0.49, 1, 2),
+            Reached("pgd", "in", 1.0, 0.99, 1, 1),
+            Reached("random", "in", 0.5, 0.5, 2, 2),
+            Reached("random", "in", 1.0, 1.0, 0, 1),
+        ),
+    )
+    second = AttackedPicture(
+        "second",
+        (2,),
+        {"in": {"joint": np.array([np.inf]), "paper": np.array([0.2])}},
+        (
+            Reached("none", "in", 0.0, 0.0, 1, 1),
+            Reached("pgd", "in", 0.5, 0.5, 1, 1),
+            Reached("pgd", "in", 1.0, 1.0, 1, 1),
+            Reached("random", "in", 0.5, 0.5, 1, 1),
+            Reached("random", "in", 1.0, 1.0, 1, 1),
+        ),
+    )
+    return Attacks(
+        setting=Setting(2, 1, 0.001, 100),
+        sigma=0.5,
+        label_names=("cat", "dog", "=cmd", "emu"),
+        labelled=True,
+        methods=("joint", "paper"),
+        radii=(0.0, 0.5, 1.0),
+        names=("pgd", "random"),
+        beta=0.001,
+        draws=200,
+        pictures=(first, second),
+        without_labels=1,
+        plan={"box": False, "seed": 0},
+    )
+
+
+def threshold_attacks() -> Attacks:
+    """One picture of one label, four labels in all: floors and ceilings, attacked by gradients alone."""
+    picture = AttackedPicture(
+        "only",
+        (1,),
+        {"in": {"joint": np.array([0.4])}, "out": {"joint": np.array([0.9, 0.5, 0.1])}},
+        (
+            Reached("none", "in", 0.0, 0.0, 1, 1),
+            Reached("none", "out", 0.0, 0.0, 3, 3),
+            Reached("pgd", "in", 0.5, 0.5, 0, 0),
+            Reached("pgd", "out", 0.5, 0.5, 2, 3),
+        ),
+    )
+    return Attacks(
+        setting=ThresholdSetting(0.5, 0.001, 100),
+        sigma=0.5,
+        label_names=("a", "b", "c", "d"),
+        labelled=False,
+        methods=("joint",),
+        radii=(0.0, 0.5),
+        names=("pgd",),
+        beta=0.01,
+        draws=50,
+        pictures=(picture,),
+        without_labels=0,
+        failed=2,
+        adaptive=True,
+    )

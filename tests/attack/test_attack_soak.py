@@ -1,0 +1,27 @@
+"""The digits recipe with a smaller network: every picture at every certified radius, attacked with all effort."""
+
+import pytest
+from tests.pipeline.tiny import command
+
+from multiguard.evaluate import read_attacks
+
+SMALLER = {"train.model": "cnn:16", "train.images": 3000, "certify.methods": "[joint]"}
+EFFORT = ["--steps", "40", "--starts", "2", "--copies", "8", "--tries", "60", "--draws", "500"]
+
+
+@pytest.mark.soak
+def test_a_long_attack_on_the_digits_recipe_breaks_no_certificate(tmp_path):
+    changes = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
+    code, _, err = command("run", "digits", "--out", tmp_path / "run", "--until", "certify", *changes)
+    assert code == 0, err
+    code, out, err = command("attack", tmp_path / "run", "--own-radii", "--radius", "0.5", "--radius", "1.5", *EFFORT)
+    assert code == 0, out + err
+    attacks = read_attacks(tmp_path / "run" / "attack").attacks
+    assert len(attacks.pictures) == 120
+    assert attacks.broken("joint") == ()
+    at_an_end = [
+        picture.id
+        for picture in attacks.pictures
+        if any(found.radius in picture.proved["in"]["joint"] for found in picture.reached if found.attack == "pgd")
+    ]
+    assert len(at_an_end) >= 100

@@ -1,0 +1,180 @@
+"""`multiguard attack`: from a run folder to a figure, and what it refuses."""
+
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.pipeline.tiny import RECIPE, command
+
+from multiguard.data import DigitsDataset
+from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
+from multiguard.votes import read_votes
+
+QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A tiny run up to its certificates; not to be changed."""
+    home = tmp_path_factory.mktemp("attacked")
+    (home / "tiny.yaml").write_text(RECIPE)
+    code, _, err = command("run", home / "tiny.yaml", "--out", home / "run", "--until", "certify")
+    assert code == 0, err
+    return home / "run"
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it; its model is still the one that its votes name."""
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def claim_too_much(run):
+    """Certificates that claim every label up to radius 5, whatever the votes say."""
+    found = read_certificates(run / "certificates")
+    radii = {method: tuple(np.full(len(own), 5.0) for own in each) for method, each in found.certificates.radii.items()}
+    claimed = replace(found.certificates, radii=radii)
+    grid = [0.0, 0.5]
+    votes = read_votes(run / "votes")
+    more = {"radius": grid, "votes": votes, "source": found.source, "force": True}
+    write_certificates(run / "certificates", claimed, curves(claimed, grid), **more)
+
+
+def test_it_draws_what_is_reached_beside_what_is_certified(run):
+    code, out, err = command("attack", run, *QUICK)
+    assert code == 0, err
+    assert "0 of 6 pictures: no certificate was broken (joint, paper)" in out
+    assert "certified, joint" in out
+    assert "reached, best" in out
+    names = {path.name for path in (run / "attack").iterdir()}
+    assert names == {f"attack.{kind}" for kind in ("parquet", "json", "csv", "md", "tex", "png", "svg", "pdf")}
+    attacks = read_attacks(run / "attack").attacks
+    assert attacks.radii == (0.0, 0.25)
+    assert {found.attack for picture in attacks.pictures for found in picture.reached} == {"none", "pgd", "random"}
+
+
+def test_the_same_command_finds_the_same_and_replaces_only_by_force(run):
+    assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
+    before = (run / "attack" / "attack.parquet").read_bytes()
+    code, _, err = command("attack", run, *QUICK)
+    assert (code, "--force" in err) == (2, True)
+    assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
+    assert (run / "attack" / "attack.parquet").read_bytes() == before
+    assert len(read_attacks(run / "attack").attacks.pictures) == 3
+
+
+def test_a_false_certificate_is_told_and_leaves_with_code_1(run):
+    claim_too_much(run)
+    code, out, _ = command("attack", run / "certificates", *QUICK, "--draws", "400", "--out", run / "found")
+    assert code == 1
+    assert "certificates were broken, of 6 pictures: joint" in out
+    assert "if every certificate is sound" in out
+    assert read_attacks(run / "found").attacks.broken("joint")
+
+
+@pytest.fixture
+def blind(tmp_path, monkeypatch):
+    """A model of your own whose scores carry no gradients, by its name."""
+    (tmp_path / "blind.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    weights = torch.linspace(-1, 1, 7680).view(768, 10)\n"
+        "    return lambda images: images.detach().flatten(1) @ weights\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "blind", raising=False)
+    return "blind:make"
+
+
+@pytest.fixture
+def own_run(tmp_path, blind):
+    """Four pictures of one's own in a folder, voted on with that model and certified."""
+    pictures, digits = tmp_path / "pictures", DigitsDataset("test", size=16, images=4)
+    pictures.mkdir()
+    rows = [f"{i}.png,{';'.join(str(label) for label in digits.labels[i])}" for i in range(4)]
+    (pictures / "labels.csv").write_text("\n".join(["file,labels", *rows]) + "\n")
+    (tmp_path / "names.txt").write_text("\n".join(digits.label_names) + "\n")
+    for i in range(4):
+        Image.fromarray(digits[i].image[0]).save(pictures / f"{i}.png")
+    return _certified(tmp_path, blind, [], ["--k", "3", "--k-prime", "2"])
+
+
+def _certified(home, model, voted, certified):
+    """The certificates of the folder of pictures, with these options of `vote` and `certify`."""
+    given = ["--data", "folder", "--root", home / "pictures", "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    how = ["--output", "logits", "--labels", home / "names.txt", "--out", home / "own" / "votes", "--force"]
+    code, _, err = command("vote", "--model", model, *given, *how, *voted)
+    assert code == 0, err
+    code, _, err = command("certify", home / "own" / "votes", *certified, "--force")
+    assert code == 0, err
+    return home / "own" / "certificates"
+
+
+@pytest.mark.parametrize(
+    ("voted", "certified", "goals"),
+    [
+        (["--rule", "threshold"], ["--rule", "threshold", "--threshold", "0.4"], {"in", "out"}),
+        (["--no-labels", "--pilot-draws", "30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
+    ],
+    ids=["threshold", "no labels"],
+)
+def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, voted, certified, goals):
+    folder = _certified(tmp_path, blind, voted, certified)
+    code, out, err = command("attack", folder, *QUICK)
+    assert code == 0, out + err
+    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    assert {found.goal for picture in attacks.pictures for found in picture.reached} == goals
+    assert set(attacks.pictures[0].proved) == goals
+
+
+def test_a_model_without_gradients_is_searched_at_random(own_run):
+    code, out, err = command("attack", own_run, *QUICK)
+    assert code == 0, err
+    assert "blind:make has no gradients (its scores carry none): pgd cannot be used, random search is" in out
+    assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
+
+
+def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
+    other = DigitsDataset("test", size=16, images=9)[8].image[0]
+    Image.fromarray(other).save(tmp_path / "pictures" / "2.png")
+    code, _, err = command("attack", own_run, *QUICK)
+    assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
+    shutil.rmtree(own_run.parent / "votes")
+    code, out, _ = command("attack", own_run, *QUICK)
+    assert "the pictures are not compared with those voted on" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--attack", "fgsm"], "unknown attack"),
+        (["--images", "7"], "7 pictures were asked for; 6 have labels"),
+        (["--beta", "2"], "beta must lie strictly between 0 and 1"),
+        (["--radius", "-1"], "none negative"),
+        (["--steps", "0"], "steps must be at least 1"),
+        (["--votes", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_one_line(finished, tmp_path, words, message):
+    code, _, err = command("attack", finished, "--out", tmp_path / "out", *words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert message in err
+    assert not (tmp_path / "out" / "attack.json").exists()
+
+
+def test_another_model_is_refused(run, blind):
+    code, _, err = command("attack", run, *QUICK, "--model", blind, "--output", "logits")
+    assert (code, "is not the classifier that" in err) == (2, True)
+    shutil.copytree(run / "model", run / "other")
+    assert command("attack", run, *QUICK, "--images", "1", "--model", run / "other")[0] == 0, "the same, elsewhere"
+
+
+def test_a_folder_of_another_kind_is_not_written_into(run):
+    code, _, err = command("attack", run, *QUICK, "--out", run / "votes")
+    assert (code, "holds votes" in err) == (2, True)
+    code, _, err = command("attack", run / "votes", *QUICK)
+    assert (code, "no certificates there" in err) == (2, True)
