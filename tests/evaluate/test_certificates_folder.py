@@ -97,7 +97,14 @@ def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
     assert len(row["predicted"]) == len(row["predicted_hits"]) == 3
 
 
-radii = st.lists(st.floats(allow_nan=False), max_size=4).map(np.array)
+radius = st.one_of(st.floats(0), st.just(-np.inf))
+
+
+def radii(count: int, *, falling: bool | None = None) -> st.SearchStrategy[np.ndarray]:
+    """So many radii, in any order or in the one that is asked for."""
+    several = st.lists(radius, min_size=count, max_size=count)
+    ordered = several if falling is None else several.map(lambda values: sorted(values, reverse=bool(falling)))
+    return ordered.map(lambda values: np.array(values, dtype=np.float64))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
@@ -114,10 +121,8 @@ def test_any_numbers_and_names_come_back(tmp_path, data, names) -> None:
     drawn = curves(certified, GRID)
     certified = replace(
         certified,
-        radii={"joint": tuple(data.draw(radii) for _ in range(3)), "jia": tuple(data.draw(radii) for _ in range(3))},
-        label_radii=tuple(
-            np.array(data.draw(st.lists(st.floats(allow_nan=False), min_size=n, max_size=n))) for n in (1, 0, 2)
-        ),
+        radii={method: tuple(data.draw(radii(n, falling=True)) for n in (1, 0, 2)) for method in ("joint", "jia")},
+        label_radii=tuple(data.draw(radii(n)) for n in (1, 0, 2)),
     )
     drawn += [replace(curve, method="jia") for curve in drawn]
     write_certificates(tmp_path / "certificates", certified, drawn, radius=GRID, votes=votes, force=True)
@@ -155,18 +160,16 @@ def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
     names, several = st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4).map(tuple)
     labels = (tuple(data.draw(st.permutations(range(4)))), *(data.draw(several) for _ in range(2)))
     methods = data.draw(st.lists(st.sampled_from(["joint", "independent"]), min_size=1, unique=True))
+    ceilings = [radii(4 - len(own), falling=False) for own in labels]
     certified = replace(
         certified,
         setting=ThresholdSetting(data.draw(st.floats(1e-300, 0.999)), data.draw(st.floats(1e-200, 0.999)), 200),
         labels=labels,
-        radii={method: tuple(data.draw(radii) for _ in range(3)) for method in methods},
-        false_radii={method: tuple(data.draw(radii) for _ in range(3)) for method in methods},
-        label_radii=tuple(
-            np.array(data.draw(st.lists(st.floats(allow_nan=False), min_size=len(own), max_size=len(own))))
-            for own in labels
-        ),
+        radii={method: tuple(data.draw(radii(len(own), falling=True)) for own in labels) for method in methods},
+        false_radii={method: tuple(data.draw(each) for each in ceilings) for method in methods},
+        label_radii=tuple(data.draw(radii(len(own))) for own in labels),
         predicted=tuple((data.draw(names),) for _ in range(3)),
-        predicted_hits=tuple((data.draw(st.integers(0, 10**12)),) for _ in range(3)),
+        predicted_hits=tuple((data.draw(st.integers(0, draws)),) for draws in certified.draws),
     )
     counted = {"images": sum(map(bool, labels)), "without_labels": sum(not own for own in labels)}
     drawn = [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from multiguard.naming import as_cell, from_cell
 from multiguard.report import escape
 
 LATEX_COMMANDS = re.compile(
@@ -46,11 +47,22 @@ def test_markdown_of_a_name() -> None:
     assert escape.markdown("F1 at R: 0.5") == "F1 at R: 0.5"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "'=1"])
 def test_formulas_become_text(text: str) -> None:
-    assert escape.csv_cell(text) == f"'{text}"
+    assert as_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["person", "a=b", "'quoted'", ""])
 def test_other_cells_stay_as_they_are(text: str) -> None:
-    assert escape.csv_cell(text) == text
+    assert as_cell(text) == text
+
+
+@given(st.text())
+def test_a_cell_gives_its_name_back(name: str) -> None:
+    assert from_cell(as_cell(name)) == name
+    assert not re.match(r"[=+\-@\t\r\n]", as_cell(name))
+
+
+def test_a_name_is_no_link_and_turns_no_text() -> None:
+    assert escape.markdown("www.a.b") == r"www\.a.b"
+    assert escape.latex("a\u202eb\x9bc") == escape.markdown("a\u202eb\x9bc") == "a b c"

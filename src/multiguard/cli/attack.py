@@ -9,6 +9,7 @@ from typer import Argument, Option
 from multiguard.cli.command import typed
 from multiguard.cli.options import Device, Force, Mean, Output, Std, Weights
 from multiguard.cli.progress import shown
+from multiguard.cli.terminal import PlainConsole, echo
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
@@ -79,11 +80,11 @@ def _attack(*, run: Path, out: Path | None, **rest: Any) -> None:
     certificates = find_certificates(run).main
     ready = prepare_attack(_job(certificates, out or certificates.parent / "attack", rest))
     for note in ready.notes:
-        typer.echo(f"note: {note}")
+        echo(f"note: {note}")
     with shown("pictures") as progress:
         written = ready.attack(lambda done, total: progress("attacking", done, total))
     _show(written.attacks)
-    typer.echo(f"attack.parquet, the table and the figure: {ready.job.out}")
+    echo(f"attack.parquet, the table and the figure: {ready.job.out}")
     if any(written.attacks.broken(method) for method in written.attacks.methods):
         raise typer.Exit(_BROKEN)
 
@@ -105,10 +106,9 @@ def _job(certificates: Path, out: Path, said: dict[str, Any]) -> "AttackJob":
 def _show(attacks: "Attacks") -> None:
     """The averages, and whether a certificate was broken."""
     from multiguard.cli.attack_table import show_curves
-    from multiguard.cli.scores import plain_console
     from multiguard.report.attack_words import asked_words, verdict
 
-    console = plain_console()
+    console = PlainConsole()
     console.print(f"{asked_words(attacks)}")
     console.print()
     show_curves(attacks, console)

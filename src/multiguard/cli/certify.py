@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import Force, one_of
 from multiguard.cli.progress import shown
+from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.naming import unknown_name
 
@@ -69,7 +69,7 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.cli.scores import plain_console, show_scores
+    from multiguard.cli.scores import show_scores
     from multiguard.pipeline.asked import asked_setting
     from multiguard.pipeline.certifying import CertifyJob, certify
 
@@ -90,8 +90,8 @@ def certify_command(
     )
     with shown("steps") as progress:
         found = certify(job, progress)
-    show_scores(found, plain_console())
-    typer.echo(f"\ncertificates.parquet, curves.csv and labels.csv: {target}")
+    show_scores(found, PlainConsole())
+    echo(f"\ncertificates.parquet, curves.csv and labels.csv: {target}")
 
 
 def _methods(given: Sequence[str] | None, every: Sequence[str]) -> list[Any]:

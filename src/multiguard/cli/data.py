@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 
 from multiguard.cli.options import Difficult, Images, Root, Seed, Separator, Table, Workers, given
 from multiguard.cli.progress import shown
+from multiguard.cli.terminal import PlainConsole
 from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
 from multiguard.data.catalog import training_split
 from multiguard.errors import DataError
@@ -46,7 +47,7 @@ def check_command(
     Example: multiguard data check digits --split test
     """
     options: dict[str, Any] = given(table=table, separator=separator, difficult=difficult)
-    console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    console = PlainConsole()
     faults: list[Problem] = []
     try:
         chosen = split or training_split(name, root, table)

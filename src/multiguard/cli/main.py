@@ -15,6 +15,7 @@ from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
 from multiguard.cli.signals import at_once, stopped_line
+from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
 from multiguard.errors import InvalidInputError, MultiGuardError
@@ -66,7 +67,7 @@ def _left(message: str, code: int) -> typer.Exit:
     """Say what is wrong, and in which process where it is not the main one."""
     rank = this_rank()
     who = "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
-    typer.echo(f"{who}: {' '.join(message.split())}", err=True)
+    echo(f"{who}: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
 
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
@@ -27,7 +26,8 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import shown
-from multiguard.cli.scores import as_chosen, asked_text, plain_console, radius_text
+from multiguard.cli.scores import as_chosen, asked_text, radius_text
+from multiguard.cli.terminal import PlainConsole, echo
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predicting import Predicted, Predictions, PredictJob
@@ -102,9 +102,9 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     with shown("pictures") as progress:
         found = predict(job, lambda done, total: progress("predicting", done, total))
     if json_:
-        typer.echo(json.dumps(_as_json(job, found), indent=1, ensure_ascii=False, allow_nan=False))
+        echo(json.dumps(_as_json(job, found), indent=1, ensure_ascii=False, allow_nan=False))
         return
-    console = plain_console()
+    console = PlainConsole()
     for one in found.pictures:
         _show(one, console)
     for failure in found.failures:

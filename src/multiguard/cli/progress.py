@@ -18,6 +18,8 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from multiguard.cli.terminal import printable
+
 Report = Callable[[str, int, int], None]
 
 
@@ -42,7 +44,9 @@ def _one_line(most: int | None = None) -> Column:
 
 def say(line: str) -> None:
     """Print a line on stdout, above the bar where one is shown."""
-    sys.stdout.write(f"{line}\n")  # rich stands in for sys.stdout while a bar is shown; click's echo goes past it
+    sys.stdout.write(
+        f"{printable(line)}\n"
+    )  # rich stands in for sys.stdout while a bar is shown; click's echo goes past it
 
 
 @contextmanager
@@ -67,7 +71,7 @@ def shown(unit: str) -> Iterator[Report]:
             if doing not in tasks:
                 for before in tasks.values():
                     progress.update(before, visible=False)
-                tasks[doing] = progress.add_task(doing, total=total, completed=done)
+                tasks[doing] = progress.add_task(printable(doing), total=total, completed=done)
             progress.update(tasks[doing], completed=done, total=total)
 
         yield report

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import Force
 from multiguard.cli.progress import shown
+from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
@@ -67,12 +67,12 @@ def report_command(
     with shown("pictures") as progress:
         done = report(job, lambda ready, total: progress("reporting", ready, total))
     if done.without_pictures is not None and job.pictures:
-        typer.echo(f"the page shows no pictures: {done.without_pictures}")
+        echo(f"the page shows no pictures: {done.without_pictures}")
     for words in filter(None, (done.replaced, done.failed.removesuffix("."))):
-        typer.echo(words)
-    typer.echo(f"{len(done.figures)} files of figures: {job.figures}")
-    typer.echo(f"{len(done.tables)} files of tables: {job.tables}")
-    typer.echo(f"report: {done.page}")
+        echo(words)
+    echo(f"{len(done.figures)} files of figures: {job.figures}")
+    echo(f"{len(done.tables)} files of tables: {job.tables}")
+    echo(f"report: {done.page}")
 
 
 def _page(out: str, usual: str) -> Path:

@@ -10,8 +10,9 @@ from typer import Argument, Option
 from multiguard.cli.command import typed
 from multiguard.cli.options import one_of
 from multiguard.cli.progress import say, shown
-from multiguard.cli.scores import plain_console, show_scores
+from multiguard.cli.scores import show_scores
 from multiguard.cli.signals import gently
+from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.train import show_epoch
 from multiguard.cli.vote import FINISHING
 
@@ -63,12 +64,15 @@ def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, devic
 
 
 def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
+    from multiguard.models.loading import runs_code
     from multiguard.pipeline import Watcher, find_recipe, run_recipe
     from multiguard.pipeline.run import SKIPPED
     from multiguard.pipeline.steps import KINDS
 
     one_of("until", until, KINDS)
     recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
+    if recipe.model is not None and runs_code(recipe.model.spec):
+        say(f"model: {recipe.model.spec} is code that the recipe names; it is imported and called")
     done: dict[str, bool] = {}
 
     def on_step(name: str, words: str) -> None:
@@ -85,7 +89,7 @@ def _show_end(out: Path, until: str, taken: str) -> None:
 
     if until in ("certify", "report"):
         say("")
-        show_scores(read_certificates(out / "certificates"), plain_console())
+        show_scores(read_certificates(out / "certificates"), PlainConsole())
         say("")
     say(f"took: {taken}")
     say(f"{until}: {out / _EARLIER[until]}")

@@ -14,11 +14,6 @@ _RADII = 7
 _RADIUS_DIGITS = 4
 
 
-def plain_console() -> Console:
-    """A console that prints text as it is: no markup, no colours guessed from words."""
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
 def percent(share: float) -> str:
     """A share in percent with one decimal, rounded down."""
     return f"{(Decimal(repr(float(share))) * 100).quantize(Decimal('0.1'), ROUND_FLOOR)}%"

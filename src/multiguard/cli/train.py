@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from multiguard.cli.options import Data, Difficult, Force, Root, Separator, Table, Workers, given
 from multiguard.cli.progress import say, shown
+from multiguard.cli.terminal import echo
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -94,10 +94,12 @@ def train_command(
 def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) -> None:
     from dataclasses import fields
 
+    from multiguard.pipeline.places import require_no_other
     from multiguard.pipeline.training import discard_old_model
     from multiguard.train.job import Job, run_job
     from multiguard.train.recipe import Recipe, recipe_for
 
+    require_no_other(out, "a model")
     recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
@@ -112,7 +114,7 @@ def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) ->
 def _say_if_untrained(model: str | None, weights: str | None) -> None:
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun's number of this process
     if is_first and weights is None and model is not None and model.startswith("timm:"):
-        typer.echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
+        echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
 
 
 def show_epoch(record: dict[str, Any]) -> None:
@@ -131,10 +133,10 @@ def _show_result(result: "TrainResult") -> None:
         return
     fresh = result.card.training["fresh_tensors"]
     if fresh:
-        typer.echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
+        echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
     kept, which = result.kept, result.card.training["recipe"]["keep"]
-    typer.echo(
+    echo(
         f"{which} epoch {kept['epoch']}: mAP {kept['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
         f"{kept['map_clean']:.4f} without noise"
     )
-    typer.echo(f"model: {result.folder}")
+    echo(f"model: {result.folder}")

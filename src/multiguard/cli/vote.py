@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
 from typer import Option
 
 from multiguard.cli.command import typed
@@ -33,6 +32,7 @@ from multiguard.cli.options import (
 )
 from multiguard.cli.progress import shown
 from multiguard.cli.signals import gently
+from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 from multiguard.ranks import this_rank
 
@@ -145,17 +145,17 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
 def _say_before(ready: "ReadyVote") -> None:
     if ready.made_for is not None and ready.made_for != ready.sigma:
         spec = ready.job.model.spec
-        typer.echo(f"note: {spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
+        echo(f"note: {spec} was made for sigma {ready.made_for:g}; this votes at {ready.sigma:g}")
     if ready.order_note is not None:
-        typer.echo(f"{ready.order_note}; --labels FILE if the model's order is another")
+        echo(f"{ready.order_note}; --labels FILE if the model's order is another")
 
 
 def _say_after(ready: "ReadyVote") -> None:
     failed = ready.failures_said()
     if failed is not None:
-        typer.echo(failed)
+        echo(failed)
     voted = len(ready.pictures) - len(ready.failures())
-    typer.echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {ready.job.out}")
+    echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {ready.job.out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":

@@ -1,6 +1,5 @@
 """MS-COCO 2014 and 2017 in the official layout: annotations/instances_SPLIT.json beside the folder SPLIT."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from multiguard.data.listed import Entry, ListedDataset
 from multiguard.errors import DataError
 from multiguard.naming import unknown_name
+from multiguard.plain_json import parse_json
 
 COCO_LABELS = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
@@ -25,6 +25,11 @@ _UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 COCO_CATEGORY_IDS = tuple(number for number in range(1, 91) if number not in _UNUSED_IDS)
 COCO_SPLITS = ("train", "val", "train2014", "val2014", "train2017", "val2017")
 _YEARS = ("2014", "2017")
+_NEEDED: dict[str, dict[str, type]] = {
+    "images": {"id": int, "file_name": str},
+    "annotations": {"image_id": int, "category_id": int},
+    "categories": {"id": int, "name": str},
+}
 
 
 def open_coco(root: Path, split: str = "val", *, size: int | None = None) -> ListedDataset:
@@ -67,15 +72,23 @@ def _with_year(root: Path, split: str) -> str:
 
 def _read_listing(path: Path) -> dict[str, Any]:
     try:
-        listing = json.loads(path.read_text(encoding="utf-8"))
+        listing = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the folder that holds 'annotations' as the root") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: not readable as JSON ({error})") from error
-    missing = [key for key in ("images", "annotations", "categories") if key not in listing]
-    if missing:
-        raise DataError(f"{path}: no '{missing[0]}'; expected an official COCO instances file")
+    for key, needed in _NEEDED.items():
+        found = listing.get(key) if isinstance(listing, dict) else None
+        if not isinstance(found, list):
+            raise DataError(f"{path}: no '{key}'; expected an official COCO instances file")
+        wrong = next((one for one in found if not _has(one, needed)), None)
+        if wrong is not None:
+            raise DataError(f"{path}: {str(wrong)[:80]} under '{key}' lacks {' or '.join(needed)} as COCO writes them")
     return dict(listing)
+
+
+def _has(one: Any, needed: Mapping[str, type]) -> bool:
+    return isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in needed.items())
 
 
 def _category_positions(categories: list[Mapping[str, Any]], path: Path) -> dict[int, int]:

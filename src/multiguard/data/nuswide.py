@@ -69,8 +69,8 @@ def _concepts(row: Row) -> list[str]:
     text = row.fields["label"]
     try:
         names = ast.literal_eval(text) if text else []
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the latter two where it is nested without end
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{row.source}: label {text!r} is not a list of names such as \"['sky', 'clouds']\"")
+        raise DataError(f"{row.source}: label {text[:80]!r} is not a list of names such as \"['sky', 'clouds']\"")
     return names

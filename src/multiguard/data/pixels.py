@@ -96,5 +96,15 @@ def _cached(dataset: Catalogued, threads: int, cache: Path, progress: Progressed
     if not path.is_file():
         array = _decode(dataset, threads, progress)
         write_atomically(path, partial(np.save, arr=array, allow_pickle=False))
-    images: NDArray[np.uint8] = np.load(path, mmap_mode="r")
+    return _mapped(path, len(dataset))
+
+
+def _mapped(path: Path, count: int) -> NDArray[np.uint8]:
+    """So many pictures as they lie in a file, which runs no code when it is opened; another file raises `DataError`."""
+    try:
+        images = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # NumPy parses the head of a damaged file as Python's own tokens
+        raise DataError(f"{path}: no decoded pictures can be read there ({error}); delete it") from error
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4 or len(images) != count:
+        raise DataError(f"{path}: it does not hold {count} decoded pictures; delete it")
     return images

@@ -23,6 +23,7 @@ _FIELDS = {
     "labelled": bool,
 }
 _NEEDED = ("data", "seed", "options", "labelled")
+_OPTIONS = {"table": str, "separator": str, "difficult": bool, "label_names": list}
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,29 @@ class Source:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "Source":
         """What `as_dict` wrote; anything else raises `DataError`."""
-        for name, kind in _FIELDS.items():
-            value = stored.get(name)
-            if not isinstance(value, kind) and not (value is None and name not in _NEEDED):
-                raise DataError(f"no description of pictures: {name} is {value!r}; vote again to write it anew")
+        _check_kinds(stored, _FIELDS)
         options = dict(stored["options"])
+        _check_kinds(options, _OPTIONS)
         if options.get("table") is not None:
             options["table"] = Path(options["table"])
-        root = None if stored["root"] is None else Path(stored["root"])
-        rest = {name: stored[name] for name in ("data", "split", "size", "images", "seed", "labelled")}
+        root = None if stored.get("root") is None else Path(stored["root"])
+        rest: dict[str, Any] = {
+            name: stored.get(name) for name in ("data", "split", "size", "images", "seed", "labelled")
+        }
         return cls(root=root, options=options, **rest)
+
+
+def _check_kinds(stored: Any, kinds: Mapping[str, type]) -> None:
+    """Raises `DataError` unless these are values that `as_dict` names, each of its kind."""
+    if not isinstance(stored, dict) or not stored.keys() <= kinds.keys():
+        raise DataError(f"no description of pictures: {str(stored)[:60]}; vote again to write it anew")
+    for name, kind in kinds.items():
+        value = stored.get(name)
+        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not right and not (value is None and name not in _NEEDED):
+            raise DataError(f"no description of pictures: {name} is {str(value)[:60]!r}; vote again to write it anew")
+    if not all(isinstance(name, str) for name in stored.get("label_names") or ()):
+        raise DataError("no description of pictures: label_names holds something else than names")
 
 
 def _in_full(value: Any) -> Any:

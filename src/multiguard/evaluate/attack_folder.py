@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from multiguard.evaluate.attacked import AttackedPicture, Attacks, Reached
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.setting import Setting, ThresholdSetting
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.files import file_hash, require_folder, write_atomically
+from multiguard.plain_json import as_record, parse_json
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -92,33 +93,66 @@ def write_attacks(
 def read_attacks(folder: str | Path) -> AttackFolder:
     """An attack folder after the hash of every file has been found right; else `DataError` naming the file."""
     target = Path(folder)
-    stored = _load(target)
+    said = _described(_load(target), target / ATTACK_NAME)
     path = place(target, ATTACK_ROWS_NAME)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); attack again") from error
-    if hashlib.sha256(content).hexdigest() != stored["files"][ATTACK_ROWS_NAME]:
+    if hashlib.sha256(content).hexdigest() != said.files.get(ATTACK_ROWS_NAME):
         raise DataError(f"{path} was altered after it was written, or is damaged; attack again")
-    setting = (ThresholdSetting if stored["rule"] == "threshold" else Setting)(**stored["setting"])
-    names = tuple(stored["label_names"])
+    setting: AnySetting = said.asked()
     attacks = Attacks(
         setting=setting,
-        sigma=stored["sigma"],
-        label_names=names,
-        labelled=stored["labelled"],
-        methods=checked_methods(stored["methods"], setting),
-        radii=tuple(stored["radii"]),
-        names=tuple(stored["names"]),
-        beta=stored["beta"],
-        draws=stored["draws"],
-        pictures=_parse_rows(content, path, names, goals(setting)),
-        without_labels=stored["without_labels"],
-        failed=stored["failed"],
-        adaptive=stored["adaptive"],
-        plan=stored["plan"],
+        methods=checked_methods(said.methods, setting),  # type: ignore[arg-type]
+        pictures=_parse_rows(content, path, said.label_names, goals(setting)),
+        **{name: getattr(said, name) for name in _SAID if name != "methods"},
     )
-    return AttackFolder(attacks, stored["certificates_sha256"], stored["provenance"], stored["command"])
+    return AttackFolder(attacks, said.certificates_sha256, said.provenance, said.command)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The description as it lies in the file."""
+
+    format: str
+    version: int
+    sha256: str
+    rule: Literal["top-k", "threshold"]
+    setting: Mapping[str, Any]
+    sigma: float
+    label_names: tuple[str, ...]
+    labelled: bool
+    methods: tuple[str, ...]
+    radii: tuple[float, ...]
+    names: tuple[str, ...]
+    beta: float
+    draws: int
+    without_labels: int
+    failed: int
+    adaptive: bool
+    plan: Mapping[str, Any]
+    certificates_sha256: str
+    provenance: Mapping[str, Any]
+    command: str | None
+    attacked_with: str
+    files: Mapping[str, str]
+
+    def asked(self) -> AnySetting:
+        """The setting, of its rule."""
+        if self.rule == "threshold":
+            return as_record(ThresholdSetting, self.setting)
+        return as_record(Setting, self.setting)
+
+
+def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
+    """What a description says, every value of its kind; else `DataError` naming the file."""
+    try:
+        said = as_record(_Stored, stored)
+        said.asked()
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}; attack again") from error
+    return said
 
 
 def _save(path: Path, said: Mapping[str, Any]) -> None:
@@ -135,12 +169,12 @@ def _load(folder: Path) -> dict[str, Any]:
 
     path = place(folder, ATTACK_NAME)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parse_json(path.read_bytes())
         known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
         whole = stored["sha256"] == own_hash(stored)
     except FileNotFoundError as error:
         raise DataError(f"{folder} is not an attack folder: it has no {ATTACK_NAME}") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     if not known:
         raise DataError(f"{path} is not of format {_FORMAT!r}, version {_VERSION}; attack again")
@@ -187,14 +221,13 @@ def _row(picture: AttackedPicture, names: tuple[str, ...]) -> dict[str, Any]:
 def _parse_rows(
     content: bytes, path: Path, names: tuple[str, ...], wanted: tuple[Goal, ...]
 ) -> tuple[AttackedPicture, ...]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from multiguard.votes.parquet import open_parquet
 
     index = {name: label for label, name in enumerate(names)}
     try:
-        rows = pq.read_table(pa.BufferReader(content)).cast(_schema()).to_pylist()
+        rows = open_parquet(content).read().cast(_schema()).to_pylist()
         return tuple(_picture(row, index, wanted) for row in rows)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # a damaged file makes its reader fail in any way there is
         raise DataError(f"{path} is damaged or not of this attack: {error}") from error
 
 

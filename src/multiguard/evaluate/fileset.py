@@ -17,7 +17,7 @@ _PART, _NEXT = ".part", ".next"
 def place(folder: Path, name: str) -> Path:
     """Where a file of the set is now."""
     waiting = folder / _NEXT / name
-    return waiting if waiting.exists() else folder / name
+    return waiting if waiting.exists() and not (folder / _NEXT).is_symlink() else folder / name
 
 
 def replace_together(folder: Path, names: Sequence[str], write: Callable[[Path], None]) -> None:
@@ -44,6 +44,8 @@ def replace_together(folder: Path, names: Sequence[str], write: Callable[[Path],
 def settle(folder: Path, names: Sequence[str]) -> None:
     """Move files that have taken effect to their places, as a writer that was killed may not have done."""
     waiting = folder / _NEXT
+    if waiting.is_symlink():
+        waiting.unlink()  # no writer makes a link: it would move files of another folder
     if not waiting.exists():
         return
     sync_folder(folder)

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import AVERAGINGS, Curve
+from multiguard.evaluate.described import parse_description
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.setting import Setting, ThresholdSetting
 from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
 from multiguard.files import file_hash, require_folder, write_atomically
+from multiguard.plain_json import parse_json
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _load(folder: Path) -> dict[str, Any]:
     """The description, of a format that is known and as it was written."""
     path = place(folder, CERTIFICATES_NAME)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parse_json(path.read_bytes())
         known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
         whole = stored["sha256"] == _own_hash(stored)
     except FileNotFoundError as error:
@@ -231,34 +231,37 @@ def _load(folder: Path) -> dict[str, Any]:
 
 def _read(folder: Path) -> CertificatesFolder:
     from multiguard.evaluate.rows import parse_rows
-    from multiguard.votes import Failure
 
-    stored = _load(folder)
-    content = {name: _verified(place(folder, name), stored["files"][name]) for name in _HASHED}
-    setting = (ThresholdSetting if stored["rule"] == "threshold" else Setting)(**stored["setting"])
-    certificates = parse_rows(
-        content[ROWS_NAME],
-        folder / ROWS_NAME,
-        setting=setting,
-        labelled=stored["labelled"],
-        sigma=stored["sigma"],
-        label_names=tuple(stored["label_names"]),
-        methods=checked_methods(stored["methods"], setting),
-        failures=tuple(Failure(**failure) for failure in stored["failures"]),
-    )
-    return CertificatesFolder(
+    path = folder / CERTIFICATES_NAME
+    said = parse_description(_load(folder), path)
+    content = {name: _verified(place(folder, name), said.files.get(name)) for name in _HASHED}
+    certificates = parse_rows(content[ROWS_NAME], folder / ROWS_NAME, said)
+    found = CertificatesFolder(
         certificates=certificates,
         curves=parse_curves(content[CURVES_NAME], folder / CURVES_NAME),
         labels=parse_labels(content[LABELS_NAME], folder / LABELS_NAME),
-        provenance=stored["provenance"],
-        votes_hash=stored["votes_sha256"],
-        certified_with=stored.get("certified_with"),
-        source=stored["source"],
-        command=stored["command"],
+        provenance=said.provenance,
+        votes_hash=said.votes_sha256,
+        certified_with=said.certified_with,
+        source=said.source,
+        command=said.command,
     )
+    _check_together(found, path)
+    return found
 
 
-def _verified(path: Path, sha256: str) -> bytes:
+def _check_together(found: CertificatesFolder, path: Path) -> None:
+    """Raises unless the files can be of one set: the curves of these pictures, the labels of these names."""
+    try:
+        _check_curves(found.certificates, found.curves)
+    except InvalidInputError as error:
+        raise DataError(f"{path} and the files beside it do not belong together: {error}") from error
+    strange = {one.label for one in found.labels} - set(found.certificates.label_names)
+    if strange:
+        raise DataError(f"{path} knows no label {min(strange)!r}, which {LABELS_NAME} beside it names")
+
+
+def _verified(path: Path, sha256: str | None) -> bytes:
     """The bytes of a file, which are those that were written."""
     try:
         content = path.read_bytes()

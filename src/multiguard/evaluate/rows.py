@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 from multiguard.certify import Method
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.claims import check_claims
+from multiguard.evaluate.described import Description
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting
 from multiguard.files import write_atomically
-from multiguard.votes import Failure, Rule
+from multiguard.votes import Rule
+from multiguard.votes.parquet import open_parquet
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
@@ -27,23 +29,30 @@ def write_rows(path: Path, certificates: Certificates) -> None:
 def parse_rows(
     content: bytes,
     path: Path,
-    *,
-    setting: AnySetting,
-    sigma: float,
-    label_names: tuple[str, ...],
-    labelled: bool,
-    methods: Sequence[Method],
-    failures: tuple[Failure, ...],
+    said: Description,
 ) -> Certificates:
-    """The certificates whose rows are in the content of this file, or a `DataError` that names it."""
+    """The certificates whose rows are in the content of this file, or a `DataError` that names it.
+
+    Args:
+        content: The file, read whole.
+        path: Where it lies, for messages.
+        said: What the description beside it says of all pictures.
+    """
+    index = {name: label for label, name in enumerate(said.label_names)}
     try:
-        rows = pq.read_table(pa.BufferReader(content)).cast(_schema(methods, setting.rule)).to_pylist()
-        columns = _columns(rows, {name: label for label, name in enumerate(label_names)}, methods, setting.rule)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        rows = open_parquet(content).read().cast(_schema(said.methods, said.rule)).to_pylist()
+        found = Certificates(
+            setting=said.setting,
+            sigma=said.sigma,
+            label_names=said.label_names,
+            labelled=said.labelled,
+            failures=said.failures,
+            **_columns(rows, index, said.methods, said.rule),
+        )
+        check_claims(found)
+    except Exception as error:  # a damaged file makes its reader fail in any way there is
         raise DataError(f"{path} is damaged or not of these certificates: {error}") from error
-    return Certificates(
-        setting=setting, sigma=sigma, label_names=label_names, labelled=labelled, failures=failures, **columns
-    )
+    return found
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,14 +12,15 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arguments import checked_method, checked_threshold_method
+from multiguard.certify.arguments import checked_alpha, checked_method, checked_threshold, checked_threshold_method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.bootstrap import Bands
-from multiguard.evaluate.curve import AVERAGINGS, Curve
+from multiguard.evaluate.curve import AVERAGINGS, Curve, checked_radius
 from multiguard.evaluate.label import LabelScores
 from multiguard.evaluate.scores import Averaging, Floats, Scores
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.files import write_atomically
+from multiguard.naming import as_cell, from_cell
 
 _SCORES = ("precision", "recall", "f1")
 _COUNTS = ("true_floor", "false_ceiling")
@@ -49,10 +49,6 @@ CURVE_COLUMNS = (
 )
 BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
 LABEL_COLUMNS = ("label", "R", "images", "certified", "failed")
-
-# A cell that begins so would be taken for a formula by a spreadsheet; an apostrophe before it makes it text. Names that
-# have apostrophes before such a sign themselves get one more, so that one can be taken away again.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 Row = Mapping[str, str]
 T = TypeVar("T")
@@ -96,7 +92,7 @@ def write_labels(path: str | Path, labels: Sequence[LabelScores]) -> None:
     """
     rows = (
         {
-            "label": _as_text(one.label),
+            "label": as_cell(one.label),
             "R": radius,
             "images": one.images,
             "certified": certified,
@@ -137,11 +133,12 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
 
 def _curve(rows: Sequence[Row]) -> Curve:
     first = rows[0]
-    precision, recall, f1, floor, ceiling = (_column(rows, name) for name in (*_SCORES, *_COUNTS))
-    images, without = int(first["images"]), int(first["without_labels"])
-    scores = Scores(_column(rows, "R"), precision, recall, f1, floor, ceiling, images, without)
-    sigma, mean_draws = float(first["sigma"]), float(first["mean_draws"])
-    averaging, failed = _averaging(first["averaging"]), int(first["failed"])
+    precision, recall, f1 = (_share(rows, name) for name in _SCORES)
+    floor, ceiling = (_column(rows, name) for name in _COUNTS)
+    images, without = _count(first["images"]), _count(first["without_labels"])
+    scores = Scores(_radius(rows), precision, recall, f1, floor, ceiling, images, without)
+    sigma, mean_draws = (float(_column(rows[:1], name)[0]) for name in ("sigma", "mean_draws"))
+    averaging, failed = _averaging(first["averaging"]), _count(first["failed"])
     return Curve(_method(first), _setting(first), sigma, averaging, scores, mean_draws, failed, _bands(rows))
 
 
@@ -155,11 +152,11 @@ def _setting_cells(setting: AnySetting) -> dict[str, object]:
 
 
 def _setting(row: Row) -> AnySetting:
-    alpha, draws = float(row["alpha"]), int(row["n"])
+    alpha, draws = checked_alpha(float(row["alpha"])), _count(row["n"])
     if row["rule"] == "top-k" and not row["threshold"]:
-        return Setting(int(row["k"]), int(row["k_prime"]), alpha, draws)
+        return Setting(_count(row["k"]), _count(row["k_prime"]), alpha, draws)
     if row["rule"] == "threshold" and not (row["k"] or row["k_prime"]):
-        return ThresholdSetting(float(row["threshold"]), alpha, draws)
+        return ThresholdSetting(checked_threshold(float(row["threshold"])), alpha, draws)
     raise ValueError(f"a row of rule {row['rule']!r} with k {row['k']!r} and threshold {row['threshold']!r}")
 
 
@@ -171,13 +168,18 @@ def _bands(rows: Sequence[Row]) -> Bands | None:
     first = rows[0]
     if not first.get("level"):
         return None
-    precision, recall, f1 = ((_column(rows, f"{name}_low"), _column(rows, f"{name}_high")) for name in _SCORES)
-    return Bands(float(first["level"]), int(first["resamples"]), int(first["seed"]), precision, recall, f1)
+    precision, recall, f1 = ((_share(rows, f"{name}_low"), _share(rows, f"{name}_high")) for name in _SCORES)
+    level = checked_threshold(float(first["level"]))
+    return Bands(level, _count(first["resamples"]), _count(first["seed"]), precision, recall, f1)
 
 
 def _label(rows: Sequence[Row]) -> LabelScores:
-    name, failed = _from_text(rows[0]["label"]), int(rows[0]["failed"])
-    return LabelScores(name, int(rows[0]["images"]), _column(rows, "R"), _column(rows, "certified"), failed)
+    name, failed = from_cell(rows[0]["label"]), _count(rows[0]["failed"])
+    return LabelScores(name, _count(rows[0]["images"]), _radius(rows), _share(rows, "certified"), failed)
+
+
+def _radius(rows: Sequence[Row]) -> Floats:
+    return checked_radius(_column(rows, "R"))
 
 
 def _averaging(text: str) -> Averaging:
@@ -188,15 +190,25 @@ def _averaging(text: str) -> Averaging:
 
 
 def _column(rows: Sequence[Row], name: str) -> Floats:
-    return np.array([float(row[name]) for row in rows])
+    """The numbers of a column; a score, a count or a radius is finite and not negative."""
+    values = np.array([float(row[name]) for row in rows])
+    if not np.all((values >= 0) & np.isfinite(values)):
+        raise ValueError(f"{name} holds {values[~((values >= 0) & np.isfinite(values))][0]}")
+    return values
 
 
-def _as_text(name: str) -> str:
-    return f"'{name}" if _FORMULA.match(name) else name
+def _share(rows: Sequence[Row], name: str) -> Floats:
+    values = _column(rows, name)
+    if np.any(values > 1):
+        raise ValueError(f"{name} holds {values.max()}, which is no share")
+    return values
 
 
-def _from_text(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+def _count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{text} counts nothing")
+    return number
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]], quoting: Literal[0, 2]) -> None:

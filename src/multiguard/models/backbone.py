@@ -17,6 +17,7 @@ from multiguard.naming import unknown_name
 PRETRAINED = "pretrained"
 _HALVES = (0.5, 0.5, 0.5)
 _CNN_SIZE = 32
+_WIDEST = 2048
 _TIMM_SIZE = 224
 
 
@@ -86,8 +87,8 @@ def require_size(backbone: Backbone, size: int) -> None:
 
 
 def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    if detail and not (detail.isdecimal() and int(detail) > 0):
-        raise ModelError(f"'{architecture}': the width must be a whole number above 0, as in cnn:32")
+    if detail and not (detail.isdecimal() and len(detail) < 5 and 0 < int(detail) <= _WIDEST):
+        raise ModelError(f"'{architecture}': the width must be a whole number above 0, {_WIDEST} at most, as in cnn:32")
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)

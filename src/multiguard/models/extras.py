@@ -14,3 +14,8 @@ def require(module: str, extra: str) -> Any:
         raise ModelError(
             f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
         ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says first, or its kind where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

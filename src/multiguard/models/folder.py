@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -16,11 +17,13 @@ from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.weights import read_weights
+from multiguard.plain_json import as_record, parse_json
 
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
-_DENOISER = "ffdnet"
+_LARGEST_SIDE = 1 << 14
+_CHANNELS = 3
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class ModelCard:
         Not `sigma`, the noise to vote with: behind a denoiser, training sees clean pictures.
         """
         recipe = self.training.get("recipe", {})
-        return float(recipe["sigma"]) if recipe.get("epochs") else None
+        trained = recipe.get("sigma") if recipe.get("epochs") else None
+        return float(trained) if isinstance(trained, int | float) else None
 
 
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
@@ -103,20 +107,22 @@ def save_card(path: Path, card: ModelCard) -> None:
 
 
 def read_card(path: Path) -> ModelCard:
-    """What the folder's model.json says; a missing or foreign one raises `ModelError`."""
+    """What the folder's model.json says; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(file.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ModelError(f"{file}: not readable as JSON ({error})") from error
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ModelError(f"{file}: not a model card of format {FORMAT}; made by another version?")
     try:
-        return ModelCard(**{key: _frozen(value) for key, value in found.items()})
-    except TypeError as error:
+        card = as_record(ModelCard, found)
+        _check_card(card)
+    except ValueError as error:
         raise ModelError(f"{file}: not a whole model card ({error})") from error
+    return card
 
 
 def load_folder(path: Path | str) -> Classifier:
@@ -146,6 +152,7 @@ def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
 
 
 def _filled_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float = 0.0) -> Backbone:
+    _refuse_larger(path, card, tensors)
     backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
     _load_part(backbone.network, tensors, "network", path)
     return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
@@ -179,5 +186,31 @@ def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, pa
         raise ModelError(f"{path}: the weights do not fit the card's architecture ({reason})") from error
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _refuse_larger(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> None:
+    """Raises before memory is taken for a network with more weights than the file holds."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        with torch.device("meta"):
+            built = build_backbone(card.architecture, len(card.label_names), size=card.image_size[0])
+    except (NotImplementedError, RuntimeError):  # some of timm's networks look at numbers while they are built
+        return
+    needed = sum(tensor.numel() for tensor in built.network.state_dict().values())
+    if needed > held:
+        raise ModelError(
+            f"{path}: the weights do not fit the card's architecture, {card.architecture}: it has {needed:,} numbers, "
+            f"and the file holds {held:,}"
+        )
+
+
+def _check_card(card: ModelCard) -> None:
+    """Raises `ValueError` unless the card's numbers can be those of a classifier."""
+    if not card.label_names:
+        raise ValueError("no label is named")
+    if not all(0 < side <= _LARGEST_SIDE for side in card.image_size):
+        raise ValueError(f"the image size {card.image_size} lies outside 1 .. {_LARGEST_SIDE}")
+    if {len(card.mean), len(card.std)} - {1, _CHANNELS} or not all(value > 0 for value in card.std):
+        raise ValueError(f"mean and std must be one number or {_CHANNELS}, those of std above 0")
+    if card.sigma < 0:
+        raise ValueError(f"sigma is {card.sigma}, below 0")
+    if not isinstance(card.training.get("recipe", {}), dict):
+        raise ValueError("training.recipe is no set of named values")

@@ -1,6 +1,6 @@
 """`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
 
-import json
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,18 @@ from torch import Tensor, nn
 from multiguard.errors import ModelError
 from multiguard.files import files_hash
 from multiguard.models.classifier import Classifier
-from multiguard.models.extras import require
+from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
+from multiguard.plain_json import parse_json
 
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
+_INDEX = "model.safetensors.index.json"
 _MULTI_LABEL = "multi_label_classification"
 _UNIT = 1 / 255
+# What a config may ask for that would run code from elsewhere, or take tensors that the record does not cover.
+_CODE = ("auto_map", "custom_pipelines", "quantization_config", "transformers_weights", "base_model_name_or_path")
+_ATTENTION = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_OWN_ATTENTION = (None, "eager", "sdpa")
 
 
 class _Logits(nn.Module):
@@ -38,6 +44,8 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} gives logits; leave out output={options.output!r}.")
     config = _read_json(place / _CONFIG, spec)
+    _refuse_code(config, spec)
+    _refuse_other_files(place, spec)
     if config.get("problem_type") != _MULTI_LABEL:
         raise ModelError(
             f"{spec}: its config.json has problem_type {config.get('problem_type')!r}, not {_MULTI_LABEL!r}."
@@ -68,10 +76,31 @@ def _load_model(place: Path, spec: str) -> Any:
             output_loading_info=True,
             **{dtype: torch.float32},
         )
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{spec} cannot be loaded: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # a config that fits no model makes transformers fail in any way there is
+        raise ModelError(f"{spec} cannot be loaded: {first_line(error)}") from error
     _check_filled(spec, found["missing_keys"], found["mismatched_keys"])
     return model
+
+
+def _refuse_code(config: Any, spec: str) -> None:
+    """Raises where the config, in any part of it, asks for code that is not transformers' own."""
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if (key in _CODE and value) or (key in _ATTENTION and value not in _OWN_ATTENTION):
+            raise ModelError(
+                f"{spec}: its config.json has {key} = {str(value)[:60]!r}, which may run code from elsewhere; "
+                "save the model without it, or load it in a function of your own, module:function."
+            )
+        _refuse_code(value, spec)
+
+
+def _refuse_other_files(place: Path, spec: str) -> None:
+    """Raises where weights would be read that do not lie in the folder as safetensors."""
+    if (place / "adapter_config.json").exists():
+        raise ModelError(f"{spec} is an adapter of another model; merge the two, and save the whole model.")
+    named = _read_json(place / _INDEX, spec).get("weight_map", {}) if (place / _INDEX).exists() else {}
+    for name in set(map(str, named.values())) if isinstance(named, dict) else ():
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelError(f"{spec}: {_INDEX} names {name!r}, which is no safetensors file of the folder.")
 
 
 def _check_filled(spec: str, missing: Collection[Any], mismatched: Collection[Any]) -> None:
@@ -86,28 +115,41 @@ def _check_filled(spec: str, missing: Collection[Any], mismatched: Collection[An
 
 def _label_names(model: Any) -> list[str]:
     names: dict[int, str] = model.config.id2label
-    return [names[index] for index in range(len(names))]
+    return [str(names.get(index, index)) for index in range(len(names))]
 
 
 def _normalisation(place: Path, spec: str) -> tuple[list[float] | None, list[float] | None]:
     """Mean and deviation for pixels in [0, 1], from the folder's image processor."""
     config = _read_json(place / _PREPROCESSOR, spec)
-    rescaled = config.get("do_rescale", True)
-    if not rescaled or abs(config.get("rescale_factor", _UNIT) - _UNIT) > 1e-9:
+    rescaled, factor = config.get("do_rescale", True), config.get("rescale_factor", _UNIT)
+    if not rescaled or not _is_number(factor) or abs(factor - _UNIT) > 1e-9:
         raise ModelError(
             f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; "
             "wrap the model in a callable that does its own scaling."
         )
     if not config.get("do_normalize", True):
         return None, None
-    return config["image_mean"], config["image_std"]
+    mean, std = (_numbers(config.get(name), name, spec) for name in ("image_mean", "image_std"))
+    return mean, std
+
+
+def _numbers(found: Any, name: str, spec: str) -> list[float]:
+    if not isinstance(found, list) or not found or not all(_is_number(value) for value in found):
+        raise ModelError(f"{spec}: {_PREPROCESSOR} has {name} = {str(found)[:60]!r}, not a list of numbers.")
+    return [float(value) for value in found]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ModelError(f"{spec}: {path.name} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{spec}: {path.name} holds no named values.")
     return found
 
 

@@ -1,5 +1,6 @@
 """`onnx:FILE`: an exported model, run by onnxruntime."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,22 @@ from torch import Tensor
 from multiguard.errors import ModelError
 from multiguard.files import file_hash, files_hash
 from multiguard.models.classifier import Classifier
-from multiguard.models.extras import require
+from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
 
 _PICTURE = 4
+_PRECOMPILED = "EPContext"
 
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
-    """The classifier in an ONNX file with one input and one output; what its scores are must be declared."""
+    """The classifier in an ONNX file with one input and one output; what its scores are must be declared.
+
+    Nothing but the file and what lies beside it is read, and no library that it names is loaded.
+    """
     path, spec = Path(file), f"onnx:{file}"
     options.refuse_weights(spec)
     labels, output = options.need_labels(spec), options.need_output(spec)
+    weights_hash = _weights_hash(path)
     session = OnnxNetwork(path)
     return Classifier(
         session,
@@ -30,7 +36,7 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
         std=options.std,
         image_size=options.image_size or session.image_size,
         name=options.name or spec,
-        weights_hash=_weights_hash(path),
+        weights_hash=weights_hash,
     )
 
 
@@ -39,12 +45,10 @@ class OnnxNetwork:
 
     def __init__(self, path: Path) -> None:
         runtime = require("onnxruntime", "onnx")
-        if not path.is_file():
-            raise ModelError(f"onnx:{path}: no such file.")
         try:
             self._session = runtime.InferenceSession(str(path), providers=runtime.get_available_providers())
         except Exception as error:
-            raise ModelError(f"onnx:{path} cannot be loaded: {str(error).splitlines()[0]}") from error
+            raise ModelError(f"onnx:{path} cannot be loaded: {first_line(error)}") from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1 or len(outputs) != 1:
             raise ModelError(
@@ -75,11 +79,34 @@ def _names(nodes: list[Any]) -> list[str]:
 
 
 def _weights_hash(path: Path) -> str:
-    """The hash of the file and of the files beside it that hold its tensors."""
-    model = require("onnx", "onnx").load(str(path), load_external_data=False)
-    names = {
-        entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"
-    }
-    if not names:
-        return file_hash(path)
-    return files_hash([path, *(path.parent / name for name in sorted(names))])
+    """The hash of the file and of the files beside it that hold its tensors; what lies elsewhere is refused."""
+    if not path.is_file():
+        raise ModelError(f"onnx:{path}: no such file.")
+    try:
+        model = require("onnx", "onnx").load(str(path), load_external_data=False)
+    except ModelError:
+        raise
+    except Exception as error:  # protobuf has errors of its own
+        raise ModelError(f"onnx:{path} cannot be loaded: {first_line(error)}") from error
+    names = sorted({_beside(path, name) for name in _external_names(model)})
+    return files_hash([path, *(path.parent / name for name in names)]) if names else file_hash(path)
+
+
+def _external_names(message: Any) -> Iterator[str]:
+    """The files that any tensor of the model, wherever it stands in it, is kept in; a precompiled part is refused."""
+    if message.DESCRIPTOR.name == "NodeProto" and message.op_type == _PRECOMPILED:
+        raise ModelError("the ONNX model holds a part compiled for one machine (EPContext); export it without")
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield from (entry.value for entry in message.external_data if entry.key == "location")
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "DESCRIPTOR") else value:
+                yield from _external_names(part)
+
+
+def _beside(path: Path, name: str) -> str:
+    """The name, if it is that of a file in the model's folder, its links followed."""
+    file = path.parent / name
+    if not file.is_file() or not file.resolve().is_relative_to(path.parent.resolve()):
+        raise ModelError(f"onnx:{path} keeps tensors in {name!r}, which is no file in its folder.")
+    return name

@@ -20,6 +20,11 @@ Loader = Callable[[str, ModelOptions], Classifier]
 LOADERS: dict[str, Loader] = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}
 
 
+def runs_code(spec: str) -> bool:
+    """Whether loading this would import a module that it names; a file that someone sent must never decide that."""
+    return not Path(spec).is_dir() and spec.partition(":")[0] not in LOADERS
+
+
 def load_classifier(
     spec: str | nn.Module | Callable[[Tensor], Tensor],
     *,

@@ -28,7 +28,7 @@ from multiguard.evaluate.curve import checked_radius
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
 from multiguard.lock import held
-from multiguard.pipeline.places import require_no_other
+from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother, voted_votes
 from multiguard.report import draw_attack, write_attack_table
@@ -138,6 +138,8 @@ class ReadyAttack:
 def prepare_attack(job: AttackJob) -> ReadyAttack:
     """The job with its model loaded and found to be the certified one, and its pictures listed; none is decoded yet."""
     require_no_other(job.out, "an attack")
+    if job.out.parent == job.certificates.parent:
+        require_inside(job.certificates.parent, job.out)
     if not job.force and (job.out / ATTACK_NAME).exists():
         raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
     proved = read_certificates(job.certificates)

@@ -1,6 +1,5 @@
 """Certifying by names and paths: from a votes folder to a certificates folder, sweeps among its curves."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,8 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.evaluate.sweeps import Parameter
-from multiguard.pipeline.places import require_no_other
+from multiguard.pipeline.places import require_inside, require_no_other
+from multiguard.plain_json import parse_json
 from multiguard.votes import read_votes
 
 SOURCE_FILE = "source.json"
@@ -63,6 +63,8 @@ class CertifyJob:
 def certify(job: CertifyJob, progress: Progressed | None = None) -> CertificatesFolder:
     """Do the job; the folder as it was written is returned, and an existing one is replaced only by force."""
     require_no_other(job.out, "certificates")
+    if job.out.parent == job.votes.parent:
+        require_inside(job.votes.parent, job.out)
     if not job.force and (job.out / CERTIFICATES_NAME).exists():
         raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
     votes = read_votes(job.votes)
@@ -79,7 +81,7 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
 def read_source(votes: Path) -> dict[str, Any]:
     """What a votes folder says of its pictures and its model; nothing where it says nothing."""
     try:
-        found = json.loads((votes / SOURCE_FILE).read_text(encoding="utf-8"))
+        found = parse_json((votes / SOURCE_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

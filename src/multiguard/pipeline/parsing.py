@@ -33,7 +33,16 @@ class Typed(str):
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML that refuses a repeated key, and reads 1e-3 as the number that it is."""
+    """Plain YAML that refuses a repeated key and references, and reads 1e-3 as the number that it is.
+
+    A few lines of references to references can stand for more values than any memory holds; a recipe needs none.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, which is none that stands elsewhere."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "a recipe has no references (*name); write it out", None)
+        return super().compose_node(parent, index)
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -97,6 +106,8 @@ def _load(text: str, name: str) -> Any:
         raise InvalidInputError(f"{name}{line}: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise InvalidInputError(f"{name}: no YAML ({' '.join(str(error).split())})") from error
+    except RecursionError:
+        raise InvalidInputError(f"{name}: no recipe is nested so deeply") from None
 
 
 def _put(found: dict[Any, Any], change: str) -> None:
@@ -187,9 +198,14 @@ _CHECKS: Mapping[Any, Callable[[Any], bool]] = {
     str: lambda value: isinstance(value, str),
     Path: lambda value: isinstance(value, str) and value != "",
     bool: lambda value: isinstance(value, bool),
-    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
-    float: lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    int: lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST,
+    float: lambda value: _is_number(value) and abs(value) < math.inf,
 }
+_LARGEST = 2**63 - 1  # what the arrays behind a recipe can count with
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value <= _LARGEST)
 
 
 def _as_typed(kind: Any, value: Typed) -> Any:

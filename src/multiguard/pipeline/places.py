@@ -1,4 +1,4 @@
-"""Folders that hold something else are never written into: what each kind is known by."""
+"""Folders that hold something else, or lie elsewhere than they seem to, are never written into."""
 
 from pathlib import Path
 from typing import Literal
@@ -30,4 +30,20 @@ def require_no_other(out: Path, own: Holding) -> None:
         if kind != own and (out / name).is_file():
             raise InvalidInputError(
                 f"{out} holds {kind} ({name}), where {own} would go; name another folder with --out"
+            )
+
+
+def require_inside(home: Path, *places: Path) -> None:
+    """Pass only if what is written to these places of a folder stays in it: a link may lead anywhere.
+
+    Args:
+        home: The folder; it may itself be a link, which its owner named.
+        places: Folders that are in it by their names, there or not.
+    """
+    inside = home.resolve()
+    for place in places:
+        if not place.resolve().is_relative_to(inside):
+            raise InvalidInputError(
+                f"{place} is a link that leads out of {home}, to {place.resolve()}, and nothing is written there; "
+                "remove the link, or make the whole folder a link"
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import file_hash, write_atomically
+from multiguard.plain_json import as_record, parse_json
 
 RECORD_FILE = "run.json"
 _FORMAT = "multiguard-run"
@@ -67,21 +68,24 @@ def read_record(run: Path) -> RunRecord:
     if not path.is_file():
         return RunRecord()
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parse_json(path.read_bytes())
         if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
             raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
-        steps = {name: StepRecord(**step) for name, step in stored.pop("steps").items()}
-        _require_inside(name for step in steps.values() for name in step.outputs or {})
-        return RunRecord(steps=steps, **stored)
+        record = as_record(RunRecord, stored)
+        _require_inside(run, (name for step in record.steps.values() for name in step.outputs or {}))
+        return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(f"{path} is damaged ({error}); name another run folder, or delete this one") from error
 
 
-def _require_inside(names: Iterable[str]) -> None:
+def _require_inside(run: Path, names: Iterable[str]) -> None:
     """Pass only if every output lies in the run folder: what is altered is removed before it is made anew."""
+    home = run.resolve()
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"the output '{name}' lies outside the run folder")
+        if not (run / name).parent.resolve().is_relative_to(home):
+            raise ValueError(f"the output '{name}' lies behind a link that leads out of the run folder")
 
 
 def write_record(run: Path, record: RunRecord) -> None:

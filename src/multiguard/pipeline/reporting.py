@@ -11,6 +11,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertificatesFolder, read_certificates
 from multiguard.files import remove_halves, require_folder
 from multiguard.pipeline.leftovers import refuse_foreign, remove_stale
+from multiguard.pipeline.places import require_inside
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 from multiguard.report.words import failed_words
 
@@ -81,6 +82,8 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     check_gallery(job.gallery)
     if not job.force:
         _refuse_existing(job)
+    home = job.page.parent
+    require_inside(home, *(folder for folder in (job.figures, job.tables) if folder.parent == home))
     main = read_certificates(job.main)
     beside = {name: read_certificates(folder) for name, folder in job.beside.items()}
     study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, [main, *beside.values()]))
@@ -113,7 +116,8 @@ def _title(main: CertificatesFolder) -> str:
 
 def _commands(job: ReportJob, runs: Sequence[CertificatesFolder]) -> list[str]:
     stored = [command for run in runs for command in (run.source.get("command"), run.command)]
-    return list(dict.fromkeys(command for command in (*(job.commands or stored), job.command) if command))
+    told = [command for command in (*(job.commands or stored), job.command) if command and isinstance(command, str)]
+    return list(dict.fromkeys(told))
 
 
 def _pictures(job: ReportJob, main: CertificatesFolder) -> tuple[Catalogued | None, str | None]:

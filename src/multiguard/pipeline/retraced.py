@@ -1,17 +1,19 @@
 """From certificates back to what they are about: the pictures, the model and the votes, each found to be the same."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from multiguard.data.listed import read_lines
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import CertificatesFolder, Setting
 from multiguard.models import Classifier
+from multiguard.models.loading import runs_code
 from multiguard.models.options import state_hash
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model
+from multiguard.plain_json import as_record
 from multiguard.smooth import Smoother
 from multiguard.votes import Votes, read_votes
 
@@ -102,12 +104,31 @@ def _told(folder: Path, proved: CertificatesFolder) -> ModelPart:
     told = proved.source.get("model")
     if not isinstance(told, dict) or not isinstance(told.get("spec"), str):
         raise InvalidInputError(f"{folder} does not say which model was voted with; name it with --model")
-    said: dict[str, Any] = {one.name: told.get(one.name) for one in fields(ModelPart)}
+    if runs_code(told["spec"]):
+        raise InvalidInputError(
+            f"{folder} was voted on with {told['spec']}, which is code, and no code runs because a file names it; if "
+            f"you trust it, name it yourself: --model {told['spec']}"
+        )
+    try:
+        said = as_record(_Told, told)
+    except ValueError as error:
+        raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
     # The word stands for the dataset's own order of labels.
-    labels = None if said["labels"] in (None, "dataset") else Path(said["labels"])
-    weights = None if said["weights"] is None else Path(said["weights"])
-    mean, std = (None if said[name] is None else tuple(said[name]) for name in ("mean", "std"))
-    return ModelPart(said["spec"], labels, weights, said["output"], mean, std)
+    labels = None if said.labels in (None, "dataset") else Path(said.labels)
+    weights = None if said.weights is None else Path(said.weights)
+    return ModelPart(said.spec, labels, weights, said.output, said.mean, said.std)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A `ModelPart` as a votes folder writes it down."""
+
+    spec: str
+    labels: str | None = None
+    weights: str | None = None
+    output: Literal["logits", "probabilities"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
 
 def _is_same(classifier: Classifier, proved: CertificatesFolder) -> bool:

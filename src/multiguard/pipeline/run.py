@@ -9,7 +9,7 @@ from multiguard.files import require_folder, write_atomically
 from multiguard.lock import held
 from multiguard.pipeline.cost import Meter
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
-from multiguard.pipeline.places import require_no_other
+from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.record import (
     RECORD_FILE,
@@ -57,6 +57,7 @@ def run_recipe(
         raise InvalidInputError("until train, but the recipe names a model: its first step is vote")
     recipe = resolved_recipe(recipe)
     _require_own(out)
+    require_inside(out, *(step.home for step in plan_steps(recipe, out, command)))
     with held(out):
         runner = _Runner(recipe, out, force, command, watcher or Watcher())
         for step in plan_steps(recipe, out, command):
@@ -173,8 +174,9 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
 
 
 def _require_own(out: Path) -> None:
-    """Pass only if the folder is a run's, or holds nothing under the names that a run would write."""
+    """Pass only if the folder is a run's, or holds nothing under the names that a run would write; none leads away."""
     require_no_other(out, "a run")
+    require_inside(out, *(out / name for name in (*_OURS, "cache")))
     if (out / RECORD_FILE).is_file():
         return
     for name in _OURS:

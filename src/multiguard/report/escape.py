@@ -1,4 +1,4 @@
-"""Text from data, made harmless where it is written: LaTeX, Markdown and CSV."""
+"""Text from data, made harmless where it is written: LaTeX and Markdown."""
 
 import re
 
@@ -27,9 +27,9 @@ _LATEX = {
     "ℓ₂": r"\ensuremath{\ell_2}",
 }
 _LATEX_SPECIAL = re.compile("|".join(re.escape(text) for text in sorted(_LATEX, key=len, reverse=True)))
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//))")
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//)|(?<=www)\.)")
+# Control characters, and marks that turn the direction of text and so hide what stands beside them.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 
 
 def latex(text: str) -> str:
@@ -42,14 +42,6 @@ def markdown(text: str) -> str:
     """The text as Markdown shows it in a table cell: no character of it is markup or HTML."""
     entities = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKDOWN_SPECIAL.sub(r"\\\1", entities)
-
-
-def csv_cell(text: str) -> str:
-    """The text with an apostrophe before it where a spreadsheet would run it as a formula.
-
-    A text that has apostrophes before such a sign itself gets one more, so that one can be taken away again.
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _one_line(text: str) -> str:

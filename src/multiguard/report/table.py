@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from multiguard.naming import as_cell
 from multiguard.report import escape
 from multiguard.report.rounding import percent, rounded_up
 
@@ -111,7 +112,7 @@ class Table:
 
 def _csv_cell(cell: Cell) -> str:
     number = cell.value if isinstance(cell, AtMost | ShareAtMost) else cell
-    return repr(number) if isinstance(number, float) else escape.csv_cell(str(number))
+    return repr(number) if isinstance(number, float) else as_cell(str(number))
 
 
 def _shown(cell: Cell, escaped: Callable[[str], str]) -> str:

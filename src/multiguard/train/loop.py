@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from torch import Tensor
 
 from multiguard.data import Pixels
+from multiguard.errors import ModelError
 from multiguard.files import file_hash, remove_halves, write_atomically
 from multiguard.lock import held
 from multiguard.models.backbone import Backbone
@@ -103,9 +105,13 @@ class _Run:
         progress = read_progress(self.out)
         if progress is None:
             return []
-        tensors = read_tensors(self.out)
-        self.kept = tensors.pop("kept")
-        self.engine.restore(tensors)
+        try:
+            tensors = read_tensors(self.out)
+            self.kept = tensors.pop("kept")
+            self.engine.restore(tensors)
+        except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise ModelError(f"{self.out / STATE_FILE}: not the state of this run ({said}); delete it") from error
         if self.is_main and not _is_made_from(self.out, progress):
             self._write_folder(progress.history)
         return list(progress.history)

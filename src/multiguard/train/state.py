@@ -13,6 +13,7 @@ from torch import Tensor
 
 from multiguard.errors import ModelError
 from multiguard.files import write_atomically
+from multiguard.plain_json import as_record, parse_json
 
 STATE_FILE = Path("state") / "last.safetensors"
 
@@ -55,8 +56,8 @@ def read_progress(out: Path) -> Progress | None:
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            return Progress(**json.loads(file.metadata()["progress"]))
-    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+            return as_record(Progress, parse_json(file.metadata()["progress"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: not a training state ({error}); delete it to start again") from error
 
 

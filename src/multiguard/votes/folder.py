@@ -83,6 +83,6 @@ def _read_heads(path: Path, manifest: Manifest) -> tuple[list[Head], str | None]
     """The images of a shard, and the run that it was written for."""
     try:
         return read_heads(path, manifest.provenance), read_run(path)
-    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         said = re.sub(r"\s+", " ", str(error))
         raise VotesError(f"{path} is no shard of votes: {said}") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
+from multiguard.plain_json import as_record
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.seal import own_hash, read_sealed, write_sealed
 
@@ -99,21 +100,29 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:
-    provenance = {name: _frozen(value) for name, value in stored["provenance"].items()}
-    sealed = stored["shards"] is not None
+    run = as_record(Provenance, stored["provenance"])
+    sealed, images = stored["shards"] is not None, stored["shard_images"]
     shards = {int(index): shard_from_json(shard) for index, shard in (stored["shards"] or {}).items()}
-    return Manifest(Provenance(**provenance), int(stored["shard_images"]), shards, sealed)
+    if not isinstance(images, int) or images < 1:
+        raise ValueError(f"{images!r} images in a shard")
+    _check_numbers(run)
+    return Manifest(replace(run, stopping=_frozen(run.stopping)), images, shards, sealed)
+
+
+def _check_numbers(run: Provenance) -> None:
+    """Raises `ValueError` unless votes can have been cast with these numbers: a claim would be made of them."""
+    labels = len(run.label_names)
+    if not (run.sigma > 0 and run.draws >= 1 and labels >= 1):
+        raise ValueError(f"sigma {run.sigma}, {run.draws} draws and {labels} labels")
+    if run.k_max is not None and run.k_max < 1:
+        raise ValueError(f"k_max {run.k_max}")
+    if len(set(run.image_ids)) < len(run.image_ids):
+        raise ValueError("an image stands there twice")
 
 
 def shard_from_json(stored: Mapping[str, Any]) -> Shard:
-    """The shard that an entry describes; anything else raises `TypeError`, `KeyError` or `ValueError`."""
-    said = dict(stored)
-    failures = tuple(Failure(**failure) for failure in said.pop("failures"))
-    shard = Shard(**said, failures=failures)
-    words = (shard.file, shard.sha256, *(word for failure in failures for word in (failure.image_id, failure.reason)))
-    if not all(isinstance(word, str) for word in words) or not isinstance(shard.rows, int):
-        raise ValueError("a shard is described by its file, sha256, rows and failures")
-    return shard
+    """The shard that an entry describes; anything else raises `ValueError`."""
+    return as_record(Shard, stored)
 
 
 def _frozen(value: Any) -> Any:

@@ -114,7 +114,7 @@ class Votes:
         path, row = self._places[position]
         if self._open is None or self._open[0] != path:
             self._open = (path, pq.ParquetFile(path))
-        return read_row(self._open[1], row, self.provenance)
+        return read_row(self._open[1], row, self._heads[position], self.provenance)
 
     def _check_looks(self, looks: tuple[int, ...] | None) -> None:
         if looks == self.looks:

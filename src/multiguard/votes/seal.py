@@ -8,6 +8,7 @@ from typing import Any
 
 from multiguard.errors import VotesError
 from multiguard.files import write_atomically
+from multiguard.plain_json import parse_json
 
 VERSION = 3
 
@@ -28,8 +29,8 @@ def write_sealed(path: Path, kind: str, said: Mapping[str, Any]) -> None:
 def read_sealed(path: Path, kind: str) -> dict[str, Any]:
     """What the file says, as it was written; a file of another kind, or altered since, raises `VotesError`."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        stored = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise VotesError(f"{path} cannot be read: {error}.") from error
     if not isinstance(stored, dict) or not {"format", "version", "sha256"} <= stored.keys():
         raise VotesError(f"{path} is damaged: it says neither its format nor its sha256.")

@@ -12,6 +12,7 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash, write_atomically
 from multiguard.votes.layout import check_head, check_row, decoded, encoded
 from multiguard.votes.manifest import Failure, Manifest, Shard
+from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.row import VoteRow
 
@@ -68,11 +69,23 @@ def _write_table(table: pa.Table, file: IO[bytes]) -> None:
     pq.write_table(table, file, row_group_size=1, write_statistics=False, **how)
 
 
-def read_row(file: pq.ParquetFile, row: int, provenance: Provenance) -> VoteRow:
-    """One image of a shard, its votes as many and in the range that the provenance says; only its bytes are read."""
-    table = file.read_row_group(row).to_pylist()[0]
+def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance) -> VoteRow:
+    """One image of a shard, its votes as many and in the range that the provenance says; only its bytes are read.
+
+    Args:
+        file: The shard.
+        row: Which image.
+        head: What was read of this image before.
+        provenance: The run that it belongs to.
+    """
     try:
-        votes = decoded(table["votes"], table["draws"], provenance)
+        (table,) = file.read_row_group(row).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise VotesError(f"the votes of image {head.image_id!r} cannot be read: {error}") from error
+    if _head(table) != head:
+        raise VotesError(f"the votes of image {head.image_id!r} are not where they were when the shard was opened.")
+    try:
+        votes = decoded(table["votes"] or b"", head.draws, provenance)
         pilot = None if table["pilot"] is None else decoded(table["pilot"], provenance.pilot_draws, provenance)
         found = VoteRow(table["image_id"], tuple(table["labels"]), votes, pilot, table["picture_sha256"])
         check_row(found, provenance)
@@ -89,7 +102,11 @@ def read_run(path: Path) -> str | None:
 
 def read_heads(path: Path, provenance: Provenance) -> list[Head]:
     """What is known of every image of a shard, as the run may have it; no votes are read."""
-    table = pq.read_table(path, columns=["image_id", "labels", "draws", "picture_sha256"])
+    file = open_parquet(path)
+    groups = range(file.num_row_groups)
+    if not file.schema_arrow.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
+        raise VotesError(f"{path} is no shard of votes: it has other columns, or more than an image in a row group.")
+    table = file.read(columns=["image_id", "labels", "draws", "picture_sha256"])
     heads = [_head(row) for row in table.to_pylist()]
     for head in heads:
         try:
@@ -100,6 +117,9 @@ def read_heads(path: Path, provenance: Provenance) -> list[Head]:
 
 
 def _head(row: dict[str, Any]) -> Head:
+    """The head of a row, none of whose cells but the picture's is empty."""
+    if any(row[name] is None for name in ("image_id", "labels", "draws")) or None in row["labels"]:
+        raise VotesError(f"a row of votes lacks its id, its labels or its draws: {row['image_id']!r}.")
     return Head(row["image_id"], tuple(row["labels"]), row["draws"], row["picture_sha256"])
 
 

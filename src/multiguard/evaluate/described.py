@@ -1,0 +1,119 @@
+"""certificates.json: what was asked, of which votes, and whether it agrees with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from multiguard.certify import Method
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate.question import checked_methods
+from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting, resolved
+from multiguard.plain_json import as_record
+
+if TYPE_CHECKING:
+    from multiguard.votes import Failure
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The description as it lies in the file."""
+
+    format: str
+    version: int
+    sha256: str
+    rule: Literal["top-k", "threshold"]
+    setting: Mapping[str, Any]
+    labelled: bool
+    sigma: float
+    methods: tuple[str, ...]
+    label_names: tuple[str, ...]
+    failures: tuple[Mapping[str, Any], ...]
+    provenance: Mapping[str, Any]
+    votes_sha256: str
+    source: Mapping[str, Any]
+    command: str | None
+    files: Mapping[str, str]
+    certified_with: str | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the description says of all pictures.
+
+    Attributes:
+        setting: What was asked; its draws are a number.
+        labelled: Whether L is the ground truth.
+        sigma: The noise.
+        methods: The methods that the radii were proved with.
+        label_names: The c label names, in index order.
+        failures: The pictures that could not be voted on.
+        provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
+        votes_sha256: The sha256 of the votes' manifest.
+        certified_with: The version of multiguard that certified; None where it was not written down.
+        source: Which pictures and which model, for people and for the report.
+        command: What made the folder, where it was told.
+        files: The sha256 of each file beside it.
+    """
+
+    setting: AnySetting
+    labelled: bool
+    sigma: float
+    methods: tuple[Method, ...]
+    label_names: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    provenance: Mapping[str, Any]
+    votes_sha256: str
+    certified_with: str | None
+    source: Mapping[str, Any]
+    command: str | None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> Literal["top-k", "threshold"]:
+        """The rule that is certified."""
+        return self.setting.rule
+
+
+def parse_description(stored: Mapping[str, Any], path: Path) -> Description:
+    """What a description says, every value of its kind and none against another; else `DataError` naming the file."""
+    try:
+        return _described(as_record(_Stored, stored))
+    except (InvalidInputError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is damaged: {error}; certify the votes anew") from error
+
+
+def _described(stored: _Stored) -> Description:
+    from multiguard.votes import Failure, Provenance
+
+    kind: type[Setting] | type[ThresholdSetting] = ThresholdSetting if stored.rule == "threshold" else Setting
+    asked: AnySetting = as_record(kind, stored.setting)
+    run = as_record(Provenance, {**stored.provenance, "image_ids": []})
+    if (run.sigma, run.label_names, run.rule) != (stored.sigma, stored.label_names, stored.rule):
+        raise ValueError("sigma, label_names and rule are not those of its provenance")
+    if not stored.sigma > 0 or not stored.label_names or len(set(stored.label_names)) < len(stored.label_names):
+        raise ValueError("sigma must be above 0, and the labels named and different")
+    _check_asked(asked, run)
+    return Description(
+        setting=asked,
+        labelled=stored.labelled,
+        sigma=float(stored.sigma),
+        methods=checked_methods(stored.methods, asked),  # type: ignore[arg-type]
+        label_names=stored.label_names,
+        failures=tuple(as_record(Failure, failure) for failure in stored.failures),
+        provenance=stored.provenance,
+        votes_sha256=stored.votes_sha256,
+        certified_with=stored.certified_with,
+        source=stored.source,
+        command=stored.command,
+        files=stored.files,
+    )
+
+
+def _check_asked(setting: AnySetting, run: Any) -> None:
+    """Raises unless votes of this run can have been asked this, all draws of an adaptive run among it."""
+    asked = replace(setting, draws=None) if run.looks is not None else setting
+    if resolved(asked, run) != setting:
+        raise ValueError(f"{setting} is not what these votes can be asked")

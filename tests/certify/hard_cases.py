@@ -1,0 +1,214 @@
+"""Votes at the edges of what floating point can hold, and the judgement of radii by fifty digits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from mpmath import mp, mpf
+from numpy.typing import NDArray
+from tests.certify import fifty_digits
+from tests.certify.fifty_digits import DIGITS, Ballot, Claim
+
+from multiguard.certify.bounds import ClopperPearson
+from multiguard.certify.group import Setting
+from multiguard.certify.looks import Looks, best_over_looks
+from multiguard.certify.radii import solved_ranked
+from multiguard.certify.rules import TopK
+from multiguard.certify.tally import Tally, tally_hits
+from multiguard.certify.threshold import SetTally, checked_threshold_setting, set_tally, solved_sets
+
+# How much further than its radius a claim may still be true: the bounds are sought for (1 - 1e-7) of their level.
+LOOSE = 1e-6
+# The code asks that the left side exceed the right by 1 + 1e-11, which counts where both are nearly 1.
+MARGIN = 1 + 1e-10
+CLAIMS: dict[str, Callable[..., list[Claim | None]]] = {
+    "joint": fifty_digits.joint,
+    "paper": fifty_digits.paper,
+    "independent": lambda *args: fifty_digits.paper(*args, second_terms=False),
+    "jia": fifty_digits.jia,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One picture's votes and what is asked of them."""
+
+    ballot: Ballot
+    labels: tuple[int, ...]
+    k: int
+    k_prime: int
+    sigma: float
+    alpha: float
+
+
+def votes(num_labels: int, *kinds: tuple[Sequence[int], int]) -> Ballot:
+    """Votes from pairs of a set of labels and how often it came."""
+    return Ballot(tuple(frozenset(chosen) for chosen, _ in kinds), tuple(times for _, times in kinds), num_labels)
+
+
+def as_hits(ballot: Ballot) -> NDArray[np.bool_]:
+    return np.array([[label in chosen for label in range(ballot.num_labels)] for chosen in ballot.sets])
+
+
+def tally_of(ballot: Ballot, labels: Sequence[int], k_prime: int) -> Tally:
+    """What the code keeps of these votes, without writing out a hundred million draws."""
+    counted = np.array(ballot.times, dtype=np.float64)
+    return replace(tally_hits(as_hits(ballot), np.array(labels), k_prime, counted), draws=float(ballot.draws))
+
+
+def set_tally_of(ballot: Ballot, labels: Sequence[int]) -> SetTally:
+    counted = np.array(ballot.times, dtype=np.float64)
+    found = set_tally(as_hits(ballot), np.array(labels, dtype=np.int64), ballot.num_labels, counted)
+    draws = float(ballot.draws)
+    return SetTally(replace(found.true, draws=draws), replace(found.suspects, draws=draws))
+
+
+# ------------------------------------------------------------------------------------ judged by fifty digits
+
+
+def judge(claims: Sequence[Claim | None], needed: int, radius: float, sigma: float) -> None:
+    """Passes if so many of the claims hold at the radius, in exact arithmetic, and fewer a little further."""
+    with mp.workdps(DIGITS):
+        if radius == np.inf:
+            assert claims.count(None) >= needed, "only what is certain has no end"
+        elif radius == -np.inf:
+            assert holding(claims, mpf(0), 1 + LOOSE) < needed, "far too careful"
+        else:
+            r = mpf(radius) / mpf(sigma)
+            assert holding(claims, r) >= needed, f"{radius!r} is not proved"
+            assert holding(claims, r * (1 + LOOSE) + LOOSE, MARGIN) < needed, "far too careful"
+
+
+def holding(claims: Sequence[Claim | None], r: mpf, factor: float = 1) -> int:
+    """How many of the claims hold at r; what is None is certain."""
+    sides = [claim.sides(r) for claim in claims if claim is not None]
+    return sum(1 for left, right in sides if left > right * factor) + claims.count(None)
+
+
+def top_k_radii(case: Case, method: str) -> NDArray[np.float64]:
+    setting = Setting(case.k, case.k_prime, case.alpha)
+    tally = tally_of(case.ballot, case.labels, case.k_prime)
+    return solved_ranked([tally], setting, case.sigma, method, ClopperPearson())[0]  # type: ignore[arg-type]
+
+
+def check_top_k(case: Case, method: str) -> None:
+    """Judge the radius of every size: all claims up to it must hold, or for jia so many of the labels' own."""
+    radii = top_k_radii(case, method)
+    with mp.workdps(DIGITS):
+        claims = CLAIMS[method](case.ballot, case.labels, case.k, case.k_prime, mpf(case.alpha))
+    assert len(radii) == min(len(case.labels), case.k)
+    for size, radius in enumerate(radii, start=1):
+        judge(claims if method == "jia" else claims[:size], size, float(radius), case.sigma)
+
+
+def check_threshold(ballot: Ballot, labels: Sequence[int], t: float, sigma: float, alpha: float) -> None:
+    """Judge every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
+    found = solved_sets(
+        [set_tally_of(ballot, labels)], checked_threshold_setting(t, alpha, "joint"), sigma, ClopperPearson()
+    )[0]
+    with mp.workdps(DIGITS):
+        floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2)
+        ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2)
+    assert len(found.true) == len(floors)
+    assert len(found.false) == len(ceilings)
+    for e, radius in enumerate(found.true):
+        judge(floors[e:], 1, float(radius), sigma)
+    for m, radius in enumerate(found.false):
+        judge(ceilings[: m + 1], 1, float(radius), sigma)
+
+
+def check_adaptive(ballots: Sequence[Ballot], case: Case, shares: Sequence[float]) -> None:
+    """Judge radii after looks at growing votes: each is right at one of the looks, with that look's share of alpha."""
+    looks = Looks(tuple(ballot.draws for ballot in ballots), tuple(shares))
+    rule = TopK.checked(case.ballot.num_labels, case.k, case.k_prime, case.sigma, case.alpha, "joint")
+    tallies = [tally_of(ballot, case.labels, case.k_prime) for ballot in ballots]
+    radii = best_over_looks(rule, looks, [tallies])[0]
+    with mp.workdps(DIGITS):
+        levels = [mpf(case.alpha) * mpf(share) for share in shares]
+        proved = [
+            fifty_digits.joint(ballot, case.labels, case.k, case.k_prime, level)
+            for ballot, level in zip(ballots, levels, strict=True)
+        ]
+        for size, radius in enumerate(radii, start=1):
+            judge_best([claims[:size] for claims in proved], float(radius), case.sigma)
+
+
+def judge_best(looks: Sequence[Sequence[Claim | None]], radius: float, sigma: float) -> None:
+    """Passes if at one of the looks all claims hold at the radius, and at none of them a little further."""
+    if radius == np.inf:
+        assert all(claim is None for claim in looks[0])
+        return
+    r = mpf(0) if radius == -np.inf else mpf(radius) / mpf(sigma)
+    assert radius == -np.inf or any(holding(claims, r) == len(claims) for claims in looks)
+    assert all(holding(claims, r * (1 + LOOSE) + LOOSE, MARGIN) < len(claims) for claims in looks)
+
+
+# ----------------------------------------------------------------------------------------- cases by chance
+
+
+def random_ballot(rng: np.random.Generator, num_labels: int, k_prime: int | None, draws: int) -> Ballot:
+    """A few kinds of draws whose numbers range over all orders of magnitude, one of them nearly all."""
+    kinds: dict[frozenset[int], int] = {}
+    for _ in range(int(rng.integers(1, 6))):
+        size = k_prime if k_prime is not None else int(rng.integers(0, num_labels + 1))
+        chosen = frozenset(rng.choice(num_labels, size, replace=False).tolist())
+        kinds[chosen] = kinds.get(chosen, 0) + int(np.exp(rng.uniform(0, np.log(draws + 1)))) - 1
+    first = next(iter(kinds))
+    missing = draws - sum(kinds.values())
+    if missing < 0:
+        kinds = {first: draws}
+    else:
+        kinds[first] += missing
+    return Ballot(tuple(kinds), tuple(kinds.values()), num_labels)
+
+
+def random_case(seed: int, most_draws: float = 1e8) -> Case:
+    """A case by chance; the labels are mostly those of the commonest draw, so that there is something to prove."""
+    rng = np.random.default_rng(seed)
+    num_labels = int(rng.integers(2, 9))
+    k_prime = int(rng.integers(1, min(4, num_labels) + 1))
+    ballot = random_ballot(rng, num_labels, k_prime, int(np.exp(rng.uniform(0, np.log(most_draws)))))
+    weights = np.array([1.0 + 30 * (label in ballot.commonest) for label in range(num_labels)])
+    num_true = int(rng.integers(1, min(4, num_labels) + 1))
+    labels = rng.choice(num_labels, num_true, replace=False, p=weights / weights.sum())
+    few = max(1, num_labels - num_true)
+    return Case(
+        ballot,
+        tuple(sorted(labels.tolist())),
+        k=int(rng.integers(1, (few if rng.random() < 0.8 else num_labels) + 1)),
+        k_prime=k_prime,
+        sigma=float(10 ** rng.uniform(-6, 6)),
+        alpha=random_alpha(rng),
+    )
+
+
+def random_alpha(rng: np.random.Generator) -> float:
+    """Common, tiny, or nearly as small as is allowed."""
+    return float(10 ** rng.choice([rng.uniform(-0.5, -0.01), rng.uniform(-12, -1), rng.uniform(-200, -12)]))
+
+
+def random_sets_case(seed: int) -> tuple[Ballot, tuple[int, ...], float, float, float]:
+    """Votes of the threshold rule by chance: the ballot, L, t, sigma and alpha."""
+    rng = np.random.default_rng(seed)
+    num_labels = int(rng.integers(1, 9))
+    ballot = random_ballot(rng, num_labels, None, int(np.exp(rng.uniform(0, np.log(1e8)))))
+    weights = np.array([1.0 + 30 * (label in ballot.commonest) for label in range(num_labels)])
+    labels = rng.choice(
+        num_labels, int(rng.integers(0, min(4, num_labels) + 1)), replace=False, p=weights / weights.sum()
+    )
+    near = 10 ** rng.uniform(-9, -1)
+    t = float(rng.choice([rng.uniform(0.01, 0.99), near, 1 - near]))
+    return ballot, tuple(sorted(labels.tolist())), t, float(10 ** rng.uniform(-6, 6)), random_alpha(rng)
+
+
+def random_looks(seed: int) -> tuple[list[Ballot], Case, list[float]]:
+    """Votes that grow from look to look, and the share of alpha of each look."""
+    rng = np.random.default_rng(seed)
+    case = random_case(seed, most_draws=1e6)
+    ballots = [case.ballot]
+    for _ in range(int(rng.integers(1, 4))):
+        more = tuple(times + int(rng.integers(0, 2 * times + 2)) for times in ballots[-1].times)
+        grown = replace(case.ballot, times=more)
+        ballots += [grown] if grown.draws > ballots[-1].draws else []
+    shares = rng.dirichlet(np.ones(len(ballots))) * (1 - 1e-12)
+    return ballots, case, shares.tolist()

@@ -1,0 +1,170 @@
+"""Votes and certificates that anyone may have written: read whole, or refused; nothing is proved from damage."""
+
+import json
+import shutil
+
+import pytest
+from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of, source_of, votes_of_kind
+from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
+
+from multiguard.evaluate import certify_votes, curves, radius_grid, read_certificates, write_certificates
+from multiguard.evaluate.folder import _own_hash
+from multiguard.files import file_hash
+from multiguard.pipeline.certifying import read_source
+from multiguard.votes import read_votes
+from multiguard.votes.seal import own_hash
+
+GRID = radius_grid(0.5, step=0.5)
+soaked = pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytest.mark.soak)])
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory):
+    """A finished run, its last picture failed."""
+    folder = tmp_path_factory.mktemp("run") / "votes"
+    votes_of_kind(folder, images=5, labels=6, failed={4: "cut short"})
+    return folder
+
+
+@pytest.fixture(scope="module", params=["top-k", "adaptive unlabelled threshold"])
+def proved(request, tmp_path_factory):
+    """A certificates folder of either rule."""
+    home = tmp_path_factory.mktemp("proved")
+    found = votes_of_kind(home / "votes", images=5, labels=6, **KINDS[request.param])
+    certified = certify_votes(found, setting_of(found), labels=source_of(found))
+    source = {"data": {"data": "digits", "root": None, "seed": 0, "options": {}, "labelled": True}, "command": "x"}
+    write_certificates(home / "c", certified, curves(certified, GRID), radius=GRID, votes=found, source=source)
+    return home / "c"
+
+
+def certified_or_refused(folder) -> None:
+    """Read the votes and certify them; either may refuse."""
+    found = read_or_refused(lambda: read_votes(folder, partial=True))
+    if found is not None and len(found):
+        read_or_refused(lambda: certify_votes(found, setting_of(found, alpha=0.1), labels=source_of(found)))
+
+
+def copied(folder, target):
+    shutil.rmtree(target, ignore_errors=True)
+    return shutil.copytree(folder, target)
+
+
+@soaked
+@pytest.mark.parametrize("name", ["manifest.json", "votes-00000.parquet", "votes-00001.parquet"])
+def test_damaged_votes_are_refused(votes, tmp_path, name, examples):
+    content, expected = (votes / name).read_bytes(), as_lists(read_votes(votes).provenance)
+
+    def check(data: bytes) -> None:
+        place = copied(votes, tmp_path / "v")
+        (place / name).write_bytes(data)
+        found = read_or_refused(lambda: read_votes(place))
+        assert found is None or as_lists(found.provenance) == expected
+
+    fuzz(check, damaged(content).filter(lambda data: data != content), examples)
+
+
+@soaked
+def test_votes_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
+    stored = json.loads((votes / "manifest.json").read_text())
+
+    def check(changed) -> None:
+        place = copied(votes, tmp_path / "v")
+        if isinstance(changed, dict):
+            changed["sha256"] = own_hash(changed)
+        (place / "manifest.json").write_text(json.dumps(changed))
+        certified_or_refused(place)
+
+    fuzz(check, estranged(stored), examples)
+
+
+@soaked
+def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
+    stored, content = json.loads((votes / "manifest.json").read_text()), (votes / "votes-00000.parquet").read_bytes()
+
+    def check(data: bytes) -> None:
+        place = copied(votes, tmp_path / "v")
+        (place / "votes-00000.parquet").write_bytes(data)
+        stored["shards"]["0"]["sha256"] = file_hash(place / "votes-00000.parquet")
+        (place / "manifest.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+        certified_or_refused(place)
+
+    fuzz(check, damaged(content), examples)
+
+
+@soaked
+def test_entries_of_a_run_that_has_not_ended_are_read_or_refused(votes, tmp_path, examples):
+    stored = json.loads((votes / "manifest.json").read_text())
+    begun = {**stored, "shards": None}
+    run = own_hash({name: stored[name] for name in ("provenance", "shard_images")})
+    head = {"format": "multiguard-votes-shard", "version": stored["version"], "run": run}
+    entry = {**head, "shard": stored["shards"]["0"]}
+
+    def check(data: bytes) -> None:
+        place = copied(votes, tmp_path / "v")
+        (place / "manifest.json").write_text(json.dumps({**begun, "sha256": own_hash(begun)}))
+        (place / "votes-00000.json").write_bytes(data)
+        certified_or_refused(place)
+
+    sealed = estranged(entry).map(lambda one: {**one, "sha256": own_hash(one)} if isinstance(one, dict) else one)
+    fuzz(lambda one: check(json.dumps(one).encode()), sealed, examples)
+    fuzz(check, estranged_text({**entry, "sha256": own_hash(entry)}), examples)
+
+
+@soaked
+@pytest.mark.parametrize("name", ["certificates.json", "certificates.parquet", "curves.csv", "labels.csv"])
+def test_damaged_certificates_are_refused(proved, tmp_path, name, examples):
+    content, expected = (proved / name).read_bytes(), as_lists(read_certificates(proved).certificates)
+
+    def check(data: bytes) -> None:
+        place = copied(proved, tmp_path / "c")
+        (place / name).write_bytes(data)
+        found = read_or_refused(lambda: read_certificates(place))
+        assert found is None or as_lists(found.certificates) == expected
+
+    fuzz(check, damaged(content).filter(lambda data: data != content), examples // 2)
+
+
+@soaked
+@pytest.mark.parametrize("name", ["certificates.parquet", "curves.csv", "labels.csv"])
+def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples):
+    content, stored = (proved / name).read_bytes(), json.loads((proved / "certificates.json").read_text())
+
+    def check(data: bytes) -> None:
+        place = copied(proved, tmp_path / "c")
+        (place / name).write_bytes(data)
+        stored["files"][name] = file_hash(place / name)
+        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": _own_hash(stored)}))
+        read_or_refused(lambda: read_certificates(place))
+
+    fuzz(check, damaged(content), examples)
+
+
+@soaked
+def test_a_forged_description_is_read_or_refused(proved, tmp_path, examples):
+    stored = json.loads((proved / "certificates.json").read_text())
+
+    def check(changed) -> None:
+        place = copied(proved, tmp_path / "c")
+        if isinstance(changed, dict):
+            changed["sha256"] = _own_hash(changed)
+        (place / "certificates.json").write_text(json.dumps(changed))
+        read_or_refused(lambda: read_certificates(place))
+
+    fuzz(check, estranged(stored), 3 * examples)
+
+
+@soaked
+def test_a_source_is_read_or_left_out(tmp_path, examples):
+    said = {"data": {"data": "digits", "options": {}}, "model": {"spec": "os:getcwd"}, "command": "x"}
+
+    def check(data: bytes) -> None:
+        (tmp_path / "source.json").write_bytes(data)
+        assert isinstance(read_source(tmp_path), dict)
+
+    fuzz(check, estranged_text(said), examples)
+
+
+def test_what_was_not_damaged_is_read(votes, proved, tmp_path):
+    assert len(read_votes(votes)) == 4
+    assert len(read_certificates(proved).certificates.ids) == 5
+    assert len(random_votes(tmp_path / "v")) == 11

@@ -1,0 +1,349 @@
+"""No file runs code, writes outside its folder or steers a terminal; what runs code is named by the user alone."""
+
+import ast
+import csv
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.evaluate.votes_cases import random_votes, stored_votes
+from tests.pipeline.tiny import RECIPE, command
+from tests.votes.vote_runs import reseal
+
+import multiguard
+from multiguard.cli.terminal import PlainConsole, printable
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.evaluate import Setting, certify_votes, curves, radius_grid, read_certificates, write_certificates
+from multiguard.models import load_classifier
+from multiguard.models.from_hf import load_hf
+from multiguard.models.loading import runs_code
+from multiguard.models.options import ModelOptions
+from multiguard.pipeline import parse_recipe, run_recipe
+from multiguard.pipeline.certifying import CertifyJob, certify
+from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
+from multiguard.pipeline.reporting import ReportJob, report
+
+GRID = radius_grid(0.5, step=0.5)
+SOURCE = Path(multiguard.__file__).parent
+
+# ----------------------------------------------------------------------------------------- what can run code
+
+
+class Calls(ast.NodeVisitor):
+    """Every call in a file, as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.found: list[tuple[str, ast.Call]] = []
+        self.visit(ast.parse(path.read_text(encoding="utf-8")))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.found.append((ast.unparse(node.func), node))
+        self.generic_visit(node)
+
+
+CALLS = [
+    (path.relative_to(SOURCE).as_posix(), *call) for path in sorted(SOURCE.rglob("*.py")) for call in Calls(path).found
+]
+KEYWORDS = {id(node): {word.arg: ast.unparse(word.value) for word in node.keywords} for _, _, node in CALLS}
+
+
+def test_nothing_in_the_package_unpickles_or_evaluates():
+    forbidden = re.compile(
+        r"(^|\.)(eval|exec|compile|__import__|system|popen|Popen|check_output|unsafe_load|full_load|Unpickler|literal_load)$"
+        r"|^(pickle|cPickle|dill|joblib|marshal|shelve|cloudpickle|subprocess)\."
+    )
+    allowed = {"torch.compile", "re.compile"}
+    found = {(file, name) for file, name, _ in CALLS if forbidden.search(name) and name not in allowed}
+    assert {name for _, name in found if not name.endswith(".eval")} == set(), found  # a network's eval mode
+    assert all(KEYWORDS[id(node)].get("weights_only") == "True" for _, name, node in CALLS if name == "torch.load")
+    assert all(KEYWORDS[id(node)].get("allow_pickle") == "False" for _, name, node in CALLS if name == "np.load")
+    assert {file for file, name, _ in CALLS if name == "yaml.load"} == {"pipeline/parsing.py"}
+    importing = {file for file, name, _ in CALLS if name.endswith("import_module")}
+    assert importing == {"__init__.py", "models/extras.py", "models/from_code.py"}
+
+
+def test_the_search_would_find_them(tmp_path):
+    (tmp_path / "x.py").write_text("import pickle\npickle.loads(b'')\neval('1')\n")
+    assert [name for name, _ in Calls(tmp_path / "x.py").found] == ["pickle.loads", "eval"]
+
+
+def test_only_a_module_and_a_function_run_code(tmp_path):
+    assert runs_code("some.module:function")
+    assert not any(runs_code(spec) for spec in ("timm:resnet18", "hf:folder", "onnx:file.onnx", str(tmp_path)))
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """A module that leaves a mark when it is imported, and its name."""
+    (tmp_path / "trap_of_a_stranger.py").write_text(
+        f"open({str(tmp_path / 'sprung')!r}, 'w')\ndef make(): return None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "trap_of_a_stranger", raising=False)
+    yield "trap_of_a_stranger:make"
+    sys.modules.pop("trap_of_a_stranger", None)
+
+
+def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
+    votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
+    said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
+    (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
+    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    assert certified.source["model"]["spec"] == trap
+    place = tmp_path / "out"
+    report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", pictures=True))
+    assert len(votes) == 4
+    assert not (tmp_path / "sprung").exists()
+    with pytest.raises(ModelError):
+        load_classifier(trap, labels=["a"], output="logits")
+    assert (tmp_path / "sprung").exists(), "the trap itself must work"
+
+
+def test_a_recipe_imports_what_it_names_only_where_it_is_run_and_says_so(tmp_path, trap):
+    text = re.sub(r"train:.*\n", f"model: {{spec: '{trap}', output: logits}}\n", RECIPE)
+    assert parse_recipe(text, "recipe.yaml").model.spec == trap
+    assert not (tmp_path / "sprung").exists()
+    (tmp_path / "recipe.yaml").write_text(text)
+    code, out, _ = command("run", tmp_path / "recipe.yaml", "--out", tmp_path / "run")
+    assert (code, (tmp_path / "sprung").exists()) == (2, True)
+    assert f"{trap} is code that the recipe names" in out
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"auto_map": {"AutoModelForImageClassification": "own.M"}},
+        {"attn_implementation": "someone/kernel"},
+        {"_attn_implementation": "kernels-community/flash-attn"},
+        {"backbone_config": {"attn_implementation": "someone/kernel"}},
+        {"quantization_config": {"quant_method": "x"}},
+        {"transformers_weights": "../other.safetensors"},
+    ],
+)
+def test_a_hugging_face_config_cannot_ask_for_code(tmp_path, config):
+    said = {"problem_type": "multi_label_classification", **config}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    with pytest.raises(ModelError, match="may run code from elsewhere"):
+        load_hf(str(tmp_path), ModelOptions())
+
+
+@pytest.mark.parametrize("name", ["../stolen.safetensors", "/etc/passwd", "model.bin"])
+def test_a_hugging_face_index_names_only_its_own_safetensors(tmp_path, name):
+    (tmp_path / "config.json").write_text(json.dumps({"problem_type": "multi_label_classification"}))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
+    with pytest.raises(ModelError, match="no safetensors file of the folder"):
+        load_hf(str(tmp_path), ModelOptions())
+
+
+def onnx_with(tmp_path, location: str, inside: bool = False) -> Path:
+    """An ONNX file whose weights, or whose constant inside a node, lie in another file."""
+    onnx = pytest.importorskip("onnx")
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[4, 3], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    value = onnx.helper.make_tensor_value_info
+    constant = [onnx.helper.make_node("Constant", [], ["w"], value=tensor)] if inside else []
+    nodes = [*constant, onnx.helper.make_node("MatMul", ["x", "w"], ["y"])]
+    ends = [value("x", 1, [1, 4])], [value("y", 1, [1, 3])]
+    graph = onnx.helper.make_graph(nodes, "g", *ends, [] if inside else [tensor])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m" / "model.onnx").write_bytes(model.SerializeToString())
+    return tmp_path / "m" / "model.onnx"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "sub/../../secret.bin", "link.bin", "{home}/secret.bin", "gone.bin", ""]
+)
+def test_an_onnx_file_reads_nothing_outside_its_folder(tmp_path, location, inside):
+    (tmp_path / "m" / "sub").mkdir(parents=True)
+    (tmp_path / "secret.bin").write_bytes(bytes(48))
+    (tmp_path / "m" / "link.bin").symlink_to(tmp_path / "secret.bin")
+    path = onnx_with(tmp_path, location.format(home=tmp_path), inside)
+    with pytest.raises(ModelError, match="keeps tensors in"):
+        load_classifier(f"onnx:{path}", labels=["a", "b", "c"], output="logits")
+
+
+def test_an_onnx_file_with_a_precompiled_part_is_refused(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    value = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft")
+    graph = onnx.helper.make_graph([node], "g", [value("x", 1, [1, 3])], [value("y", 1, [1, 3])])
+    (tmp_path / "m.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    with pytest.raises(ModelError, match="compiled for one machine"):
+        load_classifier(f"onnx:{tmp_path / 'm.onnx'}", labels=["a", "b", "c"], output="logits")
+
+
+def test_parquet_has_no_pickled_types():
+    import pyarrow as pa
+
+    version = tuple(int(part) for part in pa.__version__.split(".")[:2])
+    assert version >= (15, 0), "older ones unpickle types that a file names"
+    assert "pyarrow>=15" in (SOURCE.parents[1] / "pyproject.toml").read_text()
+
+
+# ------------------------------------------------------------------------------------ what is written where
+
+
+@pytest.mark.parametrize("name", ["votes", "certificates", "figures", "tables", "arms", "model", "cache"])
+def test_a_link_in_a_run_folder_leads_no_run_out_of_it(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    out = tmp_path / "run"
+    out.mkdir()
+    write_record(out, RunRecord())
+    (out / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInputError, match="link that leads out"):
+        run_recipe(parse_recipe(RECIPE, "tiny.yaml"), out)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_run_folder_may_itself_be_a_link(tmp_path):
+    from multiguard.pipeline.places import require_inside
+
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    require_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
+
+
+def test_links_beside_votes_and_certificates_lead_no_writer_away(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    random_votes(tmp_path / "run" / "votes", images=4, draws=50)
+    (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInputError, match="link that leads out"):
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    (tmp_path / "run" / "certificates").unlink()
+    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
+    home = tmp_path / "run"
+    with pytest.raises(InvalidInputError, match="link that leads out"):
+        report(ReportJob(home / "certificates", home / "report.html", home / "figures", home / "tables"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../mine", "/etc/hostname", "a/../../mine", "away/mine"])
+def test_a_record_names_no_output_outside_its_folder(tmp_path, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "run" / "away").symlink_to(tmp_path)
+    write_record(tmp_path / "run", RunRecord(steps={"vote": StepRecord({}, {name: "0" * 64})}))
+    with pytest.raises(InvalidInputError, match=r"out of the run folder|outside the run folder"):
+        read_record(tmp_path / "run")
+
+
+@pytest.mark.parametrize("file", ["../votes-00000.parquet", "/tmp/votes-00000.parquet", "votes-00001.parquet", "a/b"])
+def test_a_manifest_names_no_shard_outside_its_folder(tmp_path, file):
+    from multiguard.errors import VotesError
+    from multiguard.votes import read_votes
+
+    random_votes(tmp_path / "votes", images=4, draws=20)
+    reseal(tmp_path / "votes" / "manifest.json", lambda said: said["shards"]["0"].update(file=file))
+    with pytest.raises(VotesError, match="as shard 0"):
+        read_votes(tmp_path / "votes")
+
+
+def test_a_waiting_set_behind_a_link_is_not_taken(tmp_path):
+    votes = random_votes(tmp_path / "votes", images=4, draws=50)
+    certified = certify_votes(votes, Setting(3, 2))
+    for place, radius in (("c", 0.5), ("other", 1.0)):
+        write_certificates(tmp_path / place, certified, curves(certified, GRID), radius=[radius], votes=votes)
+    (tmp_path / "c" / ".next").symlink_to(tmp_path / "other")
+    assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.5]
+    write_certificates(tmp_path / "c", certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
+    assert len(list((tmp_path / "other").iterdir())) == 4
+    assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.25]
+
+
+# ------------------------------------------------------------------------------------------- what is shown
+
+SCRIPT = "<script>alert(1)</script>"
+NAMES = (
+    "\x1b]0;owned\x07",
+    "[red]x[/red]",
+    "a\x9b31mb",
+    "\u202egnp.exe",
+    "=cmd|' /C calc'!A0",
+    "-1",
+    "@a",
+    "\t=1",
+    "'=1",
+)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """Votes and certificates whose labels, pictures and commands have names that steer terminals and spreadsheets."""
+    home = tmp_path_factory.mktemp("named")
+    ranked = [np.tile([0, 1], (40, 1)), np.tile([2, 3], (40, 1))]
+    told = {
+        "label_names": (*NAMES, *(f"label {i}" for i in range(11))),
+        "image_ids": ("\x1b[2J", "[bold]1"),
+        "dataset": "\x1b[31md",
+    }
+    votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **told)
+    certified = certify_votes(votes, Setting(k=3, k_prime=2))
+    drawn = curves(certified, GRID)
+    write_certificates(home / "c", certified, drawn, radius=GRID, votes=votes, command=f"</code>{SCRIPT}")
+    return home
+
+
+@pytest.fixture(scope="module")
+def reported(named):
+    """The report on these certificates, where a link lies in place of the page: what was said, and the page."""
+    (named / "mine").write_text("mine")
+    page = named / "out" / "\x1b[31m.html"
+    page.parent.mkdir()
+    page.symlink_to(named / "mine")
+    return command("report", named / "c", "--out", page, "--force"), page
+
+
+def steering(text: str) -> set[str]:
+    """The characters in it that a terminal would obey, the ends of lines apart."""
+    return {character for character in text if character != "\n" and printable(character) != character}
+
+
+def test_nothing_from_a_file_steers_the_terminal(named, reported, tmp_path):
+    code, out, err = command("certify", named / "votes", "--k", "3", "--k-prime", "2", "--out", tmp_path / "c")
+    assert (code, steering(out), steering(err)) == (0, set(), set())
+    assert "\\u001b[31md" in out
+    (code, out, err), _ = reported
+    assert (code, steering(out), steering(err)) == (0, set(), set())
+    code, out, err = command("certify", named / "\x1b[31m", "--k", "3", "--k-prime", "2")
+    assert (code, steering(err)) == (2, set())
+    assert "\\u001b[31m" in err
+
+
+def test_a_page_that_is_a_link_is_replaced_and_not_followed(named, reported):
+    assert (named / "mine").read_text() == "mine"
+    assert not reported[1].is_symlink()
+
+
+def test_no_command_that_a_file_tells_leaves_its_place_on_the_page(reported):
+    text = reported[1].read_text()
+    assert SCRIPT not in text
+    assert "&lt;/code&gt;&lt;script&gt;" in text
+
+
+def test_a_table_on_the_terminal_says_names_as_they_are():
+    from rich.table import Table
+
+    console, table = PlainConsole(), Table("label")
+    console.file = io.StringIO()
+    for name in NAMES:
+        table.add_row(name)
+    console.print(table)
+    assert steering(console.file.getvalue()) == set()
+    assert "[red]x[/red]" in console.file.getvalue()
+
+
+def test_every_csv_is_free_of_formulas_and_gives_its_names_back(named, reported):
+    found = read_certificates(named / "c")
+    assert {one.label for one in found.labels} == {NAMES[i] for i in (0, 1, 2, 8)}
+    written = [*reported[1].parent.rglob("*.csv"), *(named / "c").glob("*.csv")]
+    assert len(written) > 3
+    for path in written:
+        for cell in (cell for row in csv.reader(path.open(encoding="utf-8", newline="")) for cell in row):
+            number = re.fullmatch(r"-?[0-9.e+-]+|-?inf", cell)
+            assert number or not re.match(r"[=+\-@\t\r\n]", cell), (path.name, cell)
