@@ -30,7 +30,7 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.ranks import this_rank
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
-from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.provenance import describe_run, first_picture
 from multiguard.votes import Failure, read_votes
 from multiguard.votes.manifest import load_manifest
 
@@ -111,7 +111,7 @@ class ReadyVote:
         """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
         smoother = self._smoother()
         scheme = checked_scheme(smoother, **self._drawn())
-        describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
+        describe_run(smoother, self.pictures, scheme, first_picture(self.pictures, self.job.how.on_error))
         with held(self.job.out):
             discard_votes(self.job.out)
 
