@@ -14,6 +14,7 @@ from multiguard.data.sample import Catalogued
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
+from multiguard.evaluate.failed import failed_words
 from multiguard.files import remove_halves, write_atomically
 from multiguard.lock import held
 from multiguard.models import Classifier, load_classifier
@@ -135,21 +136,17 @@ class ReadyVote:
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def failures(self) -> list[Failure]:
-        """The pictures that could not be voted on, of the votes as they lie in the folder."""
-        shards = load_manifest(self.job.out).shards
-        return [failure for shard in shards.values() for failure in shard.failures]
+    def failures(self) -> tuple[Failure, ...]:
+        """The pictures that could not be voted on, of the votes as they lie in the folder, once these are whole."""
+        return load_manifest(self.job.out).failures
 
     def failures_said(self) -> str | None:
         """How many pictures could not be voted on, and one of them, in words; None where all could."""
         failures = self.failures()
         if not failures:
             return None
-        first = failures[0]
-        return (
-            f"{len(failures)} of {len(self.pictures)} pictures could not be voted on and are left out, "
-            f"such as {first.image_id}: {first.reason}"
-        )
+        words, first = failed_words(len(failures), len(self.pictures)), failures[0]
+        return f"{words}, {'such as ' if len(failures) > 1 else ''}{first.image_id}: {first.reason}"
 
     def _drawn(self) -> dict[str, Any]:
         """What is drawn of every picture."""
