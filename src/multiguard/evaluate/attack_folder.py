@@ -94,31 +94,25 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     target = Path(folder)
     stored = _load(target)
     path = place(target, ATTACK_ROWS_NAME)
+    content = _verified(path, stored["files"][ATTACK_ROWS_NAME])
+    setting = (ThresholdSetting if stored["rule"] == "threshold" else Setting)(**stored["setting"])
+    said: dict[str, Any] = {name: stored[name] for name in _SAID}
+    said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+    said["methods"] = checked_methods(said["methods"], setting)
+    pictures = _parse_rows(content, path, said["label_names"], goals(setting))
+    attacks = Attacks(setting=setting, pictures=pictures, **said)
+    return AttackFolder(attacks, stored["certificates_sha256"], stored["provenance"], stored["command"])
+
+
+def _verified(path: Path, sha256: str) -> bytes:
+    """The bytes of a file, which are those that were written."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); attack again") from error
-    if hashlib.sha256(content).hexdigest() != stored["files"][ATTACK_ROWS_NAME]:
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path} was altered after it was written, or is damaged; attack again")
-    setting = (ThresholdSetting if stored["rule"] == "threshold" else Setting)(**stored["setting"])
-    names = tuple(stored["label_names"])
-    attacks = Attacks(
-        setting=setting,
-        sigma=stored["sigma"],
-        label_names=names,
-        labelled=stored["labelled"],
-        methods=checked_methods(stored["methods"], setting),
-        radii=tuple(stored["radii"]),
-        names=tuple(stored["names"]),
-        beta=stored["beta"],
-        draws=stored["draws"],
-        pictures=_parse_rows(content, path, names, goals(setting)),
-        without_labels=stored["without_labels"],
-        failed=stored["failed"],
-        adaptive=stored["adaptive"],
-        plan=stored["plan"],
-    )
-    return AttackFolder(attacks, stored["certificates_sha256"], stored["provenance"], stored["command"])
+    return content
 
 
 def _save(path: Path, said: Mapping[str, Any]) -> None:
