@@ -155,6 +155,7 @@ def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
         (["--images", "7"], "7 pictures were asked for; 6 have labels"),
         (["--beta", "2"], "beta must lie strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
+        (["--radius", "0"], "give a norm above it"),
         (["--steps", "0"], "steps must be at least 1"),
         (["--votes", "nowhere"], "nowhere"),
     ],
