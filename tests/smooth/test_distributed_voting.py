@@ -23,11 +23,25 @@ FIXED = [*VOTE, "--data", "digits", "--images", SHARDS, "--shard-images", 1, "--
 ADAPTIVE = [*FIXED, "--draws", "adaptive", "--max-draws", 400, "--radius", 0.5, "--k", 3, "--k-prime", 2]
 
 
+RUNNING = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """Where a test failed, what it started is ended: torchrun ends its processes when it is asked to."""
+    yield
+    while RUNNING:
+        process = RUNNING.pop()
+        process.terminate()
+        process.communicate()
+
+
 def started(place, *arguments):
     """Python with these arguments, in a folder of its own."""
     place.mkdir(exist_ok=True)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, *map(str, arguments)], cwd=place, env=ENVIRONMENT, **pipes)
+    RUNNING.append(subprocess.Popen([sys.executable, *map(str, arguments)], cwd=place, env=ENVIRONMENT, **pipes))
+    return RUNNING[-1]
 
 
 def torchrun(place, asked, *options):
@@ -52,26 +66,28 @@ def alone(tmp_path_factory):
     return contents(place)
 
 
-def workers(agent):
-    """The processes that a torchrun started, by rank."""
-    found = {}
+def workers(agent, rank=None):
+    """The processes that a torchrun started, those of this rank alone where one is named."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
+        with contextlib.suppress(OSError, LookupError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == agent.pid:
                 names = dict(entry.split("=", 1) for entry in (folder / "environ").read_text().split("\0") if entry)
-                found[int(names["RANK"])] = int(folder.name)
+                found += [int(folder.name)] if rank in (None, int(names["RANK"])) else []
     return found
 
 
-def kill_when_there_are(shards, place, agent, rank):
-    """Kill one process of a running torchrun with SIGKILL, as soon as there are so many whole shards."""
+def kill_when_there_are(shards, place, agent, rank=None):
+    """Whether a process of a running torchrun was killed with SIGKILL, as soon as there were so many whole shards."""
     deadline = time.monotonic() + 120
-    while len(list((place / "votes").glob("votes-*.json"))) < shards:
-        assert agent.poll() is None, agent.communicate()
+    while len(list((place / "votes").glob("votes-*.json"))) < shards or not (found := workers(agent, rank)):
+        if agent.poll() is not None:
+            return False
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.kill(workers(agent)[rank], signal.SIGKILL)
+    os.kill(found[0], signal.SIGKILL)
+    return True
 
 
 def free_port():
@@ -89,7 +105,7 @@ def on_nodes(place, asked, nodes, each, *options):
 
 def test_two_processes_one_of_them_killed_and_started_again(tmp_path, alone):
     agent = torchrun(tmp_path, FIXED, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1)
-    kill_when_there_are(3, tmp_path, agent, rank=1)
+    assert kill_when_there_are(3, tmp_path, agent, rank=1)
     kept = {path.stem for path in (tmp_path / "votes").glob("votes-*.json")}
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "votes").glob("*.parquet")}
     out = ended(agent)
@@ -110,16 +126,19 @@ def test_two_machines(tmp_path, alone):
 def test_four_processes_killed_again_and_again(tmp_path, asked, rank):
     ended(started(tmp_path / "alone", "-m", "multiguard", *asked))
     agent = torchrun(tmp_path / "many", asked, "--standalone", "--nproc-per-node", 4, "--max-restarts", 3)
+    kills = 0
     for shards in (2, 9, 16):
-        kill_when_there_are(shards, tmp_path / "many", agent, rank)
+        kills += kill_when_there_are(shards, tmp_path / "many", agent, rank)
         time.sleep(1)
     ended(agent)
+    assert kills > 0
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
 
 
 @pytest.mark.soak
 def test_a_machine_that_is_lost_and_comes_back(tmp_path, alone):
     first, second = on_nodes(tmp_path, FIXED, 2, 2, "--max-restarts", 3)
-    kill_when_there_are(4, tmp_path, second, rank=max(workers(second)))
-    ended(first), ended(second)
+    assert kill_when_there_are(4, tmp_path, second)
+    ended(first)
+    ended(second)
     assert contents(tmp_path) == alone

@@ -112,8 +112,8 @@ def vote_command(
 ) -> None:
     """Classify many noisy copies of each picture and keep every vote.
 
-    The same command goes on after an interruption, and runs on several GPUs under torchrun. One folder of votes
-    answers every k, k', alpha and radius; those given here tell adaptive draws when a picture has enough of them.
+    The same command goes on after an interruption, and runs on several GPUs under torchrun. One folder of votes answers
+    every k, k', alpha and radius; those given here tell adaptive draws when a picture has enough of them.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """

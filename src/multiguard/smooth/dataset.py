@@ -122,6 +122,8 @@ def _follow(
 ) -> None:
     """Do a part of what the main process says there is to do."""
     work = team.joined(stop)
+    if work is None:
+        return
     if work.todo:
         writer = joined()
         shards = (reading.opened(writer.manifest, shard) for shard in work)

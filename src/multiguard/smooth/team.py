@@ -142,11 +142,13 @@ class Team:
             over.set()
             answering.join()
 
-    def joined(self, stop: Callable[[], bool]) -> Work:
-        """The work as another process finds it, once the main one has prepared the folder."""
+    def joined(self, stop: Callable[[], bool]) -> Work | None:
+        """The work as another process finds it, once the main one has prepared the folder; None if asked to stop."""
         question = uuid4().hex
         _asked(lambda: self._store.set(_question(self.rank.number), question))
         while not _asked(lambda: self._store.check([question])):
+            if stop():
+                return None
             time.sleep(_PAUSE)
         session = _asked(lambda: self._store.get(question)).decode()
         return _asked(lambda: Work(self._store, self.rank, session, 0, stop))
