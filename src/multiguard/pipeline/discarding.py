@@ -6,12 +6,12 @@ from multiguard.pipeline.certifying import SOURCE_FILE
 from multiguard.votes.entry import entry_paths, is_shard_file
 from multiguard.votes.manifest import MANIFEST_NAME
 
-_MODEL = ("model.json", "model.safetensors", "log.jsonl", "curve.png", "state/last.safetensors")
-
 
 def discard_model(folder: Path) -> None:
     """Remove what training writes; the card goes first, so that no half of a model is taken for one."""
-    for name in _MODEL:
+    from multiguard.train.loop import MODEL_FILES
+
+    for name in MODEL_FILES:
         (folder / name).unlink(missing_ok=True)
 
 

@@ -27,7 +27,7 @@ from multiguard.train.state import STATE_FILE, Progress, read_progress, read_ten
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
-_OURS = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.name)
+MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())  # the card first
 
 
 # Called with what is going on, how much of it is done, and how much there is.
@@ -101,7 +101,7 @@ class _Run:
         """The epochs behind; what a kill left half done in the folder is done again from the state."""
         if self.is_main:
             for folder in (self.out, (self.out / STATE_FILE).parent):
-                remove_halves(folder, _OURS.__contains__)
+                remove_halves(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
         progress = read_progress(self.out)
         if progress is None:
             return []
