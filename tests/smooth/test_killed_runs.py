@@ -33,7 +33,8 @@ def killed(place, kind, how, number, seed=0):
 
 def test_votes_after_fifty_kills_at_random_moments(place):
     seen = killed(place, "fixed", "moments", 50)
-    assert sum(seen.values()) == 50
+    assert sum(seen.values()) >= 50
+    assert seen["whole shards"] > 0, "some shards were whole and others missing"
 
 
 def test_votes_after_a_kill_before_every_step_on_files(place):
@@ -44,14 +45,17 @@ def test_votes_after_a_kill_before_every_step_on_files(place):
 
 def test_a_model_after_kills_at_random_moments(place):
     seen = killed(place, "train", "moments", 4)
-    assert sum(seen.values()) == 4
+    assert sum(seen.values()) >= 4
+    assert seen["some epochs"] > 0, "some epochs were done and others missing"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_votes_after_hundreds_of_kills(place, kind, seed):
-    assert sum(killed(place, kind, "moments", 300, seed).values()) == 300
+    seen = killed(place, kind, "moments", 300, seed)
+    assert sum(seen.values()) == 300
+    assert seen["whole shards"] > 10
 
 
 @pytest.mark.soak
