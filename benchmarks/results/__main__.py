@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.results import blocks
-from benchmarks.results.facts import better_line, classifiers, costs, facts, named
+from benchmarks.results.facts import classifiers, costs, facts, named, seed_lines
 from benchmarks.results.limits import limit_block
 from benchmarks.results.parts import adaptive_block, difference, headline, second_terms, study_blocks
 from benchmarks.results.right import statistics_block, wrong_claims_block
@@ -31,8 +31,8 @@ def main() -> None:
     if asked.classifier:
         found = _grouped(asked.classifier)
         made |= classifiers(found)
-        if "headline" in made and len(found) > 1:
-            made["headline"] += better_line(found)
+        if "headline" in made:
+            made["headline"] += seed_lines(found)
     if asked.small_cases:
         made |= wrong_claims_block() | limit_block(asked.cases)
     for page in (asked.out / "results.md", asked.readme):

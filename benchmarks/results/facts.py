@@ -97,12 +97,14 @@ def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     return {"classifiers": markdown(heads, rows)}
 
 
-def better_line(runs: Mapping[str, Sequence[Run]]) -> str:
-    """The last of the base classifiers as one more row of the table of README."""
-    name, several = list(runs.items())[-1]
-    recall = np.mean([_recalls(run) for run in several], axis=0)
-    cells = [f"**joint**, {name} (mean of {len(several)} seeds)", *(percent(float(value)) for value in recall)]
-    return f"\n| {' | '.join(cells)} |"
+def seed_lines(runs: Mapping[str, Sequence[Run]]) -> str:
+    """Base classifiers as further rows of the table of README, each the mean over its runs (seeds)."""
+    lines = []
+    for name, several in runs.items():
+        recall = np.mean([_recalls(run) for run in several], axis=0)
+        cells = [f"joint, {name}: mean of {len(several)} seeds", *(percent(float(value)) for value in recall)]
+        lines.append(f"\n| {' | '.join(cells)} |")
+    return "".join(lines)
 
 
 def _recalls(run: Run) -> list[float]:

@@ -14,6 +14,7 @@ from multiguard.evaluate import curves, read_attacks, read_certificates, write_c
 from multiguard.votes import read_votes
 
 QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
+OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def _certified(home, model, voted, certified):
 )
 def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, voted, certified, goals):
     folder = _certified(tmp_path, blind, voted, certified)
-    code, out, err = command("attack", folder, *QUICK)
+    code, out, err = command("attack", folder, *QUICK, *OWN)
     assert code == 0, out + err
     attacks = read_attacks(tmp_path / "own" / "attack").attacks
     assert {found.goal for picture in attacks.pictures for found in picture.reached} == goals
@@ -132,19 +133,26 @@ def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, 
 
 
 def test_a_model_without_gradients_is_searched_at_random(own_run):
-    code, out, err = command("attack", own_run, *QUICK)
+    code, out, err = command("attack", own_run, *QUICK, *OWN)
     assert code == 0, err
     assert "blind:make has no gradients (its scores carry none): pgd cannot be used, random search is" in out
     assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
 
 
+def test_code_that_certificates_name_is_imported_only_where_the_user_names_it(own_run, monkeypatch):
+    monkeypatch.delitem(sys.modules, "blind")
+    code, _, err = command("attack", own_run, *QUICK)
+    assert (code, "name it yourself: --model blind:make" in err) == (2, True), err
+    assert "blind" not in sys.modules
+
+
 def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
     other = DigitsDataset("test", size=16, images=9)[8].image[0]
     Image.fromarray(other).save(tmp_path / "pictures" / "2.png")
-    code, _, err = command("attack", own_run, *QUICK)
+    code, _, err = command("attack", own_run, *QUICK, *OWN)
     assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
     shutil.rmtree(own_run.parent / "votes")
-    code, out, _ = command("attack", own_run, *QUICK)
+    code, out, _ = command("attack", own_run, *QUICK, *OWN)
     assert "the pictures are not compared with those voted on" in out
 
 
@@ -155,6 +163,7 @@ def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
         (["--images", "7"], "7 pictures were asked for; 6 have labels"),
         (["--beta", "2"], "beta must lie strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
+        (["--radius", "0"], "give a norm above it"),
         (["--steps", "0"], "steps must be at least 1"),
         (["--votes", "nowhere"], "nowhere"),
     ],

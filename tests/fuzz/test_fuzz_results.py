@@ -4,13 +4,23 @@ import json
 import shutil
 
 import pytest
+from tests.attack.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
-from multiguard.evaluate import certify_votes, curves, radius_grid, read_certificates, write_certificates
+from multiguard.evaluate import (
+    certify_votes,
+    curves,
+    radius_grid,
+    read_attacks,
+    read_certificates,
+    write_attacks,
+    write_certificates,
+)
 from multiguard.evaluate.folder import _own_hash
 from multiguard.files import file_hash
 from multiguard.pipeline.certifying import read_source
+from multiguard.report import Study, write_page, write_tables
 from multiguard.votes import read_votes
 from multiguard.votes.seal import own_hash
 
@@ -162,6 +172,42 @@ def test_a_source_is_read_or_left_out(tmp_path, examples):
         assert isinstance(read_source(tmp_path), dict)
 
     fuzz(check, estranged_text(said), examples)
+
+
+@pytest.mark.soak
+def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
+    stored = json.loads((proved / "certificates.json").read_text())
+
+    def check(changed) -> None:
+        place = copied(proved, tmp_path / "c")
+        if isinstance(changed, dict):
+            changed["sha256"] = _own_hash(changed)
+        (place / "certificates.json").write_text(json.dumps(changed))
+        found = read_or_refused(lambda: read_certificates(place))
+        if found is not None:
+            read_or_refused(lambda: write_tables(Study(found), tmp_path / "t"))
+            read_or_refused(lambda: write_page(Study(found), tmp_path / "r.html"))
+
+    fuzz(check, estranged(stored), 400)
+
+
+@soaked
+@pytest.mark.parametrize("name", ["attack.json", "attack.parquet"])
+def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
+    write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, provenance={}, command="x")
+    stored, content = json.loads((tmp_path / "a" / "attack.json").read_text()), (tmp_path / "a" / name).read_bytes()
+    assert len(read_attacks(tmp_path / "a").attacks.pictures) == 2
+
+    def check(data) -> None:
+        place, said = copied(tmp_path / "a", tmp_path / "b"), data
+        if name == "attack.parquet":
+            (place / name).write_bytes(data)
+            said = {**stored, "files": {name: file_hash(place / name)}}
+        sealed = {**said, "sha256": own_hash(said)} if isinstance(said, dict) else said
+        (place / "attack.json").write_text(json.dumps(sealed))
+        read_or_refused(lambda: read_attacks(place))
+
+    fuzz(check, damaged(content) if name == "attack.parquet" else estranged(stored), examples)
 
 
 def test_what_was_not_damaged_is_read(votes, proved, tmp_path):

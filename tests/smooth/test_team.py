@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import pytest
+import torch
 from torch.distributed import HashStore
 
 from multiguard.errors import VotesError
+from multiguard.pipeline.voting import _own_device
 from multiguard.ranks import Rank
 from multiguard.smooth import team
 from multiguard.smooth.team import Team
@@ -129,3 +131,22 @@ def test_a_store_that_is_gone_is_said():
     leading = member(Gone(), 0, count=1).leading([1], 0, lambda: False)
     with leading as work, pytest.raises(VotesError, match="cannot be reached any more; what was voted on is kept"):
         list(work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "local", "expected"),
+    [
+        (None, 4, 3, "cuda:3"),
+        ("cuda", 4, 1, "cuda:1"),
+        (None, 2, 3, "cuda:1"),
+        ("cuda:0", 4, 3, "cuda:0"),
+        ("cpu", 4, 3, "cpu"),
+        (None, 0, 3, None),
+    ],
+)
+def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch, asked, gpus, local, expected):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert _own_device(asked) == asked, "alone it takes what was asked for"
+    for name, value in (("WORLD_SIZE", 8), ("RANK", 5), ("LOCAL_RANK", local)):
+        monkeypatch.setenv(name, str(value))
+    assert _own_device(asked) == expected

@@ -103,7 +103,7 @@ def attack_pictures(
     those that certify. The search is a function of the seed and the pictures, the same every time on a CPU.
 
     Args:
-        smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` nothing but votes.
+        smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` asks for scores alone.
         victims: The pictures.
         setting: Which smoothed classifier: a `Setting` or a `ThresholdSetting`, as the smoother's rule is.
         plan: Which attacks, and how hard they try.

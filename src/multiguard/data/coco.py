@@ -81,9 +81,11 @@ def _read_listing(path: Path) -> dict[str, Any]:
         found = listing.get(key) if isinstance(listing, dict) else None
         if not isinstance(found, list):
             raise DataError(f"{path}: no '{key}'; expected an official COCO instances file")
-        wrong = next((one for one in found if not _has(one, needed)), None)
-        if wrong is not None:
-            raise DataError(f"{path}: {str(wrong)[:80]} under '{key}' lacks {' or '.join(needed)} as COCO writes them")
+        wrong = [one for one in found if not _has(one, needed)]
+        if wrong:
+            raise DataError(
+                f"{path}: {str(wrong[0])[:80]} under '{key}' lacks {' or '.join(needed)} as COCO writes them"
+            )
     return dict(listing)
 
 
@@ -109,4 +111,7 @@ def _image_labels(listing: Mapping[str, Any], positions: Mapping[int, int], path
         if category not in positions:
             raise DataError(f"{path}: annotation {annotation.get('id')} has the unknown category {category}")
         found[annotation["image_id"]].add(positions[category])
-    return {image["id"]: tuple(sorted(found[image["id"]])) for image in listing["images"]}
+    labels = {image["id"]: tuple(sorted(found[image["id"]])) for image in listing["images"]}
+    if len(labels) < len(listing["images"]):
+        raise DataError(f"{path}: two images have one id, so that whose annotations are whose is not known")
+    return labels

@@ -61,7 +61,10 @@ def _find_table(root: Path) -> Path:
 def _picture(root: Path, name: str) -> Path:
     direct = root / name
     below = root / "images" / name
-    return below if below.is_file() and not direct.is_file() else direct
+    try:
+        return below if below.is_file() and not direct.is_file() else direct
+    except OSError:  # a name that no file can have; reading it says so
+        return direct
 
 
 def _concepts(row: Row) -> list[str]:

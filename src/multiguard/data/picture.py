@@ -17,6 +17,7 @@ of one pixel becomes a square of its colour.
 """
 
 import errno
+import io
 import os
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -30,6 +31,7 @@ from multiguard.errors import DataError, InvalidInputError, PictureError
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 # A quarter of a gigabyte as RGB, the number at which Pillow begins to warn.
 MOST_PIXELS = 89_478_485
+MOST_BYTES = 1 << 30
 _SIXTEEN_BITS = 65535
 # Whole numbers that Pillow keeps in 32 bits are 16-bit ones in these formats, and of no known white in others.
 _WIDENED = ("PNG", "PPM")
@@ -50,7 +52,7 @@ def read_picture(path: Path, size: int | None = None, *, home: Path | None = Non
     What is not the picture's fault raises another error: its folder is gone, or the system has no more files to open.
 
     Args:
-        path: A file in one of `FORMATS`, of at most `MOST_PIXELS` pixels.
+        path: A file in one of `FORMATS`, of at most `MOST_PIXELS` pixels and `MOST_BYTES` bytes.
         size: Height and width to squash the picture to; None keeps its own.
         home: The folder that the file must lie in after all links are followed; None for anywhere.
     """
@@ -88,6 +90,8 @@ def _check_file(path: Path, home: Path | None) -> None:
         raise PictureError(path, "a pipe, socket or device, not a picture; leave it out")
     if found.st_size == 0:
         raise ValueError("the file is empty")
+    if found.st_size > MOST_BYTES:
+        raise ValueError(f"{found.st_size:,} bytes are more than the {MOST_BYTES:,} allowed; shrink it")
 
 
 def _check_home(home: Path | None) -> None:
@@ -96,7 +100,8 @@ def _check_home(home: Path | None) -> None:
 
 
 def _decoded(path: Path) -> Image.Image:
-    with Image.open(path, formats=FORMATS) as opened:
+    # From memory: a decoder that asks a file for the four gigabytes that a damaged length names is given them to fill.
+    with Image.open(io.BytesIO(path.read_bytes()), formats=FORMATS) as opened:
         _check_head(opened)
         return _to_rgb(ImageOps.exif_transpose(opened))
 

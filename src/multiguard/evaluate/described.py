@@ -117,3 +117,13 @@ def _check_asked(setting: AnySetting, run: Any) -> None:
     asked = replace(setting, draws=None) if run.looks is not None else setting
     if resolved(asked, run) != setting:
         raise ValueError(f"{setting} is not what these votes can be asked")
+    spent_for = (run.stopping or {}).get("radii")
+    if spent_for is not None:
+        as_record(_SpentFor, {"radii": spent_for})
+
+
+@dataclass(frozen=True)
+class _SpentFor:
+    """The radii that adaptive draws were spent for."""
+
+    radii: tuple[float, ...]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.attack import Attacked, AttackPlan, Victim, attack_pictures, gradient_fault
 from multiguard.data.sample import Catalogued
@@ -18,6 +19,7 @@ from multiguard.evaluate import (
     CertificatesFolder,
     Reached,
     judged_size,
+    radius_grid,
     read_attacks,
     read_certificates,
     write_attacks,
@@ -25,6 +27,7 @@ from multiguard.evaluate import (
 from multiguard.evaluate.attack_folder import ATTACK_NAME
 from multiguard.evaluate.attacked import all_radii, proved_sizes
 from multiguard.evaluate.curve import checked_radius
+from multiguard.evaluate.fileset import place
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
 from multiguard.lock import held
@@ -35,7 +38,6 @@ from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
 from multiguard.votes import Votes, picture_hash
 
-_HALF_SIGMAS = 6
 _OTHER_DEVICE = "the votes were drawn on {}: certificates are about the classifier as it runs there, to the last digit"
 
 
@@ -102,33 +104,32 @@ class ReadyAttack:
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
         """Attack, and write the folder, its table and its figure; the folder as it was written is returned."""
-        job, certificates = self.job, self.proved.certificates
-        radii = _grid(job, certificates.sigma)
-        chosen = _chosen(certificates, job)
-        victims = self._victims(chosen, radii)
-        told = None if progress is None else lambda done: progress(done, len(chosen))
-        found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
-        pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
-        attacks = _attacks(job, self.proved, radii, pictures)
-        described = file_hash(job.certificates / CERTIFICATES_NAME)
+        job = self.job
+        described = file_hash(place(job.certificates, CERTIFICATES_NAME))
+        more: dict[str, Any] = {"command": job.command or None, "force": job.force}
         with held(job.out):
-            more: dict[str, Any] = {"command": job.command or None, "force": job.force}
+            attacks = self._attacks(progress)
             write_attacks(job.out, attacks, certificates_hash=described, provenance=self.proved.provenance, **more)
             written = read_attacks(job.out)
             write_attack_table(written.attacks, job.out)
             draw_attack(written.attacks, job.out)
         return written
 
+    def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
+        job, certificates = self.job, self.proved.certificates
+        radii, chosen = _grid(job, certificates.sigma), _chosen(certificates, job)
+        told = None if progress is None else lambda done: progress(done, len(chosen))
+        victims = self._victims(chosen, radii)
+        found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
+        pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
+        return _attacks(job, self.proved, radii, pictures)
+
     def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
         """The pictures, decoded one after the other, each found to be the one that was voted on."""
         certificates = self.proved.certificates
-        places = {name: place for place, name in enumerate(self.pictures.ids)}
         hashes = {} if self.votes is None else dict(zip(self.votes.ids, self.votes.picture_hashes, strict=True))
-        for index in chosen:
-            name = certificates.ids[index]
-            if name not in places:
-                raise DataError(f"picture {name} was voted on and is no longer in {self.pictures.name}; --root FOLDER")
-            image = self.pictures[places[name]].image
+        named = [certificates.ids[index] for index in chosen]
+        for index, name, image in zip(chosen, named, _images(self.pictures, named), strict=True):
             if hashes.get(name) not in (None, picture_hash(image)):
                 raise DataError(f"picture {name} is not the one that was voted on; bring it back, or vote again")
             own = all_radii(proved_sizes(certificates, index), certificates.methods) if self.job.own_radii else set()
@@ -144,13 +145,13 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
         raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
     proved = read_certificates(job.certificates)
     _grid(job, proved.certificates.sigma)
-    _chosen(proved.certificates, job)
+    first = proved.certificates.ids[_chosen(proved.certificates, job)[0]]
     source = voted_pictures(job.certificates, proved, job.root)
     pictures = source.open()
     classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
     smoother = voted_smoother(proved, classifier, job.device)
     votes = voted_votes(job.certificates, proved, job.votes)
-    job, notes = _without_gradients(job, smoother, pictures)
+    job, notes = _without_gradients(job, smoother, next(_images(pictures, [first])))
     if votes is None:
         notes = (*notes, "the votes are not at hand, so that the pictures are not compared with those voted on")
     if (smoother.settings.device.type == "cpu") != str(proved.provenance["device"]).startswith("cpu"):
@@ -160,8 +161,21 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
 
 def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:
     """0 and the radii asked for, from small to large."""
-    asked = job.radii or tuple(sigma * half / 2 for half in range(1, _HALF_SIGMAS + 1))
-    return (0.0, *sorted({float(radius) for radius in checked_radius(asked)} - {0.0}))
+    asked = checked_radius(job.radii or radius_grid(sigma, step=sigma / 2))
+    if not np.any(asked > 0):
+        raise InvalidInputError(
+            "radius 0 leaves an attack nothing to change; give a norm above it, such as --radius 0.5"
+        )
+    return (0.0, *sorted({float(radius) for radius in asked} - {0.0}))
+
+
+def _images(pictures: Catalogued, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """The pictures of these ids, decoded one after the other; one that is no longer there raises `DataError`."""
+    places = {name: index for index, name in enumerate(pictures.ids)}
+    for name in names:
+        if name not in places:
+            raise DataError(f"picture {name} was voted on and is no longer in {pictures.name}; --root FOLDER")
+        yield pictures[places[name]].image
 
 
 def _chosen(certificates: Certificates, job: AttackJob) -> list[int]:
@@ -177,11 +191,11 @@ def _chosen(certificates: Certificates, job: AttackJob) -> list[int]:
     return sorted(labelled[place] for place in order[: job.images])
 
 
-def _without_gradients(job: AttackJob, smoother: Smoother, pictures: Catalogued) -> tuple[AttackJob, tuple[str, ...]]:
+def _without_gradients(
+    job: AttackJob, smoother: Smoother, image: NDArray[np.generic]
+) -> tuple[AttackJob, tuple[str, ...]]:
     """The job, with random search in place of gradients where the model has none, and a word about it."""
-    if "pgd" not in job.plan.attacks:
-        return job, ()
-    fault = gradient_fault(smoother, pictures[0].image)
+    fault = gradient_fault(smoother, image) if "pgd" in job.plan.attacks else None
     if fault is None:
         return job, ()
     note = f"{smoother.classifier.name} has no gradients ({fault}): pgd cannot be used, random search is"

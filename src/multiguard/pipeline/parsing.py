@@ -205,7 +205,9 @@ _LARGEST = 2**63 - 1  # what the arrays behind a recipe can count with
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value <= _LARGEST)
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    )
 
 
 def _as_typed(kind: Any, value: Typed) -> Any:
