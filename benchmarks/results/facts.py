@@ -58,12 +58,18 @@ def _kept(card: ModelCard) -> Mapping[str, Any]:
 
 
 def costs(run: Run, prefix: str) -> dict[str, str]:
-    """Each step's device, wall time and peak memory, as the run recorded them."""
+    """Each step's device, wall time and peak memory, as the run recorded them; a killed start's time is not known."""
     done = {name: step for name, step in run.record.steps.items() if step.ended and step.seconds is not None}
     if not done:
         return {}
     rows = [
-        [name, step.device or "", f"{step.seconds:,.0f}", _gigabytes(step.memory), _gigabytes(step.device_memory)]
+        [
+            name,
+            step.device or "",
+            f"{step.seconds:,.0f}{' and more' * (step.untimed > 0)}",
+            _gigabytes(step.memory),
+            _gigabytes(step.device_memory),
+        ]
         for name, step in done.items()
     ]
     heads = ["step", "device", "seconds", "peak memory, GiB", "peak GPU memory, GiB"]

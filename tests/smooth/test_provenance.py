@@ -16,7 +16,7 @@ from multiguard.models import Classifier, load_classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth import Smoother, vote_dataset
-from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.provenance import describe_run, first_picture
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.settings import resolve_settings
 from multiguard.votes import Provenance, picture_hash, read_votes
@@ -36,7 +36,7 @@ def smoother(**options) -> Smoother:
 
 
 def described(one: Smoother, pictures: Pictures = Pictures(3)) -> Provenance:  # noqa: B008 - never altered
-    return describe_run(one, pictures, Scheme(0, (5,), None, 0, True))
+    return describe_run(one, pictures, Scheme(0, (5,), None, 0, True), first_picture(pictures))
 
 
 def test_the_same_run_is_described_in_the_same_words():
@@ -67,7 +67,7 @@ def test_other_labels_are_another_run(tmp_path):
     other.labels = ((0,), (1,), ())
     assert described(one, truth).differences(described(one, other)) == ["truth_hash"]
     assert described(one).truth_hash is None
-    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False)).truth_hash is None
+    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False), first_picture(truth)).truth_hash is None
     vote_dataset(one, truth, tmp_path, draws=5, seed=0)
     with pytest.raises(VotesError, match="truth_hash"):
         vote_dataset(one, other, tmp_path, draws=5, seed=0)

@@ -6,7 +6,7 @@ from toy import Pictures, linear
 
 from multiguard.certify import look_plan
 from multiguard.data.sample import Sample
-from multiguard.errors import DataError, InvalidInputError, PictureError
+from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.votes import Failure, read_votes
 
@@ -73,6 +73,61 @@ def test_a_run_that_stopped_goes_on_with_record_and_back(tmp_path):
     vote_dataset(smoother(), Pictures(8), tmp_path, **FIXED)
     votes = read_votes(tmp_path)
     assert (len(votes), votes.failures) == (8, ())
+
+
+@pytest.mark.parametrize("mended", [{0}, {0, 1}, {0, 4}])
+def test_a_first_picture_that_was_mended_is_the_same_run(tmp_path, mended):
+    torn = {0, 1, 4}
+    vote_dataset(smoother(), Torn(8, torn), tmp_path, **FIXED, on_error="record")
+    vote_dataset(smoother(), Torn(8, torn - mended), tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path).failures) == 3, "what is recorded stays so"
+    if mended == {0}:
+        with pytest.raises(DataError, match=r"1\.jpg"):
+            vote_dataset(smoother(), Torn(8, torn - mended), tmp_path, **FIXED)
+    vote_dataset(smoother(), Pictures(8), tmp_path, **FIXED)
+    votes = read_votes(tmp_path)
+    assert (len(votes), votes.failures) == (8, ())
+    vote_dataset(smoother(), Torn(8, {0}), tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path)) == 8, "a picture that is gone after it was voted on"
+
+
+class Brighter(Torn):
+    """The same dataset, decoded otherwise."""
+
+    def __getitem__(self, index: int, /) -> Sample:
+        sample = super().__getitem__(index)
+        return Sample(sample.id, sample.image // 2, sample.labels)
+
+
+@pytest.mark.parametrize("torn", [{0}, set()])
+def test_pictures_that_are_decoded_otherwise_are_another_run_whichever_can_be_read(tmp_path, torn):
+    vote_dataset(smoother(), Torn(8, torn), tmp_path, **FIXED, on_error="record")
+    for now in (set(), {0}, {0, 1}):
+        with pytest.raises(VotesError, match="another run: the first picture"):
+            vote_dataset(smoother(), Brighter(8, now), tmp_path, **FIXED, on_error="record")
+
+
+class Vanishing(Torn):
+    """A dataset whose pictures are all gone after so many were read."""
+
+    def __init__(self, count: int, torn: set[int], reads: int) -> None:
+        super().__init__(count, torn)
+        self.reads = reads
+
+    def __getitem__(self, index: int, /) -> Sample:
+        self.reads -= 1
+        if self.reads < 0:
+            raise PictureError(f"{index}.jpg", "no such picture")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("reads", [1, 5, 9])
+def test_pictures_that_are_all_gone_in_mid_run_are_not_recorded(tmp_path, reads):
+    with pytest.raises(DataError, match="no such picture; but it could be read when the run began"):
+        vote_dataset(smoother(), Vanishing(12, {2}, reads), tmp_path, **FIXED, readers=1, on_error="record")
+    assert {failure.image_id for failure in read_votes(tmp_path, partial=True).failures} <= {"picture-2"}
+    vote_dataset(smoother(), Torn(12, {2}), tmp_path, **FIXED, on_error="record")
+    assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["picture-2"]
 
 
 def test_a_dataset_without_any_picture_that_can_be_read_is_refused(tmp_path):

@@ -1,13 +1,17 @@
 """Shards and their entries while a run goes on, its sealing, and images that failed."""
 
+import contextlib
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.votes.vote_runs import provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash
+from multiguard.pipeline.discarding import discard_votes
 from multiguard.votes import Failure, VotesWriter, read_votes
 from multiguard.votes.seal import own_hash
 
@@ -318,3 +322,77 @@ def test_shards_that_nobody_wrote_stay_missing(half):
     assert main.missing() == [1]
     with pytest.raises(VotesError, match="2 of 3 shards"):
         read_votes(half)
+
+
+def test_entries_without_a_manifest_count_for_nothing(half, whole):
+    """Their pictures may be others now: the name of the run tells only of the first one."""
+    (half / "manifest.json").unlink()
+    assert VotesWriter(half, RUN, shard_images=2).missing() == [0, 1, 2]
+    write(half, RUN)
+    assert contents(half) == whole
+
+
+@pytest.mark.parametrize("shards", [[0, 2], [0, 1, 2]], ids=["unfinished", "finished"])
+def test_what_is_left_of_a_removal_cut_short_has_a_manifest_or_no_entry(tmp_path, monkeypatch, shards):
+    unlink = Path.unlink
+    for moment in range(10):
+        folder = tmp_path / str(moment)
+        write(folder, RUN, shards=shards)
+        left = iter(range(moment))
+        monkeypatch.setattr(Path, "unlink", lambda path, left=left, **how: [next(left), unlink(path, **how)])
+        with contextlib.suppress(StopIteration):
+            discard_votes(folder)
+        monkeypatch.undo()
+        assert (folder / "manifest.json").exists() or not list(folder.glob("votes-*.json"))
+    assert not list(folder.iterdir()), "at the last moment all is gone"
+
+
+def swap_for_another_seeds(folder):
+    other = folder.parent / "other"
+    run = provenance(seed=5)
+    writer = VotesWriter(other, run, shard_images=2)
+    for index in writer.missing():
+        rows = [row(run, position) for position in writer.manifest.positions(index)]
+        writer.write(index, [replace(each, votes=each.ranked[::-1].copy()) for each in rows])
+    for path in other.glob("*.parquet"):
+        shutil.copy(path, folder / path.name)
+
+
+def test_votes_that_are_exchanged_after_they_were_opened_are_refused(tmp_path):
+    write(tmp_path / "votes", RUN)
+    votes = read_votes(tmp_path / "votes")
+    before = votes.ranked(0)
+    swap_for_another_seeds(tmp_path / "votes")
+    assert (votes.ranked(1) == row(RUN, 1).ranked).all(), "of the shard that is open the bytes are held"
+    for position in (3, 4):
+        with pytest.raises(VotesError, match=r"votes-0000\d.parquet is damaged"):
+            votes.ranked(position)
+    assert (votes.ranked(0) == before).all()
+    (tmp_path / "votes" / "votes-00002.parquet").unlink()
+    with pytest.raises(VotesError, match=r"votes-00002.parquet cannot be read: No such file"):
+        votes.ranked(4)
+
+
+def manifest_edited(text):
+    return text.replace('"shard_images": 2', '"shard_images": 3')
+
+
+def manifest_cut(text):
+    return text[: len(text) // 2]
+
+
+def manifest_emptied(text):
+    return "{}"
+
+
+@pytest.mark.parametrize("damage", [manifest_edited, manifest_cut, manifest_emptied])
+@pytest.mark.parametrize("reader", [read_votes, lambda folder: VotesWriter(folder, RUN, shard_images=2)])
+def test_a_damaged_manifest_is_refused_with_a_way_on(tmp_path, damage, reader):
+    write(tmp_path, RUN)
+    path = tmp_path / "manifest.json"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(VotesError, match=r"manifest.json .* Bring it back as it was, or vote with --force"):
+        reader(tmp_path)
+    discard_votes(tmp_path)
+    write(tmp_path, RUN)
+    assert len(read_votes(tmp_path)) == 5

@@ -96,7 +96,7 @@ def _show_end(out: Path, until: str, taken: str) -> None:
 
 
 def _taken(record: "RunRecord", done: Mapping[str, bool]) -> str:
-    """How long each kind of step took now, all lines of the run together; a kind of which none was done is skipped."""
+    """How long each kind of step took over all its starts and lines; a kind of which none was done now is skipped."""
     seconds: dict[str, list[float]] = {}
     for name, now in done.items():
         taken = seconds.setdefault(name.split()[-1], [])

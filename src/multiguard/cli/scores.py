@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from multiguard.evaluate import AnySetting, Certificates, CertificatesFolder, Curve, Setting
+from multiguard.evaluate.failed import failed_words
 
 _RADII = 7
 _RADIUS_DIGITS = 4
@@ -76,32 +77,48 @@ def asked_text(setting: AnySetting) -> str:
 
 def show_scores(found: CertificatesFolder, console: Console) -> None:
     """Print the certified scores of every method at a handful of radii, what they mean, and who was left out."""
-    proved, curves = found.certificates, _own_curves(found)
-    pictures, without = curves[0].scores.images, curves[0].scores.without_labels
-    console.print(f"{pictures} pictures of {found.provenance['dataset']}")
-    adaptive = found.provenance["looks"] is not None
+    curves = _own_curves(found)
+    for line in [*_asked_lines(found, curves[0]), *_left_out_lines(found.certificates, curves[0]), ""]:
+        console.print(line)
+    console.print(_table(curves, _rows(found.certificates)), soft_wrap=False)
+    for line in _rule_lines(found.certificates):
+        console.print(line)
+
+
+def _asked_lines(found: CertificatesFolder, curve: Curve) -> list[str]:
+    """Of which pictures the scores are, and what was asked."""
+    proved, adaptive = found.certificates, found.provenance["looks"] is not None
     asked = asked_text(proved.setting) + ("" if adaptive else f", n = {proved.setting.n}")
     alpha, sigma = as_chosen(proved.setting.alpha), as_chosen(proved.sigma)
-    console.print(f"{asked}, alpha = {alpha}, sigma = {sigma}; means over pictures")
+    lines = [
+        f"{curve.scores.images} pictures of {found.provenance['dataset']}",
+        f"{asked}, alpha = {alpha}, sigma = {sigma}; means over pictures",
+    ]
     if adaptive:
-        console.print(f"adaptive draws: {curves[0].mean_draws:.1f} a picture on average, {proved.setting.n} at most")
+        lines.append(f"adaptive draws: {curve.mean_draws:.1f} a picture on average, {proved.setting.n} at most")
     if not proved.labelled:
-        console.print(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
-        console.print("stay: share of the predicted labels that provably stay, right or wrong")
-    failed = len(proved.failures)
-    if failed:
-        total = failed + len(proved.ids)
-        console.print(f"{failed} of {total} pictures could not be voted on and {_are(failed)} left out")
-    if without or not failed:
-        console.print(_left_out(pictures, without, proved.labelled))
-    console.print()
-    console.print(_table(curves, _rows(proved)), soft_wrap=False)
-    if proved.rule == "threshold":
-        console.print()
-        console.print(
-            f"floor: {'true' if proved.labelled else 'predicted'} labels returned at least, for any change up to R"
-        )
-        console.print("ceiling: other labels returned at most")
+        lines.append(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
+        lines.append("stay: share of the predicted labels that provably stay, right or wrong")
+    return lines
+
+
+def _left_out_lines(proved: Certificates, curve: Curve) -> list[str]:
+    """Who is not among the means, and why."""
+    pictures, without, failed = curve.scores.images, curve.scores.without_labels, len(proved.failures)
+    lines = [failed_words(failed, failed + len(proved.ids))] if failed else []
+    return [*lines, _left_out(pictures, without, proved.labelled)] if without or not failed else lines
+
+
+def _rule_lines(proved: Certificates) -> list[str]:
+    """What the threshold rule's further rows mean."""
+    if proved.rule != "threshold":
+        return []
+    kind = "true" if proved.labelled else "predicted"
+    return [
+        "",
+        f"floor: {kind} labels returned at least, for any change up to R",
+        "ceiling: other labels returned at most",
+    ]
 
 
 def _rows(proved: Certificates) -> list[Row]:
@@ -114,10 +131,6 @@ def _own_curves(found: CertificatesFolder) -> list[Curve]:
     """The curves of the setting itself, averaged picture by picture: not those of a sweep."""
     setting = found.certificates.setting
     return [curve for curve in found.curves if curve.setting == setting and curve.averaging == "mean"]
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _left_out(pictures: int, without: int, labelled: bool) -> str:

@@ -7,7 +7,7 @@ from multiguard.pipeline.parsing import parse_recipe, read_recipe, recipe_text
 from multiguard.pipeline.recipe import DataPart, ModelPart, ReportPart, RunRecipe, TrainPart
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record
 from multiguard.pipeline.run import run_recipe
-from multiguard.pipeline.steps import Watcher
+from multiguard.pipeline.watching import Watcher
 
 __all__ = [
     "CertifyJob",

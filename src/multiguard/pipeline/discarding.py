@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from multiguard.pipeline.certifying import SOURCE_FILE
-from multiguard.votes.entry import is_shard_file
+from multiguard.votes.entry import entry_paths, is_shard_file
 from multiguard.votes.manifest import MANIFEST_NAME
 
 _MODEL = ("model.json", "model.safetensors", "log.jsonl", "curve.png", "state/last.safetensors")
@@ -16,7 +16,8 @@ def discard_model(folder: Path) -> None:
 
 
 def discard_votes(folder: Path) -> None:
-    """Remove what voting writes; the manifest goes first, so that no part of the votes is taken for all of them."""
+    """Remove what voting writes; what names shards goes before them, so that a later run takes up none of them."""
+    entries = sorted(entry_paths(folder))
     shards = sorted(path for path in folder.iterdir() if is_shard_file(path.name))
-    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *shards):
+    for path in (*entries, folder / MANIFEST_NAME, folder / SOURCE_FILE, *shards):
         path.unlink(missing_ok=True)

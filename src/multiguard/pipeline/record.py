@@ -9,6 +9,7 @@ from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import file_hash, write_atomically
+from multiguard.pipeline.cost import Cost
 from multiguard.plain_json import as_record, parse_json
 
 RECORD_FILE = "run.json"
@@ -23,10 +24,11 @@ class StepRecord:
     Attributes:
         inputs: All that decides the outcome, by name.
         outputs: The sha256 of each file, by its path in the run folder; None while the step has not ended.
-        seconds: How long it took, from its last start to its end.
-        device: Where it ran.
+        seconds: How long it took, over all starts with these inputs; None where none of them has told yet.
+        device: Where it ran last.
         memory: The most bytes that the process held at once; None where the system does not tell it.
         device_memory: The most bytes that were held on a GPU at once; None where none was used.
+        untimed: How many starts were killed before they could tell how long they took: not counted in `seconds`.
     """
 
     inputs: Mapping[str, Any]
@@ -35,11 +37,31 @@ class StepRecord:
     device: str | None = None
     memory: int | None = None
     device_memory: int | None = None
+    untimed: int = 0
 
     @property
     def ended(self) -> bool:
         """Whether the step has come to its end."""
         return self.outputs is not None
+
+    def begun_again(self, inputs: Mapping[str, Any]) -> "StepRecord":
+        """The step as it is gone on with; the start counts as untimed until it tells otherwise."""
+        return replace(self, inputs=inputs, outputs=None, untimed=self.untimed + 1)
+
+    def having_taken(self, cost: Cost) -> "StepRecord":
+        """The step after a start of this cost has come to an end, or to a stop."""
+        return replace(
+            self,
+            seconds=round((self.seconds or 0.0) + cost.seconds, 2),
+            device=cost.device,
+            memory=_most(self.memory, cost.memory),
+            device_memory=_most(self.device_memory, cost.device_memory),
+            untimed=self.untimed - 1,
+        )
+
+
+def _most(*numbers: int | None) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -108,11 +130,11 @@ def altered(run: Path, step: StepRecord) -> list[str]:
     ]
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two sets of inputs, each in words."""
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """What differs between two sets of inputs, each by its name and in words."""
     was, is_ = (json.loads(json.dumps(inputs)) for inputs in (before, now))
     names = sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
-    return [_difference(name, was.get(name), is_.get(name)) for name in names]
+    return {name: _difference(name, was.get(name), is_.get(name)) for name in names}
 
 
 def _difference(name: str, before: Any, now: Any) -> str:

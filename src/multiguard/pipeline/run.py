@@ -1,8 +1,10 @@
 """A whole run from a recipe: steps whose inputs have not changed are skipped, none is done twice."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.files import require_folder, write_atomically
@@ -21,7 +23,8 @@ from multiguard.pipeline.record import (
     read_record,
     write_record,
 )
-from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep, Watcher
+from multiguard.pipeline.steps import KINDS, Arm, CertifyStep, Kind, ReportStep, Step, TrainStep, VoteStep
+from multiguard.pipeline.watching import Watcher
 
 _OURS = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
 _HEAD = "# every value of the run last asked for; `multiguard run` takes this file"
@@ -109,16 +112,23 @@ class _Runner:
         inputs = step.inputs()
         before = self.record.steps.get(step.name)
         lost = [] if before is None else altered(self._out, before)
-        changes = [] if before is None else changed(before.inputs, inputs)
-        if before is not None and before.ended and not lost and not changes:
-            self._watcher.on_step(step.name, SKIPPED)
+        changes = [] if before is None else _changes(step, before, inputs)
+        if before is not None and before.ended and not (lost or changes or step.unsettled()):
+            self._skip(step, before, inputs)
             return
-        if step.costly and changes and step.holds_work():
+        if step.costly and (step.holds_work() if changes else self._force and not lost and step.is_damaged()):
             self._throw_away(step, changes)
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
-        self._watcher.on_step(step.name, _reason(before, changes, lost))
-        self._do(step, StepRecord(inputs))
+        self._watcher.on_step(step.name, _reason(step, before, changes, lost))
+        goes_on = before is not None and step.costly and not changes
+        self._do(step, (before if before is not None and goes_on else StepRecord(inputs)).begun_again(inputs))
+
+    def _skip(self, step: Step, before: StepRecord, inputs: Mapping[str, Any]) -> None:
+        """Say that the step is not done; inputs that only look otherwise are put down, to look like it no more."""
+        self._watcher.on_step(step.name, SKIPPED)
+        if changed(before.inputs, inputs):
+            self._keep(step.name, replace(before, inputs=inputs))
 
     def finish(self) -> None:
         """Put down that the recipe was followed to its last certificate, unless that is known."""
@@ -140,9 +150,14 @@ class _Runner:
         self._begin()
         self._keep(step.name, begun)
         meter = Meter()
-        outputs = step.do(self._watcher)
-        cost = asdict(meter.read())
-        self._keep(step.name, replace(begun, outputs=output_hashes(self._out, outputs), **cost))
+        try:
+            outputs = step.do(self._watcher)
+        except BaseException:  # an interruption, too, has taken its time
+            with suppress(OSError):
+                self._keep(step.name, begun.having_taken(meter.read()))
+            raise
+        done = begun.having_taken(meter.read())
+        self._keep(step.name, replace(done, outputs=output_hashes(self._out, outputs)))
 
     def _begin(self) -> None:
         """Write the recipe down before the first step that changes anything; it has not been followed yet."""
@@ -162,7 +177,13 @@ class _Runner:
         write_record(self._out, self.record)
 
 
-def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> str:
+def _changes(step: Step, before: StepRecord, inputs: Mapping[str, Any]) -> list[str]:
+    """What has changed since the step was last begun, in words, and tells against what lies there."""
+    changes = changed(before.inputs, inputs)
+    return [] if step.stands(changes.keys()) else list(changes.values())
+
+
+def _reason(step: Step, before: StepRecord | None, changes: list[str], lost: list[str]) -> str:
     """That a step is done now, and why, in words."""
     if before is None:
         return "running for the first time"
@@ -170,6 +191,8 @@ def _reason(before: StepRecord | None, changes: list[str], lost: list[str]) -> s
         return f"running, for {'; '.join(changes)}"
     if not before.ended:
         return "going on where it was interrupted"
+    if not lost:
+        return f"going on, for {step.unsettled()}"
     return f"running, for {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} gone or altered"
 
 

@@ -1,19 +1,21 @@
 """The steps of a run: each knows what decides its outcome, how it is done, and what it leaves behind."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from multiguard.errors import VotesError
 from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.files import file_hash
 from multiguard.pipeline.asked import VotePart
-from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, Progressed, certify
+from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, certify
 from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
+from multiguard.pipeline.watching import Watcher
 from multiguard.version import __version__
+from multiguard.votes.entry import is_shard_file
 from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
 
 if TYPE_CHECKING:
@@ -22,31 +24,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
-
-
-def _never() -> AbstractContextManager[Callable[[], bool]]:
-    return nullcontext(lambda: False)
-
-
-def _silent(unit: str) -> AbstractContextManager[Progressed]:
-    return nullcontext(lambda doing, done, total: None)
-
-
-@dataclass(frozen=True)
-class Watcher:
-    """Who is told what goes on; nobody, by default.
-
-    Attributes:
-        on_step: Called with a step's name and what is done with it and why, in words.
-        on_epoch: Called with the record of each epoch of training.
-        bar: Called with what is counted, opens a bar and gives a function that moves it.
-        stopping: Opened around work that can be stopped between two parts of it, gives a function that says whether to.
-    """
-
-    on_step: Callable[[str, str], None] = lambda name, words: None
-    on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
-    bar: Callable[[str], AbstractContextManager[Progressed]] = _silent
-    stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = _never
 
 
 @dataclass(frozen=True)
@@ -89,6 +66,18 @@ class Step(ABC):
     @abstractmethod
     def do(self, watcher: Watcher) -> list[Path]:
         """Do the step, or what an interruption left of it, and return the files that it stands for."""
+
+    def unsettled(self) -> str:
+        """What is still to be done of a step that has ended, in words; empty where nothing is."""
+        return ""
+
+    def stands(self, changes: Collection[str]) -> bool:
+        """Whether what lies there is what would be made now, although these of its inputs look otherwise."""
+        return False
+
+    def is_damaged(self) -> bool:
+        """Whether what lies there cannot be gone on with."""
+        return False
 
     def holds_work(self) -> bool:
         """Whether anything lies where the step writes that would be lost."""
@@ -171,9 +160,30 @@ class VoteStep(Step):
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
         return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
 
+    def unsettled(self) -> str:
+        """That failed pictures are to be tried again, where the recipe does not ask to record them."""
+        failed = 0 if self._recipe.vote.on_error == "record" else len(self._ready.failures())
+        return f"{failed} failed {'picture is' if failed == 1 else 'pictures are'} tried again" if failed else ""
+
+    def stands(self, changes: Collection[str]) -> bool:
+        """Whether only files have changed, and each picture that has votes is, decoded, still the one voted on."""
+        from multiguard.pipeline.voted import of_these_pictures
+
+        return (
+            list(changes) == ["data.files"] and self.holds_work() and of_these_pictures(self.home, self._ready.pictures)
+        )
+
+    def is_damaged(self) -> bool:
+        """Whether there is a manifest that cannot be read."""
+        try:
+            load_manifest(self.home)
+        except VotesError:
+            return (self.home / MANIFEST_NAME).exists()
+        return False
+
     def holds_work(self) -> bool:
-        """Whether there is anything but the manifest of a run that failed before its first shard was whole."""
-        return any(path.name != MANIFEST_NAME for path in self.home.rglob("*") if path.is_file())
+        """Whether a shard lies there, or the entry of one."""
+        return self.home.is_dir() and any(is_shard_file(path.name) for path in self.home.iterdir())
 
     def discard(self) -> None:
         """Throw the old votes away."""

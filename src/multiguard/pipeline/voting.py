@@ -14,6 +14,7 @@ from multiguard.data.sample import Catalogued
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
+from multiguard.evaluate.failed import failed_words
 from multiguard.files import remove_halves, write_atomically
 from multiguard.lock import held
 from multiguard.models import Classifier, load_classifier
@@ -30,7 +31,7 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.ranks import this_rank
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
-from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.provenance import as_begun, describe_run, first_picture
 from multiguard.votes import Failure, read_votes
 from multiguard.votes.manifest import load_manifest
 from multiguard.votes.provenance import Provenance
@@ -141,33 +142,30 @@ class ReadyVote:
 
     def _meets_other(self, smoother: Smoother) -> bool:
         """Whether another run's votes lie where these go; all that can be wrong with these has been looked at."""
-        return holds_other_run(self.job.out, self._described(smoother), self.job.how.shard_images)
+        run = as_begun(self._described(smoother), self.job.out, self.pictures)
+        return holds_other_run(self.job.out, run, self.job.how.shard_images)
 
     def _described(self, smoother: Smoother) -> Provenance:
         """All that determines the votes, found to make sense."""
         scheme = checked_scheme(smoother, **self._drawn())
-        return describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
+        return describe_run(smoother, self.pictures, scheme, first_picture(self.pictures, self.job.how.on_error))
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def failures(self) -> list[Failure]:
-        """The pictures that could not be voted on, of the votes as they lie in the folder."""
-        shards = load_manifest(self.job.out).shards
-        return [failure for shard in shards.values() for failure in shard.failures]
+    def failures(self) -> tuple[Failure, ...]:
+        """The pictures that could not be voted on, of the votes as they lie in the folder, once these are whole."""
+        return load_manifest(self.job.out).failures
 
     def failures_said(self) -> str | None:
         """How many pictures could not be voted on, and one of them, in words; None where all could."""
         failures = self.failures()
         if not failures:
             return None
-        first = failures[0]
-        return (
-            f"{len(failures)} of {len(self.pictures)} pictures could not be voted on and are left out, "
-            f"such as {first.image_id}: {first.reason}"
-        )
+        words, first = failed_words(len(failures), len(self.pictures)), failures[0]
+        return f"{words}, {'such as ' if len(failures) > 1 else ''}{first.image_id}: {first.reason}"
 
     def _drawn(self) -> dict[str, Any]:
         """What is drawn of every picture."""

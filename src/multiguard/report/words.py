@@ -1,6 +1,7 @@
 """What was asked of a run, in the words that figures, tables and the page share."""
 
 from multiguard.evaluate import CertificatesFolder, Curve, Setting
+from multiguard.evaluate.failed import failed_words as failed_of
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 
@@ -39,6 +40,5 @@ def left_out(study: Study, curve: Curve) -> str:
 def failed_words(run: CertificatesFolder) -> str:
     """How many pictures could not be voted on, as a sentence; empty where all could."""
     failed, voted = len(run.certificates.failures), len(run.certificates.ids)
-    if not failed:
-        return ""
-    return f"{failed} of {failed + voted} pictures could not be voted on and {'is' if failed == 1 else 'are'} left out."
+    words = failed_of(failed, failed + voted)
+    return f"{words}." if words else ""

@@ -11,11 +11,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import InvalidInputError, PictureError, VotesError
+from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
 from multiguard.lock import held
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
-from multiguard.smooth.provenance import describe_run
+from multiguard.smooth.provenance import as_begun, describe_run, first_picture
 from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.team import Team
@@ -74,18 +74,22 @@ def vote_dataset(
     scheme = checked_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
-    provenance = describe_run(smoother, dataset, scheme, on_error=checked_on_error(on_error))
+    first = first_picture(dataset, checked_on_error(on_error))
+    provenance = describe_run(smoother, dataset, scheme, first)
     images = whole_number("shard_images", shard_images)
-    reading = _Reading(dataset, readers, on_error)
+    reading = _Reading(dataset, readers, on_error, first.position)
 
     def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
         return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
 
+    def writer(*, main: bool) -> VotesWriter:
+        run = as_begun(provenance, Path(folder), dataset)
+        return VotesWriter(folder, run, shard_images=images, keep_failures=on_error == "record", main=main)
+
     with held(Path(folder)):
         team = Team.here()
-        writer = partial(VotesWriter, folder, provenance, shard_images=images, keep_failures=on_error == "record")
         if team.rank.is_main:
-            _lead(team, writer(), reading, voting, progress or _ignored, stop or _never)
+            _lead(team, writer(main=True), reading, voting, progress or _ignored, stop or _never)
         else:
             _follow(team, partial(writer, main=False), reading, voting, stop or _never)
 
@@ -176,30 +180,48 @@ def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """How pictures are read: by how many threads, and what becomes of those that cannot be."""
+    """How pictures are read: by how many threads, and what becomes of those that cannot be.
+
+    Attributes:
+        dataset: The pictures.
+        readers: How many threads.
+        on_error: Whether a picture that cannot be used raises in its turn, or comes out as a failure.
+        first: The position of a picture that could be read when the run began.
+    """
 
     dataset: Dataset
     readers: int
     on_error: OnError
+    first: int
 
     def opened(self, run: Manifest, shard: int) -> OpenShard:
         """A shard whose pictures are read when they are due."""
         positions = run.positions(shard)
-        return OpenShard(shard, _samples(self.dataset, positions, self.readers, self.on_error), len(positions))
+        return OpenShard(shard, self._samples(positions), len(positions))
 
+    def _samples(self, positions: range) -> Iterator[Sample | Failure]:
+        """The samples in order, or their failures."""
+        for position, reading in zip(positions, read_ahead(self.dataset, positions, self.readers), strict=True):
+            try:
+                sample = reading.result()
+                _check_pixels(sample)
+            except PictureError as error:
+                if self.on_error == "stop":
+                    raise
+                self._require_others()
+                yield Failure(self.dataset.ids[position], " ".join(error.reason.split()))
+            else:
+                yield sample
 
-def _samples(dataset: Dataset, positions: range, readers: int, on_error: OnError) -> Iterator[Sample | Failure]:
-    """The samples in order; one that cannot be used raises in its turn, or stands there as a failure."""
-    for position, reading in zip(positions, read_ahead(dataset, positions, readers), strict=True):
+    def _require_others(self) -> None:
+        """Pass only if a picture that could be read when the run began still can be; else no picture is at fault."""
         try:
-            sample = reading.result()
-            _check_pixels(sample)
+            self.dataset[self.first]
         except PictureError as error:
-            if on_error == "stop":
-                raise
-            yield Failure(dataset.ids[position], " ".join(error.reason.split()))
-        else:
-            yield sample
+            raise DataError(
+                f"{error}; but it could be read when the run began, so that the pictures may be gone or out of reach. "
+                "Bring them back; the same command goes on"
+            ) from error
 
 
 def read_ahead(dataset: Dataset, positions: Iterable[int], readers: int) -> Iterator[Future[Sample]]:
@@ -232,7 +254,7 @@ def _check_pixels(sample: Sample) -> None:
 
 def _require_votes(run: Manifest) -> None:
     """Refuse a run that has ended without votes on any image."""
-    failures = [failure for shard in run.shards.values() for failure in shard.failures]
+    failures = run.failures
     if len(failures) == len(run.provenance.image_ids):
         first = failures[0]
         raise VotesError(

@@ -10,8 +10,12 @@ from multiguard.smooth.batches import Batch, Segment
 
 NOT_FINITE = "returned a score that is NaN or infinite"
 _LONGEST = 300
-# After one of these the device does nothing more for this process, whatever it is given.
-_DEAD = ("CUDA error", "HIP error")
+# What the device, its libraries or a compiler say when they fail: this process may do nothing right any more, whatever
+# it is given.
+_DEAD = ("CUDA error", "HIP error", "CUDNN_STATUS", "CUBLAS_STATUS", "CUSOLVER_STATUS", "CUFFT", "Triton Error")
+_DEAD_KINDS = ("InductorError", "BackendCompilerFailed")
+# In lower case; a library of the device, torch on a CPU, the system, onnxruntime.
+_NO_MEMORY = ("alloc_failed", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,23 @@ def blamed(batch: Batch, problem: str) -> ModelError:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether the device ran out of memory, also where a library said so or a compiler wrapped it in its own way."""
-    return any(isinstance(cause, torch.OutOfMemoryError) or "ALLOC_FAILED" in str(cause) for cause in _causes(error))
+    """Whether memory ran out, also where a library said so or a compiler wrapped it in its own way."""
+    return any(
+        isinstance(cause, torch.OutOfMemoryError | MemoryError) or any(words in said for words in _NO_MEMORY)
+        for cause, said in _causes(error)
+    )
 
 
 def device_dead(error: Exception) -> bool:
-    """Whether the device will fail from now on, so that no picture can be blamed."""
-    return any(words in str(cause) for cause in _causes(error) for words in _DEAD)
+    """Whether the device, or what drives it, is to blame and no picture."""
+    return any(
+        type(cause).__name__ in _DEAD_KINDS or any(words.lower() in said for words in _DEAD)
+        for cause, said in _causes(error)
+    )
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[tuple[BaseException, str]]:
+    """The error and what it came from, each with what it says in lower case."""
     while error is not None:
-        yield error
+        yield error, str(error).lower()
         error = error.__cause__ or error.__context__

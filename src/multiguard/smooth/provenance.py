@@ -6,74 +6,143 @@ import platform
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from multiguard.data.sample import Dataset
-from multiguard.errors import DataError, InvalidInputError, PictureError
+from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
 from multiguard.models.classifier import UNNAMED, Classifier
 from multiguard.models.options import state_hash
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
-from multiguard.votes import Provenance, picture_hash
+from multiguard.votes import Provenance, Votes, picture_hash, read_votes
+from multiguard.votes.manifest import load_manifest
 
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
-def describe_run(
-    smoother: Smoother, dataset: Dataset, scheme: Scheme, *, on_error: Literal["stop", "record"] = "stop"
-) -> Provenance:
-    """All that determines the votes of this run, read off the classifier as it is now and the first picture.
+@dataclass(frozen=True)
+class FirstPicture:
+    """The picture that a run is known by: its position in the dataset, and its `picture_hash`."""
 
-    Refuses a dataset without pictures or whose labels are not the classifier's, and a function without a name.
+    position: int
+    hash: str
+
+
+def first_picture(dataset: Dataset, on_error: Literal["stop", "record"] = "stop") -> FirstPicture:
+    """The first picture; with "record" the first that can be read. A dataset without any raises."""
+    if len(dataset) == 0:
+        raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
+    if on_error == "stop":
+        return FirstPicture(0, picture_hash(dataset[0].image))
+    for position in range(len(dataset)):
+        with suppress(PictureError):
+            return FirstPicture(position, picture_hash(dataset[position].image))
+    raise DataError(f"no picture of {dataset.name!r} can be read; votes need at least one.")
+
+
+def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme, first: FirstPicture) -> Provenance:
+    """All that determines the votes of this run, read off the classifier as it is now.
+
+    Refuses a dataset whose labels are not the classifier's, and a function without a name.
 
     Args:
         smoother: The smoothed classifier.
         dataset: The pictures.
         scheme: What is drawn of each.
-        on_error: With "record" the first picture is the first that can be read; with "stop" that must be the very
-            first one.
+        first: The first of the pictures.
     """
-    classifier, settings = smoother.classifier, smoother.settings
-    _check_classifier(classifier)
-    _check_dataset(dataset, classifier)
-    return Provenance(
-        model=classifier.name,
-        weights_hash=classifier.weights_hash,
-        classifier_hash=state_hash(classifier),
-        code_hash=classifier.code_hash,
-        trained_sigma=classifier.trained_sigma,
-        output=classifier.output,
-        label_names=classifier.label_names,
-        dataset=dataset.name,
-        image_ids=tuple(dataset.ids),
-        labelled=scheme.labelled,
-        truth_hash=_truth_hash(dataset) if scheme.labelled else None,
-        first_picture_hash=_first_picture_hash(dataset, on_error),
-        sigma=settings.sigma,
-        rule=settings.rule,
-        k_max=settings.k_max,
-        score_threshold=settings.score_threshold,
-        draws=scheme.looks[-1],
-        pilot_draws=scheme.pilot_draws,
-        looks=scheme.looks if scheme.stopping else None,
-        look_shares=scheme.stopping.look_shares if scheme.stopping else None,
-        stopping=scheme.stopping.record if scheme.stopping else None,
-        seed=scheme.seed,
-        noise=settings.noise,
-        precision=settings.precision,
-        channels_last=settings.channels_last,
-        compiled=settings.compiled,
-        noise_compiled=settings.noise_compiled,
-        tf32_matmul=_allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
-        tf32_convolution=_allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
-        clamp=settings.clamp,
-        device=_device_name(settings.device),
-        versions=_versions(),
-    )
+    _check_classifier(smoother.classifier)
+    _check_labels(dataset, smoother.classifier)
+    parts = (_classifier(smoother.classifier), _pictures(dataset, scheme, first), _draws(scheme), _execution(smoother))
+    return Provenance(**{name: value for part in parts for name, value in part.items()})
+
+
+def _classifier(classifier: Classifier) -> dict[str, Any]:
+    """Who votes."""
+    return {
+        "model": classifier.name,
+        "weights_hash": classifier.weights_hash,
+        "classifier_hash": state_hash(classifier),
+        "code_hash": classifier.code_hash,
+        "trained_sigma": classifier.trained_sigma,
+        "output": classifier.output,
+        "label_names": classifier.label_names,
+    }
+
+
+def _pictures(dataset: Dataset, scheme: Scheme, first: FirstPicture) -> dict[str, Any]:
+    """What is voted on."""
+    return {
+        "dataset": dataset.name,
+        "image_ids": tuple(dataset.ids),
+        "labelled": scheme.labelled,
+        "truth_hash": _truth_hash(dataset) if scheme.labelled else None,
+        "first_picture_hash": first.hash,
+    }
+
+
+def _draws(scheme: Scheme) -> dict[str, Any]:
+    """How often."""
+    stopping = scheme.stopping
+    return {
+        "draws": scheme.looks[-1],
+        "pilot_draws": scheme.pilot_draws,
+        "looks": scheme.looks if stopping else None,
+        "look_shares": stopping.look_shares if stopping else None,
+        "stopping": stopping.record if stopping else None,
+        "seed": scheme.seed,
+    }
+
+
+_SETTINGS = (
+    *("sigma", "rule", "k_max", "score_threshold", "noise", "precision"),
+    *("channels_last", "compiled", "noise_compiled", "clamp"),
+)
+
+
+def _execution(smoother: Smoother) -> dict[str, Any]:
+    """How the classifier was run, and where."""
+    return {
+        **{name: getattr(smoother.settings, name) for name in _SETTINGS},
+        "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
+        "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
+        "device": _device_name(smoother.settings.device),
+        "versions": _versions(),
+    }
+
+
+def as_begun(run: Provenance, folder: Path, dataset: Dataset) -> Provenance:
+    """The run as its folder knows it, where only another picture is now the first that can be read.
+
+    A run that recorded its first pictures as failures is known by a later one, also after they were mended. It is the
+    same run if the pictures that it is compared by are still those that it voted on.
+    """
+    try:
+        stored = load_manifest(folder).provenance
+        if run.differences(stored) != ["first_picture_hash"]:
+            return run
+        return stored if _same_pictures(dataset, stored, read_votes(folder, partial=True)) else run
+    except VotesError:  # whoever goes on with the folder finds the same, and says so
+        return run
+
+
+def _same_pictures(dataset: Dataset, stored: Provenance, votes: Votes) -> bool:
+    """Whether the first picture that can be read, and did not fail, is as it was when it was voted on."""
+    voted, failed = dict(zip(votes.ids, votes.picture_hashes, strict=True)), {each.image_id for each in votes.failures}
+    for position, image_id in enumerate(dataset.ids):
+        with suppress(PictureError):
+            found = picture_hash(dataset[position].image)
+            if found == stored.first_picture_hash:
+                return True
+            if image_id not in failed:
+                return found == voted.get(image_id)
+    return False
 
 
 def _check_classifier(classifier: Classifier) -> None:
@@ -84,23 +153,12 @@ def _check_classifier(classifier: Classifier) -> None:
         )
 
 
-def _check_dataset(dataset: Dataset, classifier: Classifier) -> None:
+def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
     if tuple(dataset.label_names) != classifier.label_names:
         raise InvalidInputError(
             f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels "
             f"in the same order; not {_brief(dataset.label_names)} and {_brief(classifier.label_names)}."
         )
-    if len(dataset) == 0:
-        raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
-
-
-def _first_picture_hash(dataset: Dataset, on_error: Literal["stop", "record"]) -> str:
-    if on_error == "stop":
-        return picture_hash(dataset[0].image)
-    for position in range(len(dataset)):
-        with suppress(PictureError):
-            return picture_hash(dataset[position].image)
-    raise DataError(f"no picture of {dataset.name!r} can be read; votes need at least one.")
 
 
 def _truth_hash(dataset: Dataset) -> str | None:

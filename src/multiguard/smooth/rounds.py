@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.data.sample import Sample
-from multiguard.errors import InvalidInputError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.faults import Fault
@@ -23,6 +23,7 @@ from multiguard.smooth.smoother import Smoother
 from multiguard.votes import DrawVotes, Failure, LabelSets, VoteRow, picture_hash
 
 _MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
+_MOST_FAULTS = 100  # images in a row that the classifier fails on before that is taken for no image's fault
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class ShardVoting:
         scheme: What is drawn of each image.
         stopped: Called for each image whose draws have ended, or that failed.
         goes_on: Whether an image that the classifier cannot be sampled on leaves its round as a failure, its votes so
-            far thrown away; if not, it raises.
+            far thrown away; if not, it raises. A hundred of them in a row raise all the same.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class ShardVoting:
         self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
         self._whole: deque[VotedShard] = deque()
         self._out: dict[Job, tuple[_Round, _Picture, bool]] = {}
+        self._faults = 0  # in a row, up to now
 
     def __iter__(self) -> Iterator[VotedShard]:
         """Each shard with its rows, as soon as it is whole."""
@@ -225,13 +227,24 @@ class ShardVoting:
             of.active.remove(picture)
             of.ended[picture.image_id] = Failure(picture.image_id, f"pilot {outcome}" if pilot else str(outcome))
             self._stopped()
+            self._count_fault(picture.image_id, outcome)
         elif pilot:
             picture.pilot = outcome
         else:
+            self._faults = 0
             picture.votes = outcome if picture.votes is None else _joined(picture.votes, outcome)
             if self._is_last(of):
                 self._stopped()
         return of
+
+    def _count_fault(self, image_id: str, fault: Fault) -> None:
+        self._faults += 1
+        if self._faults >= _MOST_FAULTS:
+            raise ModelError(
+                f"{self._faults} pictures in a row failed, the last of them {image_id!r}, {fault}. That is rather the "
+                "model's or the machine's fault: mend it, and vote without --on-error record (on_error='stop'), which "
+                "tries recorded pictures again."
+            )
 
     def _looked_at(self, done: _Round) -> None:
         """Have a finished round judged beside the device, where there is anything to judge."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.smooth.arguments import whole_number
 from multiguard.smooth.batches import Batch, Job, Segment, pack, whole
 from multiguard.smooth.faults import (
@@ -110,7 +110,8 @@ def attempt_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Rows |
 
     A batch that fails is run again image by image, and the image that fails alone in halves, down to the draw that
     fails alone: whether a job fails, and where, does not depend on what it shares its batches with. A classifier that
-    breaks its contract on a black picture too, or a device that is dead, raises `ModelError`: no job is at fault.
+    then fails on a draw too that went well before (on a black picture, where none did), or a device that is dead,
+    raises `ModelError`: no job is at fault.
     """
     return _Stream(plan, goes_on=True).outcomes(jobs)
 
@@ -139,6 +140,7 @@ class _Stream:
         self._plan, self._goes_on = plan, goes_on
         self._flights: deque[_Flight] = deque()
         self._tallies: dict[Job, _Tally] = {}
+        self._proven: Batch | None = None  # a draw that went well
 
     def outcomes(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rows | Fault]]:
         """Each job with its votes or its fault, in order."""
@@ -193,9 +195,7 @@ class _Stream:
             return [batch]
         if batch.rows > 1:
             return pieces(batch)
-        if isinstance(error, MultiGuardError) and isinstance(_tried(blank(batch), self._plan), Exception):
-            raise blamed(batch, f"{problem_of(error)}, and so it does for a black picture") from error
-        self._fail(batch.segments[0].job, Fault(first_draw(batch), problem_of(error)))
+        self._fail(batch, problem_of(error))
         return []
 
     def _land_all(self) -> None:
@@ -216,15 +216,19 @@ class _Stream:
         if tally is None or tally.fault is not None:
             return
         if not table[:, -1].all():
-            draw = segment.job.first_draw + segment.start + int(np.argmin(table[:, -1]))
-            self._fail(segment.job, Fault(draw, NOT_FINITE))
+            self._fail(_one_draw(segment, int(np.argmin(table[:, -1]))), NOT_FINITE)
         else:
             tally.add(segment, table[:, :-1])
+            self._proven = _one_draw(segment, 0)
 
-    def _fail(self, job: Job, fault: Fault) -> None:
+    def _fail(self, draw: Batch, problem: str) -> None:
+        """Lay the failure of one draw to its job, if the classifier still answers where no job is at fault."""
         if not self._goes_on:
-            raise ModelError(f"image {job.image_id!r}, {fault}.")
-        self._tallies[job].fault = fault
+            raise blamed(draw, problem)
+        if not _answered(self._proven or blank(draw), self._plan):
+            other = f"now for image {self._proven.image_of(0)!r}, which it took before" if self._proven else ""
+            raise blamed(draw, f"{problem}, and so it does {other or 'for a black picture'}")
+        self._tallies[draw.segments[0].job].fault = Fault(first_draw(draw), problem)
 
     def _finished(self) -> Iterator[tuple[Job, Rows | Fault]]:
         """The jobs at the head of the line that nothing is missing of."""
@@ -243,6 +247,20 @@ def _tried(batch: Batch, plan: Plan) -> _Flight | Exception:
             return _fly(batch, plan.step(batch, plan.size(batch)))
     except Exception as error:
         return error
+
+
+def _answered(batch: Batch, plan: Plan) -> bool:
+    """Whether the classifier gives finite scores on this batch."""
+    outcome = _tried(batch, plan)
+    if isinstance(outcome, Exception):
+        return False
+    if outcome.arrived is not None:
+        outcome.arrived.synchronize()
+    return bool(outcome.votes.numpy()[: batch.rows, -1].all())
+
+
+def _one_draw(segment: Segment, row: int) -> Batch:
+    return Batch((Segment(segment.job, segment.start + row, 1),))
 
 
 def _guilty(batch: Batch, error: Exception, plan: Plan) -> ModelError:

@@ -10,6 +10,7 @@ from multiguard.votes.seal import read_sealed, write_sealed
 
 _FORMAT = "multiguard-votes-shard"
 _PREFIX = "votes-"
+_MEND = "Vote again with the same command, which makes its shard anew."
 
 
 def shard_name(index: int) -> str:
@@ -39,11 +40,11 @@ def write_entry(folder: Path, index: int, shard: Shard, run_hash: str) -> None:
 
 def read_entry(path: Path, run: Manifest) -> tuple[int, Shard]:
     """Which shard of this run is whole; an entry of another run, or of another shard, raises `VotesError`."""
-    stored = read_sealed(path, _FORMAT)
+    stored = read_sealed(path, _FORMAT, _MEND)
     try:
         index, shard = int(path.stem.removeprefix(_PREFIX)), shard_from_json(stored["shard"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}.") from error
+        raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}. {_MEND}") from error
     if stored.get("run") != run.run_hash:
         raise VotesError(f"{path} comes from another run than the manifest beside it; bring back the right one.")
     if entry_path(path.parent, index) != path or not 0 <= index < run.shard_count:

@@ -10,8 +10,8 @@ from multiguard.errors import VotesError
 from multiguard.files import file_hash, files_hash
 from multiguard.votes.entry import entry_paths, read_entry, shard_name
 from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Shard, load_manifest
-from multiguard.votes.reading import Votes
-from multiguard.votes.shards import Head, read_heads, read_run
+from multiguard.votes.reading import ReadShard, Votes
+from multiguard.votes.shards import Head, read_heads, read_run, unaltered
 
 
 def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
@@ -31,11 +31,12 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
             f"{place} holds {len(manifest.shards)} of {manifest.shard_count} shards: its run has not ended. "
             "Run it again to go on, or pass partial=True to read what is whole."
         )
-    heads = {index: checked_heads(place, manifest, index) for index in manifest.shards}
-    shards = [(place / shard.file, heads[index]) for index, shard in manifest.shards.items()]
-    failures = [failure for shard in manifest.shards.values() for failure in shard.failures]
+    shards = [
+        ReadShard(place / shard.file, shard.sha256, checked_heads(place, manifest, index))
+        for index, shard in manifest.shards.items()
+    ]
     digest = files_hash([place / MANIFEST_NAME, *entries]) if entries else file_hash(place / MANIFEST_NAME)
-    return Votes(manifest.provenance, digest, shards, failures)
+    return Votes(manifest.provenance, digest, shards, manifest.failures)
 
 
 def checked_heads(folder: Path, manifest: Manifest, index: int) -> list[Head]:
@@ -44,8 +45,7 @@ def checked_heads(folder: Path, manifest: Manifest, index: int) -> list[Head]:
     path = folder / shard.file
     if not 0 <= index < manifest.shard_count:
         raise VotesError(f"{folder / MANIFEST_NAME} names shard {index} of a run of {manifest.shard_count} shards.")
-    _check_file(folder, shard, index)
-    heads, run = _read_heads(path, manifest)
+    heads, run = _read_heads(path, _content(folder, shard, index), manifest)
     belong, failed = manifest.ids(index), [failure.image_id for failure in shard.failures]
     if len(heads) != shard.rows or not make_up(belong, [head.image_id for head in heads], failed):
         raise VotesError(
@@ -64,7 +64,8 @@ def make_up(belong: Sequence[str], rows: Sequence[str], failed: Sequence[str]) -
     return list(rows) == voted and list(failed) == [image for image in belong if image in without]
 
 
-def _check_file(folder: Path, shard: Shard, index: int) -> None:
+def _content(folder: Path, shard: Shard, index: int) -> bytes:
+    """The file of a shard, which lies in its place and is as it was written."""
     path = folder / shard.file
     if shard.file != shard_name(index):
         raise VotesError(
@@ -72,17 +73,13 @@ def _check_file(folder: Path, shard: Shard, index: int) -> None:
         )
     if not path.is_file():
         raise VotesError(f"{path} is missing; run the sampling again to make it anew.")
-    if file_hash(path) != shard.sha256:
-        raise VotesError(
-            f"{path} is damaged: its sha256 is not the one that was written down. Run the sampling again to make it "
-            "anew."
-        )
+    return unaltered(path, shard.sha256)
 
 
-def _read_heads(path: Path, manifest: Manifest) -> tuple[list[Head], str | None]:
+def _read_heads(path: Path, content: bytes, manifest: Manifest) -> tuple[list[Head], str | None]:
     """The images of a shard, and the run that it was written for."""
     try:
-        return read_heads(path, manifest.provenance), read_run(path)
+        return read_heads(path, content, manifest.provenance), read_run(content)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         said = re.sub(r"\s+", " ", str(error))
         raise VotesError(f"{path} is no shard of votes: {said}") from error

@@ -12,6 +12,7 @@ from multiguard.votes.seal import own_hash, read_sealed, write_sealed
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "multiguard-votes"
+_MEND = "Bring it back as it was, or vote with --force, which begins anew."
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Manifest:
         return set(self.shards) == set(range(self.shard_count))
 
     @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The images of the known shards that could not be voted on, in order."""
+        return tuple(failure for shard in self.shards.values() for failure in shard.failures)
+
+    @property
     def run_hash(self) -> str:
         """What tells this run from every other: a sha256 of the provenance and the number of images in a shard."""
         return own_hash({"provenance": self.provenance.digest, "shard_images": self.shard_images})
@@ -92,11 +98,11 @@ def load_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_NAME
     if not path.exists():
         raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.")
-    stored = read_sealed(path, _FORMAT)
+    stored = read_sealed(path, _FORMAT, _MEND)
     try:
         return _from_json(stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}.") from error
+        raise VotesError(f"{path} is damaged: {type(error).__name__}: {error}. {_MEND}") from error
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:

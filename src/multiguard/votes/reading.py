@@ -1,6 +1,7 @@
 """Votes as they are read: image by image, each for what it is."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,27 @@ from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
 from multiguard.votes.manifest import Failure
+from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked
 from multiguard.votes.row import DrawVotes, VoteRow, as_hits, as_ranked
-from multiguard.votes.shards import Head, read_row
+from multiguard.votes.shards import Head, read_row, unaltered
+
+
+@dataclass(frozen=True)
+class ReadShard:
+    """A shard that was found right: where it lies, the sha256 of its file, and what is known of its images."""
+
+    path: Path
+    sha256: str
+    heads: Sequence[Head]
 
 
 class Votes:
     """The votes of a run, whole and unaltered since they were written; read image by image when asked for.
+
+    A shard is held in memory while images of it are read, and its hash is taken of those very bytes: one that is
+    replaced after the folder was opened is refused.
 
     In an adaptive run the votes themselves decided how many draws an image has, so that their number is no fixed n:
     they are handed out only to a caller who names the looks (`looks=votes.looks`), over which alpha must be split.
@@ -33,14 +47,14 @@ class Votes:
         self,
         provenance: Provenance,
         manifest_hash: str,
-        shards: Sequence[tuple[Path, Sequence[Head]]],
+        shards: Sequence[ReadShard],
         failures: Sequence[Failure] = (),
     ) -> None:
         self.provenance = provenance
         self.manifest_hash = manifest_hash
-        self._places = [(path, row) for path, heads in shards for row in range(len(heads))]
-        self._heads = [head for _, heads in shards for head in heads]
-        self._open: tuple[Path, pq.ParquetFile] | None = None
+        self._places = [(shard, row) for shard in shards for row in range(len(shard.heads))]
+        self._heads = [head for shard in shards for head in shard.heads]
+        self._open: tuple[ReadShard, pq.ParquetFile] | None = None
         self.ids = tuple(head.image_id for head in self._heads)
         self.failures = tuple(failures)
 
@@ -111,9 +125,9 @@ class Votes:
         return pilot
 
     def _row(self, position: int) -> VoteRow:
-        path, row = self._places[position]
-        if self._open is None or self._open[0] != path:
-            self._open = (path, pq.ParquetFile(path))
+        shard, row = self._places[position]
+        if self._open is None or self._open[0] is not shard:
+            self._open = (shard, open_parquet(unaltered(shard.path, shard.sha256)))
         return read_row(self._open[1], row, self._heads[position], self.provenance)
 
     def _check_looks(self, looks: tuple[int, ...] | None) -> None:

@@ -26,14 +26,20 @@ def write_sealed(path: Path, kind: str, said: Mapping[str, Any]) -> None:
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
-def read_sealed(path: Path, kind: str) -> dict[str, Any]:
-    """What the file says, as it was written; a file of another kind, or altered since, raises `VotesError`."""
+def read_sealed(path: Path, kind: str, mend: str) -> dict[str, Any]:
+    """What the file says, as it was written; a file of another kind, or altered since, raises `VotesError`.
+
+    Args:
+        path: The file.
+        kind: Its format.
+        mend: What to do about a damaged one, as a sentence.
+    """
     try:
         stored = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise VotesError(f"{path} cannot be read: {error}.") from error
+        raise VotesError(f"{path} cannot be read: {error}. {mend}") from error
     if not isinstance(stored, dict) or not {"format", "version", "sha256"} <= stored.keys():
-        raise VotesError(f"{path} is damaged: it says neither its format nor its sha256.")
+        raise VotesError(f"{path} is damaged: it says neither its format nor its sha256. {mend}")
     found = (stored["format"], stored["version"])
     if found != (kind, VERSION):
         raise VotesError(
@@ -41,5 +47,5 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
             f"this multiguard reads {kind!r}, version {VERSION}. Read it with the version that wrote it."
         )
     if stored["sha256"] != own_hash(stored):
-        raise VotesError(f"{path} was altered after it was written; vote again, or bring the file back as it was.")
+        raise VotesError(f"{path} was altered after it was written. {mend}")
     return stored

@@ -1,5 +1,6 @@
 """One shard: a Parquet file with one row, and one row group, per image, so that an image is read alone."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,15 +95,29 @@ def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance)
     return found
 
 
-def read_run(path: Path) -> str | None:
+def unaltered(path: Path, sha256: str) -> bytes:
+    """The content of a shard, whose sha256 is the one written down; what is read out of it cannot change any more."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise VotesError(f"{path} cannot be read: {error.strerror}.") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise VotesError(
+            f"{path} is damaged: its sha256 is not the one that was written down. Run the sampling again to make it "
+            "anew."
+        )
+    return content
+
+
+def read_run(content: bytes) -> str | None:
     """The hash of the run that a shard was written for; None where it does not say."""
-    written = pq.read_schema(path).metadata or {}
+    written = pq.read_schema(pa.BufferReader(content)).metadata or {}
     return written.get(_RUN, b"").decode() or None
 
 
-def read_heads(path: Path, provenance: Provenance) -> list[Head]:
-    """What is known of every image of a shard, as the run may have it; no votes are read."""
-    file = open_parquet(path)
+def read_heads(path: Path, content: bytes, provenance: Provenance) -> list[Head]:
+    """What is known of every image of a shard, as the run may have it; no votes are decoded."""
+    file = open_parquet(content)
     groups = range(file.num_row_groups)
     if not file.schema_arrow.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
         raise VotesError(f"{path} is no shard of votes: it has other columns, or more than an image in a row group.")

@@ -121,10 +121,13 @@ def _joined(folder: Path, fresh: Manifest) -> Manifest:
 
 
 def _taken_up(folder: Path, fresh: Manifest, keep_failures: bool) -> Manifest:
-    """The manifest to go on from, with the shards that are done; what the folder holds beside them is cleared."""
+    """The manifest to go on from, with the shards that are done; what the folder holds beside them is cleared.
+
+    Entries without a manifest are what a removal left that was cut short: none of them counts.
+    """
     stored = load_manifest(folder) if (folder / MANIFEST_NAME).exists() else None
     run = stored or fresh
-    named = run.shards if run.sealed else _entries(folder, run)
+    named = {} if stored is None else run.shards if run.sealed else _entries(folder, run)
     others = _differences(run, fresh)
     if others and named:
         raise VotesError(
