@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
 from multiguard.votes.manifest import Failure
+from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked
 from multiguard.votes.row import DrawVotes, VoteRow, as_hits, as_ranked
@@ -113,7 +115,7 @@ class Votes:
     def _row(self, position: int) -> VoteRow:
         path, row = self._places[position]
         if self._open is None or self._open[0] != path:
-            self._open = (path, pq.ParquetFile(path))
+            self._open = (path, _opened(path))
         return read_row(self._open[1], row, self._heads[position], self.provenance)
 
     def _check_looks(self, looks: tuple[int, ...] | None) -> None:
@@ -127,3 +129,11 @@ class Votes:
         raise VotesError(
             f"these votes have looks {self.looks}, not {looks}; take those of the run (looks=votes.looks)."
         )
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    """The shard, which was whole when the votes were opened."""
+    try:
+        return open_parquet(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise VotesError(f"{path} can no longer be read as it was a moment ago: {error}") from error
