@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,10 @@ from multiguard.ranks import this_rank
 LOCK_NAME = ".multiguard.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems that know no locks
 _FAR = 1 << 30  # Windows locks bytes: this one is beyond all that is written
+
+
+class NoLocksWarning(UserWarning):
+    """The folder lies on a file system without locks, so that a second run that writes there would not be noticed."""
 
 
 class _Held(threading.local):
@@ -33,7 +38,7 @@ def held(folder: Path) -> Iterator[None]:
     """No other run writes into this folder while the block lasts; where one does, `FolderInUseError`.
 
     The lock goes with the process: after a kill none is left behind. Of processes that work together the main one holds
-    it for all. A file system without locks is written to without.
+    it for all. A file system without locks is written to without, after a `NoLocksWarning`.
 
     Args:
         folder: The folder; made if it is not there, and removed again if nothing was put into it.
@@ -61,7 +66,7 @@ def _acquired(folder: Path, path: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _locked(handle):
+            if not _locked(handle, folder):
                 raise FolderInUseError(_refusal(folder, handle))
             if _is_at(handle, path):
                 _sign(handle)
@@ -105,8 +110,8 @@ def _release(handle: int, path: Path) -> None:
             path.unlink()
 
 
-def _locked(handle: int) -> bool:
-    """Lock an open file, or say that another has; a file system without locks is taken as it is."""
+def _locked(handle: int, folder: Path) -> bool:
+    """Lock an open file, or say that another has; of a file system without locks the user is warned."""
     try:
         _lock(handle)
     except (BlockingIOError, PermissionError):
@@ -114,6 +119,12 @@ def _locked(handle: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
+        warnings.warn(
+            f"{folder} lies on a file system without locks: a second run that writes there at the same time is not "
+            "noticed; see to it that there is none",
+            NoLocksWarning,
+            stacklevel=2,
+        )
     return True
 
 

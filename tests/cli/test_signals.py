@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.pipeline.tiny import RECIPE, command, state
 
+from multiguard.cli import signals
 from multiguard.cli.signals import Stopped, at_once, gently
 
 MAIN = threading.current_thread() is threading.main_thread()
@@ -72,11 +73,18 @@ def stopped_by(block, *numbers):
     return None
 
 
-def test_the_first_signal_asks_and_the_second_stops():
+def test_a_signal_that_is_delivered_twice_is_one():
+    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == (143, True, 3)
+    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGINT) == (130, True, 2)
+
+
+def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
+    monkeypatch.setattr(signals, "_ONE_REQUEST", 0)
     before = signal.getsignal(signal.SIGTERM)
     assert stopped_by(gently("first")) is None
     assert stopped_by(gently("first"), signal.SIGTERM) == (143, True, 1)
     assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGINT, signal.SIGINT) == (130, True, 1)
+    assert stopped_by(gently("first"), signal.SIGINT, signal.SIGINT) == (130, True, 1)
     assert stopped_by(at_once(), signal.SIGTERM, signal.SIGTERM) == (143, False, 0)
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -88,8 +96,33 @@ def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
     code, out, err = command(*asked)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"multiguard: {asked[0]} is work for one process, and torchrun started 2; train and vote share"
+        f"multiguard: {asked[0]} is work for one process, and this is one of 2 (WORLD_SIZE); train and vote share"
     )
+    assert err.endswith("without torchrun and without WORLD_SIZE in the environment\n")
     assert err.count("\n") == 1
     monkeypatch.setenv("RANK", "1")
-    assert command(*asked) == (2, "", "")
+    told = err.replace("multiguard:", "multiguard, process 1 of 2:")
+    assert command(*asked) == (2, "", told), "torchrun ends the others when one has ended: each must say why"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected a whole number of at least 1"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0' in the environment"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must say which of 0 to 1 this process is, and it is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "which of 0 to 1 this process is, and it is 2"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
+        ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["certify", "vote"])
+def test_an_environment_that_says_no_place_is_one_line(asked, variables, message, monkeypatch):
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = command(asked, "votes")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("multiguard: ")
+    assert message in err

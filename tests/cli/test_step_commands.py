@@ -7,11 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
+from accelerate import Accelerator
 from PIL import Image
 from tests.pipeline.tiny import RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
+from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import read_certificates
+from multiguard.pipeline.discarding import discard_model
+from multiguard.pipeline.recipe import ModelPart
+from multiguard.pipeline.voting import VoteJob, prepare_vote
+from multiguard.train.loop import make_room
 from multiguard.votes import read_votes
 
 TAGGER = "tests.cli.test_step_commands:a_tagger"
@@ -84,9 +90,10 @@ def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
     assert (code, again.count("skipped, for")) == (0, 4)
 
 
-def test_the_same_votes_are_not_drawn_twice(place):
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_the_same_votes_are_not_drawn_twice(place, force):
     before = state(place / "runs/votes")
-    code, out, _ = command(*example_of("vote"), *SMALL["vote"])
+    code, out, _ = command(*example_of("vote"), *SMALL["vote"], *force)
     after = state(place / "runs/votes")
     assert code == 0
     assert "60 votes on each of 5 pictures" in out
@@ -101,6 +108,24 @@ def test_votes_of_another_sigma_are_refused_and_left_whole(place):
     assert "runs/votes holds the votes of another run: sigma differs. Vote with --force" in err
     assert err.count("\n") == 1
     assert state(place / "runs/votes") == before
+
+
+@pytest.mark.parametrize("variables", [{"TORCHELASTIC_RESTART_COUNT": "1"}, {"WORLD_SIZE": "2", "RANK": "1"}])
+def test_force_throws_nothing_away_in_a_process_that_may_not(place, variables, monkeypatch):
+    """Torchrun's restarts and the processes beside the main one: the first must not, the others hold no lock."""
+    before = state(place)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ready = prepare_vote(VoteJob(ModelPart("runs/digits"), Source("digits", images=5), place / "runs/votes", sigma=0.5))
+    with pytest.raises((VotesError, ValueError)):
+        ready.vote(force=True)  # refused, or without the others that it expects
+    with pytest.raises(InvalidInputError, match="other settings"):
+        make_room(place / "runs/digits", {"seed": 3}, discard_model, Accelerator(cpu=True))
+    code, _, err = command(
+        *example_of("train"), *SMALL["train"], "--seed", 3, "--force", "--cache", place / "digit.png"
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert state(place) == before
 
 
 def test_force_votes_anew(place):
@@ -135,6 +160,22 @@ def test_force_trains_anew(place):
     code, _, err = command(*again, "--force")
     assert code == 0, err
     assert json.loads((place / "runs/digits/model.json").read_text())["training"]["recipe"]["seed"] == 3
+    before = state(place / "runs/digits")
+    code, out, err = command(*again, "--force")
+    after = state(place / "runs/digits")
+    assert (code, "epoch   1" in out) == (0, False), "the same run has ended already"
+    assert all(after[name] == before[name] for name in before if name != "curve.png")
+
+
+def test_force_throws_what_cannot_be_read_away(place):
+    (place / "runs/digits/state/last.safetensors").write_bytes(b"half")
+    (place / "runs/votes/manifest.json").write_text("{")
+    for name in ("train", "vote"):
+        asked = [*example_of(name), *SMALL[name]]
+        assert command(*asked)[0] == 2
+        code, _, err = command(*asked, "--force")
+        assert code == 0, err
+    assert len(read_votes(place / "runs/votes")) == 5
 
 
 def test_certificates_and_reports_are_replaced_only_by_force(place):

@@ -28,7 +28,9 @@ from multiguard.votes import read_votes
 with contextlib.suppress(ImportError):  # pyarrow imports it when it is first used, which would be in each child
     import pandas as pd  # noqa: F401
 
-SHARDS = 10
+SHARDS, EPOCHS = 10, 4
+PART_DONE = ("whole shards", "some epochs")  # what a run that was killed goes on from
+ALL_EPOCHS = "all epochs"
 LOOKS = look_plan(160, first=20)
 KINDS = {
     "fixed": ({}, {"draws": 40}),
@@ -64,7 +66,7 @@ def learner() -> Callable[[Path], None]:
         manual_seed(0)
         network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
         start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32)
-        train(start, *pixels, recipe_for("digits", epochs=4, sigma=0.2, batch=10), folder)
+        train(start, *pixels, recipe_for("digits", epochs=EPOCHS, sigma=0.2, batch=10), folder)
 
     return learn
 
@@ -101,13 +103,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {f"{name} {key}": value.tobytes() for name, named in tensors.items() for key, value in named.items()}
 
 
+def epochs_behind(folder: Path) -> str:
+    """How far a training was, in a word."""
+    from multiguard.train.state import read_progress
+
+    progress = read_progress(folder)
+    if progress is None:
+        return "no epoch yet"
+    return PART_DONE[1] if progress.epochs_done < EPOCHS else ALL_EPOCHS
+
+
 def left_behind(folder: Path) -> str:
     """What a kill left, in a word: how far the run was."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     shards = {name[:-8] for name in names if name.endswith(".parquet")}
     entries = {name[:-5] for name in names if name.startswith("votes-") and name.endswith(".json")}
     if "state" in names:
-        return "some epochs"
+        return epochs_behind(folder)
     if "manifest.json" not in names:
         return "nothing"
     if len(read_votes(folder, partial=True)) == SHARDS:
@@ -115,22 +127,30 @@ def left_behind(folder: Path) -> str:
         return f"{'sealed' if sealed else 'not sealed'}, {'with' if entries else 'without'} entries"
     if any(name.endswith(".part") for name in names):
         return "half a file"
-    return "a shard without entry" if shards - entries else "whole shards"
+    if shards - entries:
+        return "a shard without entry"
+    return PART_DONE[0] if entries else "no shard yet"
 
 
 def at_moments(folder: Path, work: Callable[[], None], *, seconds: float, kills: int, seed: int) -> Counter[str]:
-    """Kill at random moments until there were so many kills; each time a run came to its end, a new one is begun."""
+    """Kill at random moments until there were so many kills, one of them at least in the middle of the work.
+
+    Each time a run came to its end, a new one is begun; a middle that never comes ends after ten times as many.
+    """
     chance, seen = random.Random(seed), Counter[str]()
     whole = contents(folder / "whole")
-    while sum(seen.values()) < kills:
+    while sum(seen.values()) < (kills if any(seen[state] for state in PART_DONE) else 10 * kills):
         child = forked(work)
         time.sleep(chance.uniform(0, seconds))
         os.kill(child, signal.SIGKILL)
         if end_of(child):
-            seen[left_behind(folder / "killed")] += 1
-        else:
-            assert contents(folder / "killed") == whole, "a killed run ended with other votes"
-            shutil.rmtree(folder / "killed")
+            left = left_behind(folder / "killed")
+            seen[left] += 1
+            if left != ALL_EPOCHS:
+                continue
+            assert end_of(forked(work)) == 0  # what is left to do takes longer than any moment
+        assert contents(folder / "killed") == whole, "a killed run ended with other votes"
+        shutil.rmtree(folder / "killed")
     assert end_of(forked(work)) == 0
     assert contents(folder / "killed") == whole, "a killed run ended with other votes"
     return seen
@@ -173,9 +193,10 @@ def at_points(folder: Path, work: Callable[[], None], *, seconds: float, togethe
 
 def main(folder: Path, kind: str, how: str, number: int, seed: int) -> None:
     work = learner() if kind == "train" else partial(vote, kind=kind)
-    started = time.perf_counter()
+    started = time.time()
     assert end_of(forked(partial(work, folder / "whole"))) == 0
-    seconds, killed = time.perf_counter() - started, partial(work, folder / "killed")
+    last = folder / "whole" / ("state/last.safetensors" if kind == "train" else "manifest.json")
+    seconds, killed = last.stat().st_mtime - started, partial(work, folder / "killed")
     at = {"points": partial(at_points, together=number), "moments": partial(at_moments, kills=number, seed=seed)}
     sys.stdout.write(json.dumps(at[how](folder, killed, seconds=seconds)))
 

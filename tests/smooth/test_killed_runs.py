@@ -33,25 +33,30 @@ def killed(place, kind, how, number, seed=0):
 
 def test_votes_after_fifty_kills_at_random_moments(place):
     seen = killed(place, "fixed", "moments", 50)
-    assert sum(seen.values()) == 50
+    assert sum(seen.values()) >= 50
+    assert seen["whole shards"] > 0, "some shards were whole and others missing"
 
 
 def test_votes_after_a_kill_before_every_step_on_files(place):
     seen = killed(place, "fixed", "points", 6)
     assert sum(seen.values()) > 40
-    assert {"nothing", "whole shards", "a shard without entry", "half a file", "not sealed, with entries"} <= set(seen)
+    assert {"nothing", "no shard yet", "whole shards", "a shard without entry", "half a file"} <= set(seen)
+    assert {"not sealed, with entries", "sealed, with entries"} & set(seen)
 
 
 def test_a_model_after_kills_at_random_moments(place):
     seen = killed(place, "train", "moments", 4)
-    assert sum(seen.values()) == 4
+    assert sum(seen.values()) >= 4
+    assert seen["some epochs"] > 0, "some epochs were done and others missing"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_votes_after_hundreds_of_kills(place, kind, seed):
-    assert sum(killed(place, kind, "moments", 300, seed).values()) == 300
+    seen = killed(place, kind, "moments", 300, seed)
+    assert sum(seen.values()) == 300
+    assert seen["whole shards"] > 10
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Work is shared out once, whoever asks when, and whatever an earlier group has left in the store."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -11,6 +12,7 @@ from torch.distributed import HashStore
 from multiguard.errors import VotesError
 from multiguard.pipeline.voting import _own_device
 from multiguard.ranks import Rank
+from multiguard.smooth import team
 from multiguard.smooth.team import Team
 
 SHARDS = list(range(5, 105))
@@ -22,7 +24,10 @@ def member(store, number, count=3):
 
 def shared_out(store, stop=lambda: False):
     """The shards that each of three processes took."""
-    follow = lambda number: take(member(store, number).joined(stop))  # noqa: E731
+
+    def follow(number):
+        with member(store, number).joined(stop) as work:
+            return take(work)
 
     def take(work):
         taken = []
@@ -62,17 +67,19 @@ def test_a_process_that_comes_late_is_answered():
     store, over = HashStore(), threading.Event()
     with member(store, 0, count=2).leading([1, 2], 0, lambda: False) as work:
         assert list(work) == [1, 2]
-        late = member(store, 1, count=2).joined(lambda: False)
-        assert (late.todo, list(late)) == ([1, 2], [])
-        late.leave()
+        with member(store, 1, count=2).joined(lambda: False) as late:
+            assert (late.todo, list(late)) == ([1, 2], [])
+            late.leave()
         work.leave()
         work.wait(lambda images: over.set())
 
 
 def test_where_one_is_asked_to_stop_all_do():
     store, asked = HashStore(), threading.Event()
-    with member(store, 0, count=2).leading(SHARDS, 0, lambda: False) as work:
-        other = member(store, 1, count=2).joined(asked.is_set)
+    with (
+        member(store, 0, count=2).leading(SHARDS, 0, lambda: False) as work,
+        member(store, 1, count=2).joined(asked.is_set) as other,
+    ):
         mine, others = iter(work), iter(other)
         assert [next(mine), next(others)] == SHARDS[:2]
         asked.set()
@@ -82,7 +89,38 @@ def test_where_one_is_asked_to_stop_all_do():
 
 def test_whoever_waits_for_a_main_process_that_is_gone_can_be_stopped():
     asked = iter([False, True])
-    assert member(HashStore(), 1, count=2).joined(lambda: next(asked)) is None
+    with member(HashStore(), 1, count=2).joined(lambda: next(asked)) as work:
+        assert work is None
+
+
+def test_whoever_gives_no_sign_of_life_is_given_up_and_whoever_does_is_waited_for(monkeypatch):
+    """Without torchrun nobody else sees that a process has died: 1 came and died, 2 never came, 3 is slow."""
+    monkeypatch.setattr(team, "_BEAT", 0.02)
+    store, told = HashStore(), []
+    main, *_ = members = [Team(Rank(number, 4, number), store, patience=0.4) for number in range(4)]
+
+    def slow():
+        with members[3].joined(lambda: False) as work:
+            time.sleep(1)
+            told.append("done")
+            work.leave()
+
+    with main.leading(SHARDS, 0, lambda: False) as work, ThreadPoolExecutor(1) as pool:
+        working = pool.submit(slow)
+        with members[1].joined(lambda: False) as died:
+            assert next(iter(died)) == SHARDS[0]
+        work.leave()
+        work.wait(lambda images: None)
+        assert told == ["done"]
+        working.result()
+
+
+@pytest.mark.parametrize(("restarts", "patience"), [(None, 120.0), ("0", None)])
+def test_torchrun_sees_by_itself_who_is_dead(monkeypatch, restarts, patience):
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    if restarts is not None:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+    assert Team.here().patience == patience
 
 
 def test_a_store_that_is_gone_is_said():

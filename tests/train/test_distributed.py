@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.pipeline.tiny import command
 from torch import nn
 
 from multiguard.data import DigitsDataset, load_pixels, subset
@@ -37,9 +38,9 @@ JOB = [
 ]
 
 
-def launch(prefix, out):
+def launch(prefix, out, *more):
     return subprocess.run(
-        [sys.executable, *prefix, "-m", "multiguard", *JOB, "--out", str(out)],
+        [sys.executable, *prefix, "-m", "multiguard", *JOB, "--out", str(out), *more],
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
@@ -49,8 +50,12 @@ def launch(prefix, out):
 
 
 def test_two_processes_train_one_model_and_write_it_once(tmp_path):
-    """60 validation pictures are one piece of work, so that the second process validates nothing."""
-    done = launch(TWO, tmp_path)
+    """60 validation pictures are one piece of work, so that the second process validates nothing.
+
+    Another run's model lies there, which the main process throws away before the other one looks.
+    """
+    assert command(*JOB, "--seed", 3, "--epochs", 0, "--out", tmp_path)[0] == 0
+    done = launch(TWO, tmp_path, "--force")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("epoch   1") == 1
     assert done.stdout.count("best epoch") == 1

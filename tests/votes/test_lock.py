@@ -1,14 +1,16 @@
 """Two runs never write into one folder at the same time, and no lock outlives its process."""
 
+import errno
 import multiprocessing
 import os
 import signal
 import threading
 
 import pytest
+from tests.pipeline.tiny import command
 
 from multiguard.errors import FolderInUseError
-from multiguard.lock import LOCK_NAME, held
+from multiguard.lock import LOCK_NAME, NoLocksWarning, held
 
 FORK = multiprocessing.get_context("fork")
 
@@ -89,6 +91,20 @@ def test_only_one_of_many_gets_in_at_a_time(tmp_path):
     for process in processes:
         process.join()
     assert number.read_text() == "120"
+
+
+def test_a_file_system_without_locks_is_written_to_after_a_warning(tmp_path, monkeypatch):
+    def none(handle):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("multiguard.lock._lock", none)
+    with pytest.warns(NoLocksWarning, match="lies on a file system without locks: a second run"), held(tmp_path):
+        pass
+    asked = ["--data", "digits", "--model", "cnn:2", "--images", 8, "--val-images", 8, "--batch", 8, "--epochs", 0]
+    code, _, err = command("train", *asked, "--out", tmp_path / "model")
+    assert code == 0
+    assert err.startswith(f"multiguard: note: {tmp_path / 'model'} lies on a file system without locks: ")
+    assert err.count("\n") == 1
 
 
 def test_of_processes_that_work_together_the_main_one_holds_the_folder(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 import errno
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -19,6 +21,7 @@ from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
 from multiguard.errors import InvalidInputError, MultiGuardError
+from multiguard.lock import NoLocksWarning
 from multiguard.ranks import this_rank
 
 _MISTAKE = 2
@@ -33,7 +36,7 @@ class _OneLine(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            with at_once():
+            with at_once(), _warned():
                 return super().invoke(ctx)
         except MultiGuardError as error:
             raise _left(str(error), _MISTAKE) from error
@@ -49,12 +52,27 @@ def _require_alone(command: str | None) -> None:
     """Pass only where the command can be one of several processes, or is none."""
     if this_rank().count == 1 or command in _TOGETHER:
         return
-    if not this_rank().is_main:
-        raise typer.Exit(_MISTAKE)
     raise InvalidInputError(
-        f"{command} is work for one process, and torchrun started {this_rank().count}; train and vote share their work "
-        f"among many, {command} is run without torchrun"
+        f"{command} is work for one process, and this is one of {this_rank().count} (WORLD_SIZE); train and vote share "
+        f"their work among many, {command} is run without torchrun and without WORLD_SIZE in the environment"
     )
+
+
+@contextmanager
+def _warned() -> Iterator[None]:
+    """While the block lasts, what the user must know of a folder without locks is a line on stderr."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, NoLocksWarning):
+                echo(f"multiguard: note: {message}", err=True)
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.simplefilter("always", NoLocksWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _how_to_go_on(command: str | None) -> str:
@@ -65,10 +83,16 @@ def _how_to_go_on(command: str | None) -> str:
 
 def _left(message: str, code: int) -> typer.Exit:
     """Say what is wrong, and in which process where it is not the main one."""
-    rank = this_rank()
-    who = "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
-    echo(f"{who}: {' '.join(message.split())}", err=True)
+    echo(f"{_who()}: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
+
+
+def _who() -> str:
+    try:
+        rank = this_rank()
+    except InvalidInputError:  # it is what went wrong
+        return "multiguard"
+    return "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
 
 
 def _told(error: OSError) -> str:

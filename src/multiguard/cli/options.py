@@ -17,6 +17,9 @@ Images = Annotated[int | None, Option(help="Read a random part of so many pictur
 Seed = Annotated[int, Option(help="Which part that is.")]
 Workers = Annotated[int | None, Option(help="Decoding threads [one a core].")]
 Force = Annotated[bool, Option("--force", help="Replace what is there.")]
+ForceOther = Annotated[
+    bool, Option("--force", help="Throw away another run's work that is there; the same run is always taken up.")
+]
 
 Model = Annotated[str, Option(help="A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.")]
 Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the dataset's].")]

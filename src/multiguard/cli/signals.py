@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -11,6 +12,8 @@ import typer
 
 from multiguard.ranks import this_rank
 
+# Seconds in which a signal that comes again is one: a scheduler may signal all processes while torchrun passes it on.
+_ONE_REQUEST = 2.0
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
 
 
@@ -52,15 +55,18 @@ def at_once() -> Iterator[None]:
 def gently(doing: str) -> Iterator[Callable[[], bool]]:
     """A function that says whether to stop; the block then ends in its own time, and `Stopped` is raised after it.
 
-    The first signal is answered with a line; a second one raises `Stopped` at once.
+    The first signal is answered with a line; a second one raises `Stopped` at once. The same signal again within two
+    seconds is the first one, delivered twice.
 
     Args:
         doing: What is still done after the first signal, in words.
     """
-    asked: list[int] = []
+    asked: list[tuple[int, float]] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
+        if asked and asked[0][0] == number and time.monotonic() - asked[0][1] < _ONE_REQUEST:
+            return
+        asked.append((number, time.monotonic()))
         if len(asked) > 1:
             raise Stopped(number, said=True)
         _say(f"{Stopped(number).words}; {doing} (again to stop at once), and the same command goes on")
@@ -68,7 +74,7 @@ def gently(doing: str) -> Iterator[Callable[[], bool]]:
     with _handled(stop):
         yield lambda: bool(asked)
     if asked:
-        raise Stopped(asked[0], said=True)
+        raise Stopped(asked[0][0], said=True)
 
 
 def _say(line: str) -> None:

@@ -1,14 +1,14 @@
 """`multiguard train`: noise training from a dataset's name to a model folder."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from multiguard.cli.options import Data, Difficult, Force, Root, Separator, Table, Workers, given
+from multiguard.cli.options import Data, Difficult, ForceOther, Root, Separator, Table, Workers, given
 from multiguard.cli.progress import say, shown
 from multiguard.cli.terminal import echo
+from multiguard.ranks import this_rank
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -80,7 +80,7 @@ def train_command(
     flip: _Flip = None,
     keep: _Keep = None,
     seed: _Seed = None,
-    force: Force = False,
+    force: ForceOther = False,
 ) -> None:
     """Train a base classifier under Gaussian noise and write its model folder.
 
@@ -94,8 +94,8 @@ def train_command(
 def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) -> None:
     from dataclasses import fields
 
+    from multiguard.pipeline.discarding import discard_model
     from multiguard.pipeline.places import require_no_other
-    from multiguard.pipeline.training import discard_old_model
     from multiguard.train.job import Job, run_job
     from multiguard.train.recipe import Recipe, recipe_for
 
@@ -104,16 +104,14 @@ def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) ->
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
     job = Job(data, out, recipe, options=options, compiled=compile_, **rest)
-    if force:
-        discard_old_model(job)
     with shown("pictures") as progress:
-        result = run_job(job, show_epoch, progress)
-    _show_result(result)
+        result = run_job(job, show_epoch, progress, discard_model if force else None)
+    if this_rank().is_main:
+        _show_result(result)
 
 
 def _say_if_untrained(model: str | None, weights: str | None) -> None:
-    is_first = os.environ.get("RANK", "0") == "0"  # torchrun's number of this process
-    if is_first and weights is None and model is not None and model.startswith("timm:"):
+    if this_rank().is_main and weights is None and model is not None and model.startswith("timm:"):
         echo(f"{model} starts from random weights; give --weights FILE, or --weights pretrained to download")
 
 
@@ -127,10 +125,6 @@ def show_epoch(record: dict[str, Any]) -> None:
 
 
 def _show_result(result: "TrainResult") -> None:
-    from accelerate import PartialState
-
-    if not PartialState().is_main_process:
-        return
     fresh = result.card.training["fresh_tensors"]
     if fresh:
         echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")

@@ -12,7 +12,7 @@ from multiguard.cli.options import (
     Data,
     Device,
     Difficult,
-    Force,
+    ForceOther,
     Labels,
     Mean,
     Model,
@@ -108,7 +108,7 @@ def vote_command(
     shard_images: _Shard = 64,
     readers: _Readers = 2,
     on_error: _OnError = "stop",
-    force: Force = False,
+    force: ForceOther = False,
 ) -> None:
     """Classify many noisy copies of each picture and keep every vote.
 
@@ -134,10 +134,8 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     ready = prepare_vote(job)
     if this_rank().is_main:
         _say_before(ready)
-        if force:
-            ready.discard_old()
     with gently(FINISHING) as stop, shown("pictures") as progress:
-        ready.vote(lambda done, total: progress("voting", done, total), stop)
+        ready.vote(lambda done, total: progress("voting", done, total), stop, force=force)
     if this_rank().is_main:
         _say_after(ready)
 

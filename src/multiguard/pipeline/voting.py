@@ -33,6 +33,8 @@ from multiguard.smooth.dataset import checked_scheme
 from multiguard.smooth.provenance import describe_run
 from multiguard.votes import Failure, read_votes
 from multiguard.votes.manifest import load_manifest
+from multiguard.votes.provenance import Provenance
+from multiguard.votes.writer import holds_other_run
 
 # What of a `VotePart` decides the votes as it stands; the rest is settled first, or only says how fast they come.
 _DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
@@ -109,26 +111,42 @@ class ReadyVote:
 
     def discard_old(self) -> None:
         """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
-        smoother = self._smoother()
-        scheme = checked_scheme(smoother, **self._drawn())
-        describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
+        self._described(self._smoother())
         with held(self.job.out):
             discard_votes(self.job.out)
 
-    def vote(self, progress: Callable[[int, int], None] | None = None, stop: Callable[[], bool] | None = None) -> None:
+    def vote(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        *,
+        force: bool = False,
+    ) -> None:
         """Write the votes, or what is still missing of them, and beside them where they come from.
 
         Args:
             progress: Called with the number of pictures done and of all pictures.
             stop: Asked before each shard; at a yes the shards under way are finished and the rest is left.
+            force: Whether another run's votes that lie there are thrown away first; votes of this run never are.
         """
         job, how = self.job, self.job.how
         smoother = self._smoother()
         more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
         with held(job.out):
+            if force and this_rank().may_discard and self._meets_other(smoother):
+                discard_votes(job.out)
             vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress, stop=stop)
             if this_rank().is_main and load_manifest(job.out).sealed:
                 _write_source(job, dataset_order=self.order_note is not None)
+
+    def _meets_other(self, smoother: Smoother) -> bool:
+        """Whether another run's votes lie where these go; all that can be wrong with these has been looked at."""
+        return holds_other_run(self.job.out, self._described(smoother), self.job.how.shard_images)
+
+    def _described(self, smoother: Smoother) -> Provenance:
+        """All that determines the votes, found to make sense."""
+        scheme = checked_scheme(smoother, **self._drawn())
+        return describe_run(smoother, self.pictures, scheme, on_error=self.job.how.on_error)
 
     def mean_draws(self) -> float:
         """How many draws a picture took on average, of the votes as they lie in the folder."""

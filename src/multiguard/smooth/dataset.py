@@ -121,14 +121,14 @@ def _follow(
     team: Team, joined: Callable[[], VotesWriter], reading: "_Reading", voting: _Voting, stop: Callable[[], bool]
 ) -> None:
     """Do a part of what the main process says there is to do."""
-    work = team.joined(stop)
-    if work is None:
-        return
-    if work.todo:
-        writer = joined()
-        shards = (reading.opened(writer.manifest, shard) for shard in work)
-        _write_shards(writer, voting(shards, work.count))
-    work.leave()
+    with team.joined(stop) as work:
+        if work is None:
+            return
+        if work.todo:
+            writer = joined()
+            shards = (reading.opened(writer.manifest, shard) for shard in work)
+            _write_shards(writer, voting(shards, work.count))
+        work.leave()
 
 
 def checked_on_error(on_error: str) -> OnError:

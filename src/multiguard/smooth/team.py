@@ -3,6 +3,9 @@
 Nobody waits for anybody but at the end, so that a slow picture holds up one process alone. What passes between them are
 a few small numbers in the store that torchrun offers; votes pass through the folder. A process that was started anew
 may find what others before it left in the store, so that nothing is believed there but the answer to its own question.
+
+Where a process dies, torchrun ends the others. Without torchrun nobody does: there the main process waits only for
+those that give signs of life.
 """
 
 import json
@@ -19,6 +22,8 @@ from multiguard.ranks import Rank, this_rank
 Answer = TypeVar("Answer")
 
 _PAUSE = 0.1  # seconds between two looks into the store
+_BEAT = 5.0  # seconds between two signs of life
+_PATIENCE = 120.0  # seconds without one after which a process is taken for dead
 
 
 class Store(Protocol):
@@ -67,13 +72,17 @@ class Work:
         session: The name of this work, new each time that it is begun.
         done: How many images were done before.
         stop: Says whether to take no more.
+        patience: For how many seconds a process may give no sign of life before it is given up; None for ever.
 
     Attributes:
         todo: The shards, taken and not.
     """
 
-    def __init__(self, store: Store, rank: Rank, session: str, done: int, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, rank: Rank, session: str, done: int, stop: Callable[[], bool], patience: float | None = None
+    ) -> None:
         self._store, self._rank, self._session, self._done, self._stop = store, rank, session, done, stop
+        self._patience = patience
         self.todo: list[int] = json.loads(store.get(f"{session}/todo"))
 
     def __iter__(self) -> Iterator[int]:
@@ -90,13 +99,45 @@ class Work:
 
     def leave(self) -> None:
         """Say that this process has written all that it took."""
-        self._add("left")
+        self._add(f"left/{self._rank.number}")
 
     def wait(self, progress: Callable[[int], None]) -> None:
-        """Return when everyone has left, or this process was asked to stop; tell meanwhile how many images are done."""
-        while self._add("left", 0) < self._rank.count and not self._stop():
+        """Return when everyone has left or is given up, or this process was asked to stop.
+
+        Args:
+            progress: Told meanwhile how many images are done.
+        """
+        seen: dict[int, tuple[int, float]] = {}
+        while sum(self._awaited(number, seen) for number in range(1, self._rank.count)) and not self._stop():
             progress(self._done + self._add("images", 0))
             time.sleep(_PAUSE)
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """While the block lasts, the main process sees that this one lives."""
+        over = threading.Event()
+        beating = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        beating.start()
+        try:
+            yield
+        finally:
+            over.set()
+            beating.join()
+
+    def _beat(self, over: threading.Event) -> None:
+        with suppress(VotesError):  # the store is gone: whoever still needs it will say so
+            self._add(f"beats/{self._rank.number}")
+            while not over.wait(_BEAT):
+                self._add(f"beats/{self._rank.number}")
+
+    def _awaited(self, number: int, seen: dict[int, tuple[int, float]]) -> bool:
+        """Whether another process is still at work; `seen` keeps its signs of life, and when the last one came."""
+        if self._add(f"left/{number}", 0):
+            return False
+        beats, now = self._add(f"beats/{number}", 0), time.monotonic()
+        if seen.get(number, (-1, now))[0] != beats:
+            seen[number] = (beats, now)
+        return self._patience is None or now - seen[number][1] < self._patience
 
     def _stopped(self) -> bool:
         return self._add("stop", int(self._stop())) > 0
@@ -111,16 +152,18 @@ class Team:
     Args:
         rank: Which of them this process is.
         store: What all of them see.
+        patience: For how many seconds a process may give no sign of life before it is given up; None for ever.
     """
 
-    def __init__(self, rank: Rank, store: Store) -> None:
-        self.rank, self._store = rank, store
+    def __init__(self, rank: Rank, store: Store, patience: float | None = None) -> None:
+        self.rank, self.patience, self._store = rank, patience, store
 
     @classmethod
     def here(cls) -> "Team":
         """The team that torchrun has started; this process alone where it has not."""
         rank = this_rank()
-        return cls(rank, _Own() if rank.count == 1 else _rendezvous())
+        patience = _PATIENCE if rank.restarts is None else None  # torchrun sees by itself who is dead
+        return cls(rank, _Own() if rank.count == 1 else _rendezvous(), patience)
 
     @contextmanager
     def leading(self, todo: Sequence[int], done: int, stop: Callable[[], bool]) -> Iterator[Work]:
@@ -137,21 +180,31 @@ class Team:
         answering = threading.Thread(target=self._answer, args=(session, over), daemon=True)
         answering.start()
         try:
-            yield Work(self._store, self.rank, session, done, stop)
+            yield Work(self._store, self.rank, session, done, stop, self.patience)
         finally:
             over.set()
             answering.join()
 
-    def joined(self, stop: Callable[[], bool]) -> Work | None:
+    @contextmanager
+    def joined(self, stop: Callable[[], bool]) -> Iterator[Work | None]:
         """The work as another process finds it, once the main one has prepared the folder; None if asked to stop."""
+        session = self._told(stop)
+        if session is None:
+            yield None
+            return
+        work = _asked(lambda: Work(self._store, self.rank, session, 0, stop))
+        with work.alive():
+            yield work
+
+    def _told(self, stop: Callable[[], bool]) -> str | None:
+        """The name of the work under way, as the main process answers; None if asked to stop before."""
         question = uuid4().hex
         _asked(lambda: self._store.set(_question(self.rank.number), question))
         while not _asked(lambda: self._store.check([question])):
             if stop():
                 return None
             time.sleep(_PAUSE)
-        session = _asked(lambda: self._store.get(question)).decode()
-        return _asked(lambda: Work(self._store, self.rank, session, 0, stop))
+        return _asked(lambda: self._store.get(question)).decode()
 
     def _answer(self, session: str, over: threading.Event) -> None:
         """Tell everyone who asks which work is under way: those who come late, and those started anew."""

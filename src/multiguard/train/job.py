@@ -69,11 +69,20 @@ class Job:
 
 
 def run_job(
-    job: Job, on_epoch: Callable[[Record], None] | None = None, progress: Progressed | None = None
+    job: Job,
+    on_epoch: Callable[[Record], None] | None = None,
+    progress: Progressed | None = None,
+    discard: Callable[[Path], None] | None = None,
 ) -> TrainResult:
     """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted.
 
     Everything that can be wrong with the job is looked at before the first picture is decoded.
+
+    Args:
+        job: The job.
+        on_epoch: As for `train`.
+        progress: As for `train`, and called with the pictures that are decoded before.
+        discard: As for `train`.
     """
     find_known(job.data)
     decoding_threads(job.workers)
@@ -89,7 +98,8 @@ def run_job(
         for name, part in (("train", training), ("val", validation))
     }
     card = new_card(backbone, training.label_names, (size, size), splits, job.recipe, denoiser, provenance)
-    require_own_run(job.out, run_settings(card))
+    if discard is None:
+        require_own_run(job.out, run_settings(card))
     if job.cache is not None:
         require_folder(job.cache)
     more: dict[str, Any] = {
@@ -97,6 +107,7 @@ def run_job(
         "provenance": provenance,
         "compiled": job.compiled,
         "progress": progress,
+        "discard": discard,
     }
     with held(job.out):
         pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)

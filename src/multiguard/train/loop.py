@@ -19,10 +19,11 @@ from multiguard.lock import held
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
+from multiguard.ranks import this_rank
 from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Keep, Recipe
-from multiguard.train.settings import described, new_card, require_fit, require_own_run, run_settings
+from multiguard.train.settings import described, holds_other_run, new_card, require_fit, require_own_run, run_settings
 from multiguard.train.state import STATE_FILE, Progress, read_progress, read_tensors, save_state
 
 LOG_FILE = "log.jsonl"
@@ -55,6 +56,7 @@ def train(
     compiled: bool = False,
     on_epoch: Callable[[Record], None] | None = None,
     progress: Progressed | None = None,
+    discard: Callable[[Path], None] | None = None,
 ) -> TrainResult:
     """Train to the end, or go on from the last epoch in this folder, and leave the model of one epoch in it.
 
@@ -72,6 +74,7 @@ def train(
         compiled: Whether torch.compile makes the forward and backward pass.
         on_epoch: Called with the record of each epoch, on the main process.
         progress: Called with ("training", pictures done, pictures in all epochs), on the main process.
+        discard: Throws away what another run left in the folder; None refuses such a folder. The same run is taken up.
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
@@ -80,13 +83,24 @@ def train(
     }
     _, _, height, width = pixels.images.shape
     card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
-    require_own_run(out, run_settings(card))
-    engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
     with held(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        run = _Run(engine, card, denoiser, out, accelerator.is_main_process)
+        make_room(out, run_settings(card), discard, accelerator)
+        engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
+        run = _Run(engine, card, denoiser, out, this_rank().is_main)
         run.to_the_end(on_epoch, progress)
         accelerator.wait_for_everyone()
     return TrainResult(out, read_card(out), kept_epoch(run.history, recipe.keep))
+
+
+def make_room(
+    out: Path, settings: Mapping[str, Any], discard: Callable[[Path], None] | None, accelerator: Accelerator
+) -> None:
+    """Pass only where this run may write; the main process throws another's files away while all others wait."""
+    if discard is not None:
+        if this_rank().may_discard and holds_other_run(out, settings):
+            discard(out)
+        accelerator.wait_for_everyone()
+    require_own_run(out, settings)
 
 
 class _Run:

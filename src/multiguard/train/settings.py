@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.data import Catalogued, Pixels
-from multiguard.errors import InvalidInputError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, ModelCard, read_card
@@ -90,6 +90,19 @@ def require_own_run(out: Path, settings: Mapping[str, Any]) -> None:
         _require_same(progress.settings, settings, out)
     elif (out / CARD_FILE).is_file():
         _require_same(run_settings(read_card(out)), settings, out)
+
+
+def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether a run with these settings could not go on in the folder: it holds another's, or one damaged."""
+    try:
+        require_own_run(out, settings)
+    except InvalidInputError:
+        return True
+    except ModelError as error:
+        if isinstance(error.__cause__, OSError):  # it may be this run's all the same
+            raise
+        return True
+    return False
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> None:

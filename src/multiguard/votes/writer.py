@@ -149,6 +149,17 @@ def _differences(one: Manifest, other: Manifest) -> list[str]:
     return one.provenance.differences(other.provenance) + more
 
 
+def holds_other_run(folder: Path, provenance: Provenance, shard_images: int) -> bool:
+    """Whether a run of this provenance could not go on in the folder: its manifest is another run's, or none."""
+    try:
+        stored = load_manifest(folder)
+    except VotesError as error:
+        if isinstance(error.__cause__, OSError):  # it may be this run's all the same
+            raise
+        return True
+    return bool(_differences(stored, _checked_run(provenance, shard_images)))
+
+
 def _entries(folder: Path, run: Manifest) -> dict[int, Shard]:
     """The shards of this run that have an entry."""
     found: dict[int, Shard] = {}
