@@ -31,7 +31,6 @@ _Box = Annotated[bool, Option("--box", help="Keep changed pictures in [0, 1]; ce
 _Seed = Annotated[int, Option(help="Decides every random choice.")]
 _Model = Annotated[str | None, Option(help="The model that was voted with, if it lies elsewhere now.")]
 _Labels = Annotated[Path | None, Option(help="With --model: a label name a line, in the order of the scores.")]
-_Votes = Annotated[Path | None, Option(help="The votes, to compare pictures with [votes beside the certificates].")]
 _Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
 
 _BROKEN = 1
@@ -58,7 +57,6 @@ def attack_command(
     output: Output = None,
     mean: Mean = None,
     std: Std = None,
-    votes: _Votes = None,
     root: _Root = None,
     device: Device = None,
     force: Force = False,
@@ -98,7 +96,7 @@ def _job(certificates: Path, out: Path, said: dict[str, Any]) -> "AttackJob":
     effort = {name: said[name] for name in ("steps", "copies", "starts", "tries", "box", "seed")}
     plan = AttackPlan(attacks=names, judge_draws=said["draws"], **effort)
     part = None if said["model"] is None else model_part(said["model"], said)
-    chosen = {name: said[name] for name in ("own_radii", "images", "beta", "votes", "root", "device", "force")}
+    chosen = {name: said[name] for name in ("own_radii", "images", "beta", "root", "device", "force")}
     radii = tuple(said["radius"] or ())
     return AttackJob(certificates, out, plan, radii, model=part, command=typed(), **chosen)
 

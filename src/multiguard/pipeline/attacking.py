@@ -33,10 +33,10 @@ from multiguard.files import file_hash
 from multiguard.lock import held
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import ModelPart
-from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother, voted_votes
+from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
-from multiguard.votes import Votes, picture_hash
+from multiguard.votes import picture_hash
 
 _OTHER_DEVICE = "the votes were drawn on {}: certificates are about the classifier as it runs there, to the last digit"
 
@@ -54,7 +54,6 @@ class AttackJob:
         images: A random part of so many pictures; None for all that have labels.
         beta: The probability, a picture, that a certificate is called broken which is not.
         model: The model, where it is no longer what and where the votes say; None to ask them.
-        votes: The votes folder, whose pictures' hashes are compared; None for the one beside the certificates, if any.
         root: Where the pictures lie, if not where they were voted on.
         device: Where the model runs; None for a GPU, if any.
         command: What reproduces the attack, for the record.
@@ -69,7 +68,6 @@ class AttackJob:
     images: int | None = None
     beta: float = 0.001
     model: ModelPart | None = None
-    votes: Path | None = None
     root: Path | None = None
     device: str | None = None
     command: str = ""
@@ -91,7 +89,6 @@ class ReadyAttack:
         proved: The certificates.
         smoother: The smoothed classifier, as it was voted with.
         pictures: The pictures that were voted on.
-        votes: The votes, which know each picture's hash; None where they are not at hand.
         notes: What the user should know before it begins.
     """
 
@@ -99,7 +96,6 @@ class ReadyAttack:
     proved: CertificatesFolder
     smoother: Smoother
     pictures: Catalogued
-    votes: Votes | None
     notes: tuple[str, ...]
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
@@ -127,10 +123,9 @@ class ReadyAttack:
     def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
         """The pictures, decoded one after the other, each found to be the one that was voted on."""
         certificates = self.proved.certificates
-        hashes = {} if self.votes is None else dict(zip(self.votes.ids, self.votes.picture_hashes, strict=True))
         named = [certificates.ids[index] for index in chosen]
         for index, name, image in zip(chosen, named, _images(self.pictures, named), strict=True):
-            if hashes.get(name) not in (None, picture_hash(image)):
+            if certificates.picture_hashes[index] not in (None, picture_hash(image)):
                 raise DataError(f"picture {name} is not the one that was voted on; bring it back, or vote again")
             own = all_radii(proved_sizes(certificates, index), certificates.methods) if self.job.own_radii else set()
             yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
@@ -150,13 +145,10 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
     pictures = source.open()
     classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
     smoother = voted_smoother(proved, classifier, job.device)
-    votes = voted_votes(job.certificates, proved, job.votes)
     job, notes = _without_gradients(job, smoother, next(_images(pictures, [first])))
-    if votes is None:
-        notes = (*notes, "the votes are not at hand, so that the pictures are not compared with those voted on")
     if (smoother.settings.device.type == "cpu") != str(proved.provenance["device"]).startswith("cpu"):
         notes = (*notes, _OTHER_DEVICE.format(proved.provenance["device"]))
-    return ReadyAttack(job, proved, smoother, pictures, votes, notes)
+    return ReadyAttack(job, proved, smoother, pictures, notes)
 
 
 def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:

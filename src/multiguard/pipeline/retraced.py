@@ -1,4 +1,4 @@
-"""From certificates back to what they are about: the pictures, the model and the votes, each found to be the same."""
+"""From certificates back to what they are about: the pictures and the model, found to be the same."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Literal
 
 from multiguard.data.listed import read_lines
 from multiguard.data.source import Source
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertificatesFolder, Setting
 from multiguard.models import Classifier
 from multiguard.models.loading import runs_code
@@ -15,9 +15,6 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model
 from multiguard.plain_json import as_record
 from multiguard.smooth import Smoother
-from multiguard.votes import Votes, read_votes
-
-_VOTES = "votes"
 
 
 def voted_pictures(folder: Path, proved: CertificatesFolder, root: Path | None) -> Source:
@@ -76,27 +73,6 @@ def voted_smoother(proved: CertificatesFolder, classifier: Classifier, device: s
         clamp=run["clamp"],
         precision=run["precision"],
     )
-
-
-def voted_votes(folder: Path, proved: CertificatesFolder, place: Path | None) -> Votes | None:
-    """The votes that the certificates are made of; None where they do not lie beside them.
-
-    Args:
-        folder: The certificates folder.
-        proved: What it holds.
-        place: The votes folder, which must then hold these votes; None to look beside the certificates.
-    """
-    try:
-        votes = read_votes(place or folder.parent / _VOTES)
-    except VotesError:
-        if place is not None:
-            raise
-        return None
-    if votes.manifest_hash == proved.votes_hash:
-        return votes
-    if place is not None:
-        raise InvalidInputError(f"{place} holds other votes than those that {folder} is made of")
-    return None
 
 
 def _told(folder: Path, proved: CertificatesFolder) -> ModelPart:
