@@ -6,7 +6,7 @@ from tests.pipeline.tiny import command
 from multiguard.evaluate import read_attacks
 
 SMALLER = {"train.model": "cnn:16", "train.images": 3000, "certify.methods": "[joint]"}
-EFFORT = ["--steps", "40", "--starts", "2", "--copies", "8", "--tries", "60", "--draws", "500"]
+EFFORT = ["--steps", "30", "--starts", "2", "--copies", "8", "--tries", "60", "--draws", "400"]
 
 
 @pytest.mark.soak
