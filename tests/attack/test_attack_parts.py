@@ -32,7 +32,7 @@ def plainly_counted(shares, labels, setting, goal):
 
 @pytest.mark.parametrize("setting", [Setting(3, 2), Setting(1, 1), Setting(7, 2), ThresholdSetting(0.41)])
 def test_margins_and_judging_count_what_sorting_counts(setting):
-    """Ties go to L, or to staying out: the order of labels by share, ours first among equals, says it plainly."""
+    """Ties go to L, and a share of t is in: the order of labels by share, ours first among equals, says it plainly."""
     asked = TopK(setting.k, setting.k_prime) if isinstance(setting, Setting) else Passing(setting.threshold)
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -48,6 +48,15 @@ def test_margins_and_judging_count_what_sorting_counts(setting):
             assert bool((margins[:, 1:] <= margins[:, :-1]).all()), "margins never rise"
             value = float(Aim(asked, goal).value(shares, inside))
             assert size - 1 <= value <= size if size else value < 0
+
+
+def test_a_share_of_t_is_in_for_both_goals():
+    """The smoothed classifier returns a label from t on: of L it stays, another one has come in."""
+    shares, inside = torch.tensor([[0.25, 0.25, 0.2]], dtype=torch.float64), torch.tensor([[True, False, False]])
+    for goal, size in (("in", 1), ("out", 1)):
+        setting = ThresholdSetting(0.25)
+        assert int((Aim(Passing(0.25), goal).margins(shares, inside) >= 0).sum()) == size, goal
+        assert judged_size([5, 5, 4], 20, (0,), setting, goal, beta=0.01)[0] == size
 
 
 def test_what_is_sure_is_wrong_as_rarely_as_promised():

@@ -162,6 +162,13 @@ def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a norm above it"),
         (["--steps", "0"], "steps must be at least 1"),
+        (["--draws", "0"], "--draws (judge_draws) must be at least 1"),
+        (["--attack", "pgd,pgd"], "--attack (attacks) must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
+        (["--labels", "names.txt"], "--labels describes the model that --model names"),
+        (["--weights", "x.pth"], "--weights describes the model that --model names"),
+        (["--output", "logits"], "--output describes the model that --model names"),
+        (["--mean", "0.5"], "--mean describes the model that --model names"),
+        (["--std", "0.5"], "--std describes the model that --model names"),
     ],
 )
 def test_what_cannot_be_is_one_line(finished, tmp_path, words, message):

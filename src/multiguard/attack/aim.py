@@ -10,6 +10,7 @@ from multiguard.smooth.asked import Asked, TopK
 
 # Shares lie in [0, 1]: what is absent is put far below them, so that no order of shares can bring it up.
 _ABSENT = 8.0
+_BARELY = 1e-9  # less than any two shares differ by
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Aim:
 
         For the top-k rule at least e of L are among the k labels of largest share where the e-th largest share of L is
         not below the (k - e + 1)-th largest of the others; for the threshold rule where the e-th largest is not below
-        t, and of the others where the e-th smallest is not above it.
+        t, and of the others where the e-th smallest is below it: a share of t itself is in.
 
         Args:
             shares: (P, c).
@@ -42,7 +43,7 @@ class Aim:
             others = values.masked_fill(inside, -3 * _ABSENT).sort(dim=1, descending=True).values
             found = own[:, : self.asked.k] - others[:, : self.asked.k].flip(1)
         else:
-            found = own - (self.asked.threshold if self.goal == "in" else -self.asked.threshold)
+            found = own - self.asked.threshold if self.goal == "in" else _above_zero(own + self.asked.threshold)
         size = torch.arange(1, found.shape[1] + 1, device=shares.device)
         return torch.where(size <= ours.sum(dim=1, keepdim=True), found, -_ABSENT)
 
@@ -61,3 +62,8 @@ class Aim:
         margins = self.margins(shares, inside)
         size = (margins.detach() >= 0).sum(dim=1)
         return margins.gather(1, (size - 1).clamp(min=0)[:, None])[:, 0]
+
+
+def _above_zero(margins: Tensor) -> Tensor:
+    """The margins, so that one of exactly 0 is negative, too."""
+    return torch.where(margins == 0, margins - _BARELY, margins)

@@ -41,9 +41,13 @@ class AttackPlan:
             if attack not in get_args(AttackName):
                 raise InvalidInputError(unknown_name("attack", attack, get_args(AttackName)))
         if not self.attacks or len(set(self.attacks)) < len(self.attacks):
-            raise InvalidInputError("attacks must name pgd, random or both, each once")
-        for name in ("steps", "copies", "starts", "tries", "pick_draws", "judge_draws"):
+            raise InvalidInputError(
+                f"--attack (attacks) must be pgd, random or pgd,random, each once, not {','.join(self.attacks)!r}"
+            )
+        for name in ("steps", "copies", "starts", "tries", "pick_draws"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.judge_draws < 1:
+            raise InvalidInputError(f"--draws (judge_draws) must be at least 1, not {self.judge_draws}")
         if self.seed < 0:
             raise InvalidInputError(f"seed must be 0 or more, not {self.seed}")

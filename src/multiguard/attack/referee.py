@@ -35,7 +35,7 @@ class Referee:
             self._smoother.job(picture, draws, seed=self._seed, image_id=name, stream=stream)
             for name, picture in zip(ids, pictures, strict=True)
         )
-        found = [hit_counts(votes, self._asked, labels) for _, votes in self._smoother.run(jobs)]
+        found = [hit_counts(votes, self._asked, labels) for _, votes in self._smoother.run(jobs, steady=True)]
         return np.stack(found)
 
     def compare(self, group: Group, pictures: Tensor, aim: Aim, draws: int) -> Found:

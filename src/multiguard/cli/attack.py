@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Attack = Annotated[str, Option(help="pgd (gradients through the noise), random (needs none), or both.")]
+_Attack = Annotated[str, Option(help="pgd (gradients through the noise), random (needs none) or pgd,random.")]
 _Radius = Annotated[list[float] | None, Option(help="A norm allowed; again for more [sigma/2, sigma ... 3 sigma].")]
 _Own = Annotated[bool, Option("--own-radii", help="Attack each picture at its own certified radii, too.")]
 _Images = Annotated[int | None, Option(help="Attack a random part of so many pictures [all that have labels].")]
@@ -89,16 +89,28 @@ def _attack(*, run: Path, out: Path | None, **rest: Any) -> None:
 
 def _job(certificates: Path, out: Path, said: dict[str, Any]) -> "AttackJob":
     from multiguard.attack import AttackPlan
-    from multiguard.cli.vote import model_part
     from multiguard.pipeline.attacking import AttackJob
 
     names = tuple(name.strip() for name in said["attack"].split(","))
     effort = {name: said[name] for name in ("steps", "copies", "starts", "tries", "box", "seed")}
     plan = AttackPlan(attacks=names, judge_draws=said["draws"], **effort)
-    part = None if said["model"] is None else model_part(said["model"], said)
+    part = _own_model(said)
     chosen = {name: said[name] for name in ("own_radii", "images", "beta", "root", "device", "force")}
     radii = tuple(said["radius"] or ())
     return AttackJob(certificates, out, plan, radii, model=part, command=typed(), **chosen)
+
+
+def _own_model(said: dict[str, Any]) -> Any:
+    """The model that the user names; without one nothing may describe it: a word without an effect would mislead."""
+    from multiguard.cli.vote import model_part
+    from multiguard.errors import InvalidInputError
+
+    if said["model"] is not None:
+        return model_part(said["model"], said)
+    for name in ("labels", "weights", "output", "mean", "std"):
+        if said[name] is not None:
+            raise InvalidInputError(f"--{name} describes the model that --model names; give --model, too, or neither")
+    return None
 
 
 def _show(attacks: "Attacks") -> None:

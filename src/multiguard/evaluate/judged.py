@@ -25,7 +25,8 @@ def judged_size(
     """An estimate of how many labels stay, and a number that with probability at least 1 - beta no more of them stay.
 
     The probability is over the draws, which must be fresh: neither the change nor anything else was chosen by them.
-    A label whose share of the draws ties with another's, or with t, is taken to stay in the estimate.
+    In the estimate a label of L whose share of the draws ties with another's, or with t, stays in; so does, of the
+    others, one whose share ties with t: it does not stay out.
 
     Args:
         counts: (c,), in how many draws of the changed picture f returned each label.
