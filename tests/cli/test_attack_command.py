@@ -1,5 +1,6 @@
 """`multiguard attack`: from a run folder to a figure, and what it refuses."""
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -11,7 +12,9 @@ from tests.pipeline.tiny import RECIPE, command
 
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
+from multiguard.pipeline.attacking import AttackJob, _run_otherwise, prepare_attack
 from multiguard.votes import read_votes
+from multiguard.votes.seal import own_hash
 
 QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
 OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks
@@ -144,6 +147,52 @@ def test_code_that_certificates_name_is_imported_only_where_the_user_names_it(ow
     code, _, err = command("attack", own_run, *QUICK)
     assert (code, "name it yourself: --model blind:make" in err) == (2, True), err
     assert "blind" not in sys.modules
+
+
+@pytest.fixture
+def told(run):
+    """Changes what the certificates say about their model, and attacks them."""
+    path = run / "certificates" / "certificates.json"
+
+    def attack(spec, **more):
+        said = json.loads(path.read_text())
+        said["source"]["model"] = {"spec": spec, **more}
+        path.write_text(json.dumps({**said, "sha256": own_hash(said)}))
+        return command("attack", path.parent, *QUICK, "--images", "1", "--attack", "random")
+
+    return attack
+
+
+def test_a_model_folder_that_moved_is_found_beside_the_certificates_or_asked_for(run, told):
+    code, _, err = told(str(run / "gone" / "model"))
+    assert code == 0, err
+    shutil.rmtree(run / "attack")
+    shutil.rmtree(run / "model")
+    code, _, err = told(str(run / "gone" / "model"))
+    assert (code, "which is not there; --model names where it is now" in err, "code" in err) == (2, True, False), err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"spec": "timm:resnet18", "weights": "pretrained"}, "nothing is fetched because a file says so"),
+        ({"spec": "timm:resnet18", "labels": "/dev/zero"}, "/dev/zero, which is no regular file"),
+        ({"spec": "timm:resnet18", "weights": "/dev/zero"}, "/dev/zero, which is no regular file"),
+        ({"spec": "onnx:/dev/zero"}, "/dev/zero, which is no regular file"),
+    ],
+)
+def test_what_a_stranger_names_is_neither_fetched_nor_read_without_end(told, said, message):
+    code, _, err = told(**said)
+    assert (code, message in err) == (2, True), err
+
+
+def test_a_classifier_that_runs_otherwise_is_told(run):
+    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", device="cpu"))
+    assert ready.notes == ()
+    altered = {**ready.proved.provenance, "compiled": True, "device": "NVIDIA H200"}
+    (note,) = _run_otherwise(replace(ready.proved, provenance=altered), ready.smoother)
+    assert "device NVIDIA H200, here cpu" in note
+    assert "compiled True, here False" in note
 
 
 def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):

@@ -1,5 +1,6 @@
 """A dataset as a list of picture files with their labels: what VOC, COCO, NUS-WIDE and folders become."""
 
+import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from pathlib import Path
 from multiguard.data.picture import read_picture
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError
+
+_LARGEST_LIST = 1 << 28  # the longest list of a known dataset has a tenth of it
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,14 @@ def _refuse_repeated(name: str, entries: Sequence[Entry]) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file without blank ones; a missing or undecodable file raises `DataError`."""
+    """The lines of a UTF-8 text file without blank ones; a missing or undecodable file raises `DataError`.
+
+    So does what is no regular file (a device or a pipe may have no end), and one that is too large for a list.
+    """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_LIST:
+            raise DataError(f"{path}: a list must be a regular file of at most {_LARGEST_LIST >> 20} MiB; name another")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the root folder and the split") from None

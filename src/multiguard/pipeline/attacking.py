@@ -36,9 +36,14 @@ from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
+from multiguard.smooth.provenance import execution
 from multiguard.votes import picture_hash
 
-_OTHER_DEVICE = "the votes were drawn on {}: certificates are about the classifier as it runs there, to the last digit"
+# How the classifier is run decides the last digits of its scores; which noise is drawn does not.
+_EXECUTION = (
+    *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
+    *("torch", "timm", "transformers", "onnxruntime"),
+)
 
 
 @dataclass(frozen=True)
@@ -146,9 +151,18 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
     classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
     smoother = voted_smoother(proved, classifier, job.device)
     job, notes = _without_gradients(job, smoother, next(_images(pictures, [first])))
-    if (smoother.settings.device.type == "cpu") != str(proved.provenance["device"]).startswith("cpu"):
-        notes = (*notes, _OTHER_DEVICE.format(proved.provenance["device"]))
-    return ReadyAttack(job, proved, smoother, pictures, notes)
+    return ReadyAttack(job, proved, smoother, pictures, (*notes, *_run_otherwise(proved, smoother)))
+
+
+def _run_otherwise(proved: CertificatesFolder, smoother: Smoother) -> tuple[str, ...]:
+    """A word where the classifier is not run as it was voted with; none where nothing differs."""
+    now, then = ({**run, **run["versions"]} for run in (execution(smoother), proved.provenance))
+    known = [name for name in _EXECUTION if name in now and name in then]
+    other = [f"{name} {then[name]}, here {now[name]}" for name in known if now[name] != then[name]]
+    if not other:
+        return ()
+    told = "certificates are about the classifier as it ran there, to the last digit"
+    return (f"the votes were drawn otherwise ({'; '.join(other)}): {told}",)
 
 
 def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:

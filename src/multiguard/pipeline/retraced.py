@@ -9,7 +9,7 @@ from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertificatesFolder, Setting
 from multiguard.models import Classifier
-from multiguard.models.loading import runs_code
+from multiguard.models.loading import LOADERS
 from multiguard.models.options import state_hash
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model
@@ -80,19 +80,56 @@ def _told(folder: Path, proved: CertificatesFolder) -> ModelPart:
     told = proved.source.get("model")
     if not isinstance(told, dict) or not isinstance(told.get("spec"), str):
         raise InvalidInputError(f"{folder} does not say which model was voted with; name it with --model")
-    if runs_code(told["spec"]):
+    if _is_code(told["spec"]):
         raise InvalidInputError(
             f"{folder} was voted on with {told['spec']}, which is code, and no code runs because a file names it; if "
             f"you trust it, name it yourself: --model {told['spec']}"
         )
+    if _is_gone(told["spec"]):
+        return _beside(folder, told["spec"])
     try:
         said = as_record(_Told, told)
     except ValueError as error:
         raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
+    _require_files(folder, said)
     # The word stands for the dataset's own order of labels.
     labels = None if said.labels in (None, "dataset") else Path(said.labels)
     weights = None if said.weights is None else Path(said.weights)
     return ModelPart(said.spec, labels, weights, said.output, said.mean, said.std)
+
+
+def _is_code(spec: str) -> bool:
+    """Whether it reads module:function; a path, there or not, does not."""
+    module, colon, _ = spec.partition(":")
+    return bool(colon) and module not in LOADERS and not {"/", "\\"} & set(spec) and not Path(spec).is_dir()
+
+
+def _is_gone(spec: str) -> bool:
+    return spec.partition(":")[0] not in LOADERS and not Path(spec).is_dir()
+
+
+def _beside(folder: Path, spec: str) -> ModelPart:
+    """The model of the run folder that the certificates lie in, where the one that the votes name has moved."""
+    moved = folder.absolute().parent / "model"
+    if not moved.is_dir():
+        raise InvalidInputError(
+            f"{folder} was voted on with the model folder {spec}, which is not there; --model names where it is now"
+        )
+    return ModelPart(str(moved))
+
+
+def _require_files(folder: Path, said: "_Told") -> None:
+    """Refuses what a file must not make us do: fetch weights, or read from a device or a pipe without an end."""
+    if said.weights == "pretrained":
+        raise InvalidInputError(
+            f"{folder} was voted on with pretrained weights, and nothing is fetched because a file says so; if you "
+            f"trust it, name them yourself: --model {said.spec} --weights pretrained"
+        )
+    onnx = said.spec.removeprefix("onnx:") if said.spec.startswith("onnx:") else None
+    labels = None if said.labels == "dataset" else said.labels
+    for named in (said.weights, labels, onnx):
+        if named is not None and Path(named).exists() and not Path(named).is_file():
+            raise InvalidInputError(f"{folder} names {named}, which is no regular file; name what it was with --model")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme, first: Fi
     """
     _check_classifier(smoother.classifier)
     _check_labels(dataset, smoother.classifier)
-    parts = (_classifier(smoother.classifier), _pictures(dataset, scheme, first), _draws(scheme), _execution(smoother))
+    parts = (_classifier(smoother.classifier), _pictures(dataset, scheme, first), _draws(scheme), execution(smoother))
     return Provenance(**{name: value for part in parts for name, value in part.items()})
 
 
@@ -106,7 +106,7 @@ _SETTINGS = (
 )
 
 
-def _execution(smoother: Smoother) -> dict[str, Any]:
+def execution(smoother: Smoother) -> dict[str, Any]:
     """How the classifier was run, and where."""
     return {
         **{name: getattr(smoother.settings, name) for name in _SETTINGS},
