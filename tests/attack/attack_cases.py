@@ -74,4 +74,5 @@ def threshold_attacks() -> Attacks:
         without_labels=0,
         failed=2,
         adaptive=True,
+        flat=1,
     )

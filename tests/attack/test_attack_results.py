@@ -9,9 +9,11 @@ from scipy.stats import binom
 from tests.attack.attack_cases import threshold_attacks, top_k_attacks
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import attack_curves, read_attacks, write_attacks
+from multiguard.evaluate import Setting, ThresholdSetting, attack_curves, judged_size, read_attacks, write_attacks
+from multiguard.evaluate.judged import least_at_most
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.report.attack import _draw
+from multiguard.report.attack_words import verdict
 from multiguard.report.canvas import fixed_style
 from multiguard.votes.seal import own_hash
 
@@ -48,8 +50,55 @@ def test_a_certificate_is_broken_only_by_what_is_sure():
     altered = replace(attacks, pictures=(seems, replace(sure, id="second")))
     assert altered.broken("joint") == ("second",)
     assert altered.broken("joint", surely=False) == ("first", "second")
-    assert altered.chance(1) == pytest.approx(1 - binom.pmf(0, 2, 0.002))
-    assert attacks.chance(0) == 1
+    assert altered.chance(1, "joint") == pytest.approx(1 - binom.pmf(0, 2, 0.002))
+    assert attacks.chance(0, "joint") == 1
+
+
+def test_each_size_of_jia_may_fail_alone():
+    """Two labels and k = 2: two proofs, each of which fails with probability alpha."""
+    attacks = top_k_attacks()
+    assert attacks.chance(1, "jia") == pytest.approx(1 - binom.pmf(0, 2, 2 * 0.001 + 0.001))
+    assert attacks.chance(2, "paper") == pytest.approx(0.002**2)
+
+
+def test_the_verdict_counts_what_was_tested_alone():
+    """Of the second picture `paper` proves nothing as far as 0.5, where the attacks begin."""
+    attacks = top_k_attacks()
+    assert attacks.tested("joint") == ("first", "second")
+    assert attacks.tested("paper") == ("first",)
+    told = "no certificate was broken: 0 of 2 certified pictures, attacked inside their radius (joint), 0 of 1 (paper)"
+    assert verdict(attacks) == told
+    nothing = {"in": {"joint": np.array([0.4]), "paper": np.array([-np.inf])}}
+    hollow = replace(attacks, pictures=(replace(attacks.pictures[1], proved=nothing),))
+    assert verdict(hollow) == "no certificate was tested: of 1 pictures none was attacked inside its radius"
+
+
+def test_the_verdict_tells_what_seems_broken_and_what_draws_cannot_tell():
+    attacks = top_k_attacks()
+    claimed = {"in": {"joint": np.array([0.9, 0.5]), "paper": np.array([0.2, 0.1])}}
+    seems = replace(attacks, pictures=(replace(attacks.pictures[0], proved=claimed),))
+    assert "more seem broken, and so few draws cannot tell: 1 (joint)" in verdict(seems)
+    assert verdict(replace(seems, draws=5)).endswith("5 draws cannot find these broken, whatever they show: 1 (joint)")
+
+
+def test_the_verdict_tells_of_failing_gradients():
+    told = verdict(replace(top_k_attacks(), flat=2))
+    assert told.endswith("; gradients were 0 or not finite at some steps of 2 pictures")
+
+
+def test_no_draws_give_less_than_the_least():
+    """A label of L that is never hit and ten rivals with an equal share of three hits: the worst that there is."""
+    counts = [0, 0, *[30] * 10, *[0] * 68]
+    setting, level = Setting(10, 3), 0.001 / 13
+    for draws, least in ((100, 2), (500, 0)):
+        hits = [count * draws // 100 for count in counts]
+        assert judged_size(hits, draws, (0, 1), setting, "in", beta=level)[1] == least
+        assert least_at_most(draws, 2, 80, setting, "in", beta=level) <= least
+    assert least_at_most(90, 2, 80, setting, "in", beta=level) == 2
+    outside, few = ThresholdSetting(0.9), {"beta": level}
+    assert least_at_most(20, 2, 80, outside, "in", **few) == 0
+    assert least_at_most(20, 2, 80, outside, "out", **few) == 78
+    assert least_at_most(900, 2, 80, outside, "out", **few) == 0
 
 
 def test_a_ceiling_can_be_broken_too():
@@ -86,6 +135,7 @@ def test_a_folder_reads_as_it_was_written(case, tmp_path):
         "beta",
         "draws",
         "failed",
+        "flat",
         "plan",
     ):
         assert getattr(found.attacks, name) == getattr(attacks, name), name
@@ -152,6 +202,6 @@ def test_the_table_rounds_floors_down_and_ceilings_up(tmp_path):
     text = paths[1].read_text()
     assert "| labels that stay | certified (joint) | 33.3 | 33.3 | 33.3 |" in text
     assert "| labels that stay | gradients (PGD) | 33.4 | 33.4 | 33.4 |" in text
-    assert "no certificate was broken" in text
+    assert "No certificate was broken: 0 of 1 certified pictures" in text
     assert "Mean over 1 pictures (1 without labels left out)" in text
     assert repr(1 / 3) in paths[0].read_text()

@@ -87,9 +87,26 @@ def test_random_search_comes_near_without_gradients():
     [
         (lambda images: images.detach().flatten(1) @ WEIGHTS, "carry none"),
         (lambda images: torch.from_numpy(images.numpy().reshape(len(images), -1) @ WEIGHTS.numpy()), "numpy"),
+        (lambda images: images.flatten(1).round() @ WEIGHTS, "0 everywhere"),
     ],
 )
 def test_a_model_without_gradients_is_told_from_one_with(function, reason):
     image = np.zeros((3, 4, 4), dtype=np.uint8)
-    assert gradient_fault(smoother(), image) is None
-    assert reason in gradient_fault(smoother(function), image)
+    assert gradient_fault(smoother(), [image]) is None
+    assert reason in gradient_fault(smoother(function), [image])
+
+
+def test_a_model_with_gradients_at_some_pictures_has_them():
+    """Probabilities, which add up to 1, and a network that is flat at a dark picture."""
+    dark, light = np.zeros((3, 4, 4), dtype=np.uint8), np.full((3, 4, 4), 255, dtype=np.uint8)
+    half = smoother(lambda images: (images - 0.5).relu().flatten(1) @ WEIGHTS)
+    assert gradient_fault(half, [dark]) == "they are 0 everywhere"
+    assert gradient_fault(half, [dark, light]) is None
+    assert gradient_fault(smoother(lambda images: (images.flatten(1) @ WEIGHTS).softmax(1)), [light]) is None
+
+
+def test_pictures_whose_steps_lead_nowhere_are_told():
+    plan = AttackPlan(attacks=("pgd",), steps=2, starts=1, copies=2, judge_draws=4, pick_draws=2)
+    for flat, own in ((True, smoother(lambda images: images.flatten(1).round() @ WEIGHTS)), (False, smoother())):
+        (found,) = attack_pictures(own, linear_victims(first_label, (0.5,))[:1], Setting(1, 1), plan)
+        assert found.flat == flat

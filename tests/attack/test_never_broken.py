@@ -96,7 +96,7 @@ def test_certificates_three_times_too_large_are_broken(smoother, pictures, radii
     false = [3 * own for own in radii[:50]]
     found = attacked(smoother, pictures[:50], false, plan)
     assert len(found.broken("joint")) >= 3
-    assert found.chance(len(found.broken("joint"))) < 1e-3, "not what alpha and beta allow"
+    assert found.chance(len(found.broken("joint")), "joint") < 1e-3, "not what alpha and beta allow"
 
 
 def test_the_threshold_rule_holds_on_both_sides(smoother, pictures):

@@ -1,6 +1,6 @@
 """The smoothed classifier made smooth: averages over noisy copies, and their gradients through the noise (EOT)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -81,18 +81,31 @@ def soft_hits(scores: Tensor, border: Tensor) -> Tensor:
     return torch.sigmoid(margins / (_SOFTNESS * spread))
 
 
-def gradient_fault(smoother: Smoother, image: NDArray[np.generic]) -> str | None:
-    """Why no gradient can be had of this classifier; None where one can."""
+def gradient_fault(smoother: Smoother, images: Iterable[NDArray[np.generic]]) -> str | None:
+    """Why no gradient can be had of this classifier at any of the pictures; None where one can at some."""
+    fault: str | None = "no picture was given"
+    for image in images:
+        fault = _fault(smoother, image)
+        if fault is None:
+            return None
+    return fault
+
+
+def _fault(smoother: Smoother, image: NDArray[np.generic]) -> str | None:
     picture = to_pixels(torch.from_numpy(np.array(image))).to(smoother.settings.device)[None].requires_grad_()
     try:
         with torch.enable_grad():
             scores = _scores(smoother, picture)
             if not scores.requires_grad:
                 return "its scores carry none"
-            (found,) = torch.autograd.grad(scores.sum(), picture)
+            # Each label counts differently: probabilities that add up to 1 have a sum without a slope.
+            weights = torch.linspace(1, 2, scores.shape[1], device=scores.device)
+            (found,) = torch.autograd.grad((scores * weights).sum(), picture)
     except (RuntimeError, TypeError, ModelError) as error:
         return " ".join(str(error).split())[:120]
-    return None if bool(torch.isfinite(found).all()) else "they are not finite"
+    if not bool(torch.isfinite(found).all()):
+        return "they are not finite"
+    return None if bool(found.any()) else "they are 0 everywhere"
 
 
 def _scores(smoother: Smoother, noisy: Tensor) -> Tensor:

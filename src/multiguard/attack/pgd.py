@@ -23,10 +23,11 @@ class GradientSearch:
         referee: Compares what the starts ended with.
         aim: What is to be made small.
         plan: How many starts and steps.
+        flat: Takes the ids of pictures at which some gradient was 0 or not finite, so that a step led nowhere.
     """
 
-    def __init__(self, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan) -> None:
-        self._referee, self._aim, self._plan = referee, aim, plan
+    def __init__(self, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan, flat: set[str]) -> None:
+        self._referee, self._aim, self._plan, self._flat = referee, aim, plan, flat
         self._soft = SoftVotes(smoother, aim, plan.copies)
 
     def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found:
@@ -51,6 +52,8 @@ class GradientSearch:
     def _stepped(self, group: Group, picture: Tensor, radius: Tensor, turn: int) -> Tensor:
         # The first draws of the stream compare; each step has draws of its own after them.
         slope = self._soft.gradients(group, picture, self._plan.pick_draws + turn * self._plan.copies)
+        usable = torch.isfinite(slope).flatten(1).all(dim=1) & (slope != 0).flatten(1).any(dim=1)
+        self._flat.update(name for name, has in zip(group.ids, usable.tolist(), strict=True) if not has)
         length = _REACH * radius / self._plan.steps
         return within(group.clean, picture - scaled(unit(slope), length), radius, box=self._plan.box)
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -78,10 +78,17 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A victim and every change that was found, the picture as it is first."""
+    """A victim and every change that was found, the picture as it is first.
+
+    Attributes:
+        victim: The picture.
+        changes: What was found.
+        flat: Whether some gradient was 0 or not finite, so that a step of pgd led nowhere.
+    """
 
     victim: Victim
     changes: tuple[Change, ...]
+    flat: bool = False
 
 
 class _Search(Protocol):
@@ -135,21 +142,27 @@ def _attacked(smoother: Smoother, victims: Sequence[Victim], asked: Asked, plan:
     found = [
         _Pending(CLEAN, goal, 0.0, place, group.clean[place]) for goal in _goals(asked) for place in range(len(group))
     ]
+    flat: set[str] = set()
     for goal in _goals(asked):
         aim = Aim(asked, goal)
         for name in plan.attacks:
-            search = _search(name, smoother, referee, aim, plan)
+            search = _search(name, smoother, referee, aim, plan, flat)
             start = referee.compare(group, group.clean, aim, plan.pick_draws)
             found += _by_radius(victims, group, search, start, name, goal)
-    return _judged(victims, group, referee, found, plan.judge_draws)
+    judged = _judged(victims, group, referee, found, plan.judge_draws)
+    return [replace(each, flat=each.victim.id in flat) for each in judged]
 
 
 def _goals(asked: Asked) -> tuple[Goal, ...]:
     return ("in",) if isinstance(asked, TopK) else ("in", "out")
 
 
-def _search(name: AttackName, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan) -> _Search:
-    return GradientSearch(smoother, referee, aim, plan) if name == "pgd" else RandomSearch(smoother, referee, aim, plan)
+def _search(
+    name: AttackName, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan, flat: set[str]
+) -> _Search:
+    if name == "pgd":
+        return GradientSearch(smoother, referee, aim, plan, flat)
+    return RandomSearch(smoother, referee, aim, plan)
 
 
 def _group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> Group:

@@ -134,9 +134,7 @@ def _show_broken(attacks: "Attacks", method: Any, console: Any) -> None:
     if broken:
         console.print(
             f"{method}: {', '.join(broken)}; if every certificate is sound, so many or more are broken with "
-            f"probability {attacks.chance(len(broken)):.2g} at most"
+            f"probability {attacks.chance(len(broken), method):.2g} at most"
         )
     if doubtful := seeming - set(broken):
-        console.print(
-            f"{method}: {len(doubtful)} more seem broken, and so few draws cannot tell: {', '.join(sorted(doubtful))}"
-        )
+        console.print(f"{method}: not sure, these only seem broken: {', '.join(sorted(doubtful))}")

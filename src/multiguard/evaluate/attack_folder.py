@@ -29,7 +29,7 @@ _NAMES = (ATTACK_ROWS_NAME, ATTACK_NAME)
 _FORMAT, _VERSION = "multiguard-attack", 1
 _SAID = (
     *("sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws"),
-    *("without_labels", "failed", "adaptive", "plan"),
+    *("without_labels", "failed", "adaptive", "flat", "plan"),
 )
 
 
@@ -131,6 +131,7 @@ class _Stored:
     without_labels: int
     failed: int
     adaptive: bool
+    flat: int
     plan: Mapping[str, Any]
     certificates_sha256: str
     provenance: Mapping[str, Any]

@@ -13,9 +13,9 @@ from scipy.special import betainc
 from multiguard.certify import Method, certified_size
 from multiguard.certify.types import Ints
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.judged import Goal, goals
+from multiguard.evaluate.judged import Goal, goals, least_at_most
 from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting
+from multiguard.evaluate.setting import AnySetting, Setting
 
 CLEAN, BEST = "none", "best"
 
@@ -80,6 +80,13 @@ class AttackedPicture:
             for found in self.reached
         )
 
+    def tests(self, method: Method, least: Mapping[Goal, int]) -> bool:
+        """Whether an attack was made within a radius up to which more than the `least` labels are proved to stay."""
+        return any(
+            found.attack != CLEAN and int(self.certified(found.goal, method, found.radius)) > least[found.goal]
+            for found in self.reached
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Attacks:
@@ -99,6 +106,7 @@ class Attacks:
         without_labels: How many were left out because they have none.
         failed: How many could not be voted on, so that nothing was proved of them that could be attacked.
         adaptive: Whether the draws that certify were as many as each picture needed.
+        flat: At how many pictures some gradient was 0 or not finite, so that a step of pgd led nowhere.
         plan: How the attacks searched, for the record.
     """
 
@@ -115,17 +123,46 @@ class Attacks:
     without_labels: int
     failed: int = 0
     adaptive: bool = False
+    flat: int = 0
     plan: Mapping[str, Any] = field(default_factory=dict)
 
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
         """The ids of the pictures whose certificate an attack broke; not `surely`, as far as the estimates tell."""
         return tuple(picture.id for picture in self.pictures if picture.breaks(method, surely=surely))
 
-    def chance(self, broken: int) -> float:
-        """The most that the probability of so many broken certificates, or more, can be if all is right."""
-        wrong = min(1.0, self.setting.alpha + self.beta)
+    def tested(self, method: Method) -> tuple[str, ...]:
+        """The ids of the pictures that were attacked within a certified radius, and of those found broken as they are.
+
+        Of the others the method proves nothing that an attack was near enough to break.
+        """
+        none: Mapping[Goal, int] = {"in": 0, "out": 0}
+        return tuple(p.id for p in self.pictures if p.tests(method, none) or p.breaks(method, surely=True))
+
+    def untold(self, method: Method) -> tuple[str, ...]:
+        """The ids of those among them that so few draws cannot find broken, whatever they hit."""
+        tested = set(self.tested(method))
+        return tuple(p.id for p in self.pictures if p.id in tested and not p.tests(method, self._least(p)))
+
+    def _least(self, picture: AttackedPicture) -> dict[Goal, int]:
+        level, names = self.beta / len(picture.reached), len(self.label_names)
+        own = len(picture.labels)
+        return {g: least_at_most(self.draws, own, names, self.setting, g, beta=level) for g in goals(self.setting)}
+
+    def chance(self, broken: int, method: Method) -> float:
+        """The most that the probability of so many broken certificates, or more, can be if all is right.
+
+        With `jia` each number of labels is proved alone: any of a picture's min(d, k) proofs may fail, each with
+        probability alpha.
+        """
+        wrong = min(1.0, self._proofs(method) * self.setting.alpha + self.beta)
         # So many or more of a binomial number: the distribution function of a beta at the chance of one.
         return float(betainc(broken, len(self.pictures) - broken + 1, wrong)) if broken else 1.0
+
+    def _proofs(self, method: Method) -> int:
+        """How many claims of a picture may fail with probability alpha each, at most."""
+        if method != "jia" or not isinstance(self.setting, Setting):
+            return 1
+        return max(min(len(picture.labels), self.setting.k) for picture in self.pictures)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,40 @@ def judged_size(
     return _staying(shares, shares, inside, setting, goal), _staying(low, high, inside, setting, goal)
 
 
+def least_at_most(draws: int, own: int, num_labels: int, setting: AnySetting, goal: Goal, *, beta: float) -> int:
+    """No draws, whatever they hit, give a second number of `judged_size` below this one.
+
+    A certificate of no more labels cannot be found broken by so few draws: judging it tests nothing.
+
+    Args:
+        draws: How many draws judge.
+        own: d, how many labels L has.
+        num_labels: c.
+        setting: Which smoothed classifier.
+        goal: What is counted.
+        beta: As in `judged_size`.
+    """
+    level = beta / (2 * num_labels)
+    never = float(clopper_pearson_upper(0, draws, level))
+    if isinstance(setting, Setting):
+        return _least_among_k(draws, own, num_labels - own, setting, never, level)
+    always = float(clopper_pearson_lower(draws, draws, level))
+    if goal == "in":
+        return 0 if never < setting.threshold else own
+    return 0 if always >= setting.threshold else num_labels - own
+
+
+def _least_among_k(draws: int, own: int, others: int, setting: Setting, never: float, level: float) -> int:
+    """The e-th of L is out for sure where k - e + 1 others, which share k' hits a draw, are above one never hit."""
+    most = min(own, setting.k)
+    for size in range(1, most + 1):
+        rivals = setting.k - size + 1
+        hits = min(draws, setting.k_prime * draws // rivals)
+        if rivals <= others and float(clopper_pearson_lower(hits, draws, level)) > never:
+            return size - 1
+    return most
+
+
 def _staying(low: Floats, high: Floats, inside: NDArray[np.bool_], setting: AnySetting, goal: Goal) -> int:
     """The most labels that can stay if each probability lies between `low` and `high`."""
     if isinstance(setting, Setting):

@@ -1,6 +1,6 @@
 """Attacking by names and paths: from a certificates folder back to its pictures and its model, and on to an attack."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from multiguard.smooth import Smoother
 from multiguard.smooth.provenance import execution
 from multiguard.votes import picture_hash
 
+_PROBED = 4  # pictures of which one must have a gradient
 # How the classifier is run decides the last digits of its scores; which noise is drawn does not.
 _EXECUTION = (
     *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
@@ -122,8 +123,11 @@ class ReadyAttack:
         told = None if progress is None else lambda done: progress(done, len(chosen))
         victims = self._victims(chosen, radii)
         found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
-        pictures = tuple(_picture(job, certificates, *each) for each in zip(chosen, found, strict=True))
-        return _attacks(job, self.proved, radii, pictures)
+        pictures, flat = [], 0
+        for index, attacked in zip(chosen, found, strict=True):
+            pictures.append(_picture(job, certificates, index, attacked))
+            flat += attacked.flat
+        return replace(_attacks(job, self.proved, radii, tuple(pictures)), flat=flat)
 
     def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
         """The pictures, decoded one after the other, each found to be the one that was voted on."""
@@ -145,12 +149,12 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
         raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
     proved = read_certificates(job.certificates)
     _grid(job, proved.certificates.sigma)
-    first = proved.certificates.ids[_chosen(proved.certificates, job)[0]]
+    some = [proved.certificates.ids[index] for index in _chosen(proved.certificates, job)[:_PROBED]]
     source = voted_pictures(job.certificates, proved, job.root)
     pictures = source.open()
     classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
     smoother = voted_smoother(proved, classifier, job.device)
-    job, notes = _without_gradients(job, smoother, next(_images(pictures, [first])))
+    job, notes = _without_gradients(job, smoother, _images(pictures, some))
     return ReadyAttack(job, proved, smoother, pictures, (*notes, *_run_otherwise(proved, smoother)))
 
 
@@ -198,10 +202,10 @@ def _chosen(certificates: Certificates, job: AttackJob) -> list[int]:
 
 
 def _without_gradients(
-    job: AttackJob, smoother: Smoother, image: NDArray[np.generic]
+    job: AttackJob, smoother: Smoother, images: Iterable[NDArray[np.generic]]
 ) -> tuple[AttackJob, tuple[str, ...]]:
     """The job, with random search in place of gradients where the model has none, and a word about it."""
-    fault = gradient_fault(smoother, image) if "pgd" in job.plan.attacks else None
+    fault = gradient_fault(smoother, images) if "pgd" in job.plan.attacks else None
     if fault is None:
         return job, ()
     note = f"{smoother.classifier.name} has no gradients ({fault}): pgd cannot be used, random search is"

@@ -1,6 +1,7 @@
 """The figure of an attack: what is proved, what was reached, and between them what nobody knows."""
 
 import math
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ _TITLE = "What is proved, and what attacks reach"
 _UNKNOWN, _IMPOSSIBLE = "#e9e4d8", "#dce8f1"
 _MARGIN = 1.07
 _POINTS = 400
+_LETTERS, _LINE = 180, 0.16  # of a line of the heading: how many fit, and how high it is
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def draw_attack(attacks: Attacks, folder: Path) -> list[Path]:
 
 def _draw(attacks: Attacks) -> "Figure":
     drawn, method = attack_curves(attacks, _fine(attacks)), attacks.methods[0]
-    header = 1.0
-    figure, left_below = canvas.new_figure(3.1 + header, _TITLE, _subtitle(attacks), header=header)
+    subtitle = _subtitle(attacks)
+    header = 1.0 + _LINE * max(0, subtitle.count("\n") - 1)
+    figure, left_below = canvas.new_figure(3.1 + header, _TITLE, subtitle, header=header)
     figure.get_layout_engine().set(rect=(0, 0, 1, left_below), wspace=0.06)  # type: ignore[union-attr, call-arg]
     widths = [1.25] * len(drawn) + [1]
     panels = figure.subplots(1, len(widths), squeeze=False, gridspec_kw={"width_ratios": widths})[0]
@@ -77,7 +80,8 @@ def _fine(attacks: Attacks) -> Floats:
 
 def _subtitle(attacks: Attacks) -> str:
     where = "stay in [0, 1]" if attacks.plan.get("box") else "may leave [0, 1]"
-    return f"{asked_words(attacks)}.\nChanged pictures {where}. {verdict(attacks).capitalize()}."
+    told = textwrap.wrap(f"Changed pictures {where}. {verdict(attacks).capitalize()}.", _LETTERS)
+    return "\n".join([f"{asked_words(attacks)}.", *told])
 
 
 def _draw_curve(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: Method) -> None:

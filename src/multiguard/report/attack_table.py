@@ -11,7 +11,7 @@ from multiguard.report.tables import write_table
 
 _NOTE = (
     "What attacks reached is an estimate: at each radius the best of it and of all below it, rounded up. The true "
-    "worst case lies between what is certified and what is reached."
+    "worst case lies between what is certified and what is reached. Radii of single labels are not attacked."
 )
 
 

@@ -1,5 +1,8 @@
 """The words of attacks that the figure and the table share."""
 
+from collections.abc import Mapping
+
+from multiguard.certify import Method
 from multiguard.evaluate import Attacks, Setting
 from multiguard.evaluate.attacked import BEST
 from multiguard.report.rounding import plain
@@ -36,10 +39,42 @@ def _left_out(attacks: Attacks) -> str:
 
 
 def verdict(attacks: Attacks) -> str:
-    """How many certificates were broken, in one sentence."""
-    counts = {method: len(attacks.broken(method)) for method in attacks.methods}
-    total = len(attacks.pictures)
-    if not any(counts.values()):
-        return f"0 of {total} pictures: no certificate was broken ({', '.join(attacks.methods)})"
-    told = ", ".join(f"{method} {count}" for method, count in counts.items() if count)
-    return f"certificates were broken, of {total} pictures: {told}"
+    """How many certificates were broken, of how many that could be: in one sentence, with what weakens it."""
+    broken = {method: len(attacks.broken(method)) for method in attacks.methods}
+    parts = [_of_tested(attacks, broken)]
+    parts += [part for part in (_seeming(attacks, broken), _untold(attacks), _flat(attacks)) if part]
+    return "; ".join(parts)
+
+
+def _of_tested(attacks: Attacks, broken: Mapping[Method, int]) -> str:
+    """For each count of broken and certified pictures the methods that have it."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for method, count in broken.items():
+        alike.setdefault((count, len(attacks.tested(method))), []).append(method)
+    if not any(tested for _, tested in alike):
+        return f"no certificate was tested: of {len(attacks.pictures)} pictures none was attacked inside its radius"
+    (first, *rest) = (f"{count} of {tested}" for count, tested in alike)
+    first_methods, *other_methods = (f"({', '.join(methods)})" for methods in alike.values())
+    head = "certificates were broken" if any(broken.values()) else "no certificate was broken"
+    told = [f"{head}: {first} certified pictures, attacked inside their radius {first_methods}"]
+    return ", ".join([*told, *(f"{each} {methods}" for each, methods in zip(rest, other_methods, strict=True))])
+
+
+def _seeming(attacks: Attacks, broken: Mapping[Method, int]) -> str:
+    """How many more seem broken by the estimates; empty where none do."""
+    more = {method: len(attacks.broken(method, surely=False)) - sure for method, sure in broken.items()}
+    told = ", ".join(f"{count} ({method})" for method, count in more.items() if count > 0)
+    return f"more seem broken, and so few draws cannot tell: {told}" if told else ""
+
+
+def _untold(attacks: Attacks) -> str:
+    """How many certificates could not be found broken with so few draws; empty where all could."""
+    told = ", ".join(
+        f"{count} ({method})" for method, count in ((m, len(attacks.untold(m))) for m in attacks.methods) if count
+    )
+    return f"{attacks.draws} draws cannot find these broken, whatever they show: {told}" if told else ""
+
+
+def _flat(attacks: Attacks) -> str:
+    """At how many pictures gradients failed; empty where they never did."""
+    return f"gradients were 0 or not finite at some steps of {attacks.flat} pictures" if attacks.flat else ""
