@@ -141,7 +141,9 @@ def test_random_weights_are_said(tmp_path, monkeypatch, capsys):
 
 
 def shown(value):
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
+    if isinstance(value, bool | str):
+        return {True: "yes", False: "no"}.get(value, value)
+    return f"{value:g}"
 
 
 def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.pipeline.tiny import command
 from torch import nn
 
 from multiguard.data import DigitsDataset, load_pixels, subset
@@ -54,7 +53,7 @@ def test_two_processes_train_one_model_and_write_it_once(tmp_path):
 
     Another run's model lies there, which the main process throws away before the other one looks.
     """
-    assert command(*JOB, "--seed", 3, "--epochs", 0, "--out", tmp_path)[0] == 0
+    assert launch([], tmp_path, "--seed", "3", "--epochs", "0").returncode == 0
     done = launch(TWO, tmp_path, "--force")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("epoch   1") == 1
