@@ -1,5 +1,6 @@
 """JSON from files that anyone may have written: one meaning or none."""
 
+import hashlib
 import json
 import math
 import re
@@ -122,3 +123,9 @@ _PLAIN: Mapping[Any, Callable[[Any], bool]] = {
     float: lambda value: _is_whole(value) or (isinstance(value, float) and math.isfinite(value)),
     NoneType: lambda value: value is None,
 }
+
+
+def own_hash(described: Mapping[str, Any]) -> str:
+    """The sha256 of all that a file says but for this, in whatever order it says it."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

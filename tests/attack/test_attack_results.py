@@ -11,11 +11,11 @@ from tests.attack.attack_cases import threshold_attacks, top_k_attacks
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Setting, ThresholdSetting, attack_curves, judged_size, read_attacks, write_attacks
 from multiguard.evaluate.judged import least_at_most
+from multiguard.plain_json import own_hash
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.report.attack import _draw
 from multiguard.report.attack_words import verdict
 from multiguard.report.canvas import fixed_style
-from multiguard.votes.seal import own_hash
 
 CASES = [top_k_attacks, threshold_attacks]
 

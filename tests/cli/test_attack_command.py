@@ -13,8 +13,8 @@ from tests.pipeline.tiny import RECIPE, command
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
 from multiguard.pipeline.attacking import AttackJob, _run_otherwise, prepare_attack
+from multiguard.plain_json import own_hash
 from multiguard.votes import read_votes
-from multiguard.votes.seal import own_hash
 
 QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
 OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks

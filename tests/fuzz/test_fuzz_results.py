@@ -17,12 +17,11 @@ from multiguard.evaluate import (
     write_attacks,
     write_certificates,
 )
-from multiguard.evaluate.folder import _own_hash
 from multiguard.files import file_hash
 from multiguard.pipeline.certifying import read_source
+from multiguard.plain_json import own_hash
 from multiguard.report import Study, write_page, write_tables
 from multiguard.votes import read_votes
-from multiguard.votes.seal import own_hash
 
 GRID = radius_grid(0.5, step=0.5)
 soaked = pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytest.mark.soak)])
@@ -143,7 +142,7 @@ def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples)
         place = copied(proved, tmp_path / "c")
         (place / name).write_bytes(data)
         stored["files"][name] = file_hash(place / name)
-        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": _own_hash(stored)}))
+        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
         read_or_refused(lambda: read_certificates(place))
 
     fuzz(check, damaged(content), examples)
@@ -156,7 +155,7 @@ def test_a_forged_description_is_read_or_refused(proved, tmp_path, examples):
     def check(changed) -> None:
         place = copied(proved, tmp_path / "c")
         if isinstance(changed, dict):
-            changed["sha256"] = _own_hash(changed)
+            changed["sha256"] = own_hash(changed)
         (place / "certificates.json").write_text(json.dumps(changed))
         read_or_refused(lambda: read_certificates(place))
 
@@ -181,7 +180,7 @@ def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
     def check(changed) -> None:
         place = copied(proved, tmp_path / "c")
         if isinstance(changed, dict):
-            changed["sha256"] = _own_hash(changed)
+            changed["sha256"] = own_hash(changed)
         (place / "certificates.json").write_text(json.dumps(changed))
         found = read_or_refused(lambda: read_certificates(place))
         if found is not None:

@@ -12,8 +12,8 @@ from tests.votes.vote_runs import provenance, reseal, row, write
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.files import file_hash
 from multiguard.pipeline.discarding import discard_votes
+from multiguard.plain_json import own_hash
 from multiguard.votes import Failure, VotesWriter, read_votes
-from multiguard.votes.seal import own_hash
 
 RUN = provenance()
 

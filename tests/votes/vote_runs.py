@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from multiguard.files import file_hash
+from multiguard.plain_json import own_hash
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
-from multiguard.votes.seal import own_hash
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:

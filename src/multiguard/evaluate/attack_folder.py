@@ -16,9 +16,10 @@ from multiguard.evaluate.attacked import AttackedPicture, Attacks, Reached
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
+from multiguard.evaluate.sealed import Description
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.files import file_hash, require_folder, write_atomically
-from multiguard.plain_json import as_record, parse_json
+from multiguard.plain_json import as_record, own_hash
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 ATTACK_NAME, ATTACK_ROWS_NAME = "attack.json", "attack.parquet"
 _NAMES = (ATTACK_ROWS_NAME, ATTACK_NAME)
-_FORMAT, _VERSION = "multiguard-attack", 1
+_DESCRIPTION = Description(ATTACK_NAME, "multiguard-attack", 1, "an attack folder", "attack again")
 _SAID = (
     *("sigma", "label_names", "labelled", "methods", "radii", "names", "beta", "draws"),
     *("without_labels", "failed", "adaptive", "flat", "plan"),
@@ -93,7 +94,7 @@ def write_attacks(
 def read_attacks(folder: str | Path) -> AttackFolder:
     """An attack folder after the hash of every file has been found right; else `DataError` naming the file."""
     target = Path(folder)
-    said = _described(_load(target), target / ATTACK_NAME)
+    said = _described(_DESCRIPTION.load(target), target / ATTACK_NAME)
     path = place(target, ATTACK_ROWS_NAME)
     try:
         content = path.read_bytes()
@@ -157,31 +158,11 @@ def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
 
 
 def _save(path: Path, said: Mapping[str, Any]) -> None:
-    from multiguard.votes.seal import own_hash
-
-    described = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **said}, allow_nan=False))
+    described = json.loads(
+        json.dumps({"format": _DESCRIPTION.format, "version": _DESCRIPTION.version, **said}, allow_nan=False)
+    )
     text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
-
-
-def _load(folder: Path) -> dict[str, Any]:
-    """The description, of the format that is known and as it was written."""
-    from multiguard.votes.seal import own_hash
-
-    path = place(folder, ATTACK_NAME)
-    try:
-        stored = parse_json(path.read_bytes())
-        known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
-        whole = stored["sha256"] == own_hash(stored)
-    except FileNotFoundError as error:
-        raise DataError(f"{folder} is not an attack folder: it has no {ATTACK_NAME}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
-    if not known:
-        raise DataError(f"{path} is not of format {_FORMAT!r}, version {_VERSION}; attack again")
-    if not whole:
-        raise DataError(f"{path} was altered after it was written; attack again")
-    return dict(stored)
 
 
 def _schema() -> pa.Schema:

@@ -18,9 +18,10 @@ from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.described import parse_description
 from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
+from multiguard.evaluate.sealed import Description
 from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
 from multiguard.files import file_hash, require_folder, write_atomically
-from multiguard.plain_json import parse_json
+from multiguard.plain_json import own_hash
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ ROWS_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "lab
 CERTIFICATES_NAME = "certificates.json"
 _HASHED = (ROWS_NAME, CURVES_NAME, LABELS_NAME)
 _NAMES = (*_HASHED, CERTIFICATES_NAME)
-_FORMAT = "multiguard-certificates"
-_VERSION = 3
+_DESCRIPTION = Description(
+    CERTIFICATES_NAME, "multiguard-certificates", 3, "a certificates folder", "certify the votes anew"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +181,8 @@ def _described(
     provenance = asdict(votes.provenance)
     del provenance["image_ids"]
     return {
-        "format": _FORMAT,
-        "version": _VERSION,
+        "format": _DESCRIPTION.format,
+        "version": _DESCRIPTION.version,
         "rule": certificates.rule,
         "setting": asdict(certificates.setting),
         "labelled": certificates.labelled,
@@ -200,40 +202,17 @@ def _described(
 def _save(path: Path, described: Mapping[str, Any]) -> None:
     """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
     try:
-        text = json.dumps({**described, "sha256": _own_hash(described)}, indent=1, allow_nan=False)
+        text = json.dumps({**described, "sha256": own_hash(described)}, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
     write_atomically(path, lambda file: file.write(text.encode()))
-
-
-def _own_hash(described: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-def _load(folder: Path) -> dict[str, Any]:
-    """The description, of a format that is known and as it was written."""
-    path = place(folder, CERTIFICATES_NAME)
-    try:
-        stored = parse_json(path.read_bytes())
-        known = (stored["format"], stored["version"]) == (_FORMAT, _VERSION)
-        whole = stored["sha256"] == _own_hash(stored)
-    except FileNotFoundError as error:
-        raise DataError(f"{folder} is not a certificates folder: it has no {CERTIFICATES_NAME}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
-    if not known:
-        raise DataError(f"{path} is not of format {_FORMAT!r}, version {_VERSION}; certify the votes anew")
-    if not whole:
-        raise DataError(f"{path} was altered after it was written; certify the votes anew")
-    return dict(stored)
 
 
 def _read(folder: Path) -> CertificatesFolder:
     from multiguard.evaluate.rows import parse_rows
 
     path = folder / CERTIFICATES_NAME
-    said = parse_description(_load(folder), path)
+    said = parse_description(_DESCRIPTION.load(folder), path)
     content = {name: _verified(place(folder, name), said.files.get(name)) for name in _HASHED}
     certificates = parse_rows(content[ROWS_NAME], folder / ROWS_NAME, said)
     found = CertificatesFolder(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.plain_json import as_record
+from multiguard.plain_json import as_record, own_hash
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.seal import own_hash, read_sealed, write_sealed
+from multiguard.votes.seal import read_sealed, write_sealed
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "multiguard-votes"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.votes.seal import own_hash
+from multiguard.plain_json import own_hash
 
 Rule = Literal["top-k", "threshold"]
 

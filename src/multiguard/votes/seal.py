@@ -1,6 +1,5 @@
 """JSON files that vouch for themselves: each holds the sha256 of all else it says, so that an edited one is known."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,15 +7,9 @@ from typing import Any
 
 from multiguard.errors import VotesError
 from multiguard.files import write_atomically
-from multiguard.plain_json import parse_json
+from multiguard.plain_json import own_hash, parse_json
 
 VERSION = 3
-
-
-def own_hash(described: Mapping[str, Any]) -> str:
-    """The sha256 of all that a file says but for this, in whatever order it says it."""
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def write_sealed(path: Path, kind: str, said: Mapping[str, Any]) -> None:
