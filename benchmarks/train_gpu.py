@@ -4,6 +4,9 @@ One call decodes once and then trains every combination of a grid, for instance
 
     python -m benchmarks.train_gpu --root coco2014 --weights tf_efficientnet_lite0.safetensors \
         --grid epochs=45,60 --grid lr=1e-3,5e-4 --grid crop=0.5,0.35
+
+and with `--parts scale --tile 82081 --grid batch=128` the rate of one epoch over so many pictures (those at hand, again
+and again), lying on the device and streamed to it.
 """
 
 import argparse
@@ -15,13 +18,18 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
+from accelerate import Accelerator
 
 from multiguard.data import Pixels
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
+from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import load_folder
 from multiguard.train import Recipe, noisy_map, recipe_for, train
+from multiguard.train.engine import Engine
+from multiguard.train.feed import Feed
 from multiguard.train.job import Job, load_splits
 from multiguard.train.loss import find_loss
 
@@ -36,8 +44,12 @@ def main() -> None:
     if "rate" in args.parts:
         _print_bare_rates(args, pixels)
     cells = _cells(args.grid)
+    if "scale" in args.parts:
+        for cell in cells:
+            _print_scale(args, cell, _tiled(pixels, args.tile), val_pixels)
     arms = [arm for arm in ("noise", "clean") if arm in args.parts]
-    print(f"{'arm':6} {'noisy mAP':>9} {'clean mAP':>9} {'epoch':>5} {'images/s':>9} {'seconds':>8}  recipe")
+    if arms:
+        print(f"{'arm':6} {'noisy mAP':>9} {'clean mAP':>9} {'epoch':>5} {'images/s':>9} {'seconds':>8}  recipe")
     for arm, cell in itertools.product(arms, cells):
         _run_cell(args, arm, cell, pixels, val_pixels)
 
@@ -54,6 +66,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--val-images", type=int)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--grid", action="append", default=[], metavar="OPTION=VALUE,VALUE")
+    parser.add_argument("--tile", type=int, default=82_081, help="pictures of part `scale`")
+    parser.add_argument("--denoiser", type=Path, help="an FFDNet weights file, for part `scale`")
     parser.add_argument("--parts", default="rate,noise,clean", type=lambda text: text.split(","))
     parser.add_argument("--out", type=Path, help="keep the model folders here")
     return parser.parse_args()
@@ -94,6 +108,39 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
         f"{seconds:8.1f}  {cell or 'default'}",
         flush=True,
     )
+
+
+def _tiled(pixels: Pixels, count: int) -> Pixels:
+    """So many pictures: those at hand, again and again."""
+    where = np.arange(count) % len(pixels)
+    ids = tuple(str(place) for place in range(count))
+    return Pixels(pixels.name, pixels.label_names, ids, pixels.images[where], pixels.targets[where])
+
+
+def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
+    """The rate and the memory of one epoch over many pictures, on the device and streamed."""
+    recipe = recipe_for(args.data, **{"sigma": args.sigma, **cell})
+    denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
+    for resident in (True, False):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=recipe.dropout)
+        classifier = Classifier(
+            backbone.network, pixels.label_names, output="logits", mean=backbone.mean, std=backbone.std, name="scale"
+        )
+        accelerator = Accelerator()
+        engine = Engine(classifier, _tiled(pixels, recipe.batch * 8), val_pixels, recipe, accelerator, denoiser)
+        engine.run_epoch(0)
+        engine.feed = Feed(pixels, engine.device, resident=resident)
+        record = engine.run_epoch(0)
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        print(
+            f"{len(pixels):,} pictures {'on the device' if resident else 'streamed'}, batch {recipe.batch}, "
+            f"{'behind a denoiser' if denoiser else 'plain'}: {record['images_per_second']:,.0f} images/s, "
+            f"{peak:.1f} GiB on the device",
+            flush=True,
+        )
+        del engine, accelerator
 
 
 def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
