@@ -22,6 +22,14 @@ vote: {{rule: threshold, score_threshold: 0.4, draws: 60}}
 certify: {{threshold: 0.5, alpha: 0.05, methods: [joint, independent]}}
 sweep: {{threshold: [0.3, 0.5], n: [30]}}
 """
+RANKS = f"""
+data: {{name: digits, images: 6, size: 16}}
+sigma: 0.5
+{MODEL}
+vote: {{draws: 60, k_max: 3}}
+certify: {{k: 4, k_prime: 2, alpha: 0.05}}
+sweep: {{k_prime: [1, 3]}}
+"""
 ADAPTIVE = f"""
 data: {{name: digits, images: 6, size: 16}}
 sigma: 0.5
@@ -51,6 +59,10 @@ def run(home, text, *more):
         (SETS, "rule: threshold, ", "", "vote: score_threshold belongs to the threshold rule"),
         (SETS, "draws: 60", "draws: 60, radii: [0.5]", "vote: radii and max_draws belong to adaptive draws"),
         (SETS, "draws: 60", "draws: adaptiv", "vote.draws is 'adaptiv'; expected a whole number or adaptive"),
+        (SETS, "n: [30]", "n: [30, 61]", "sweep.n asks for 61, and the votes hold 60 (vote.draws)"),
+        (SETS, "alpha: 0.05", "alpha: 0.05, draws: 61", "certify.draws asks for 61, and the votes hold 60"),
+        (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime asks for 2, and the votes hold 1 (vote.k_max)"),
+        (RANKS, "k_prime: [1, 3]", "k_prime: [1, 4]", "sweep.k_prime asks for 4, and the votes hold 3"),
         (ADAPTIVE, "radii: [0.1, 0.3], ", "", "vote: adaptive draws stop where nothing more"),
         (ADAPTIVE, "[0.1, 0.3]", "[-0.1]", "vote: radii must be one or more numbers"),
         (ADAPTIVE, "max_draws: 200", "max_draws: 0", "vote: max_draws"),

@@ -250,6 +250,18 @@ def check_asked(vote: VotePart, certify: CertifyPart, sweep: SweepPart) -> None:
             f"{name} takes the first so many draws, but of adaptive draws the votes themselves decide how many a "
             f"picture has; leave {name} out"
         )
+    _check_enough("draws", vote.most_draws, {"certify.draws": (certify.draws,), "sweep.n": sweep.n})
+    _check_enough("k_max", vote.k_max, {"certify.k_prime": (certify.k_prime,), "sweep.k_prime": sweep.k_prime})
+
+
+def _check_enough(held: str, most: int | None, asked: Mapping[str, Sequence[int | None]]) -> None:
+    """Pass only if no more is asked of a draw, or of a picture, than votes will hold."""
+    for name, values in asked.items():
+        for value in values:
+            if most is not None and value is not None and value > most:
+                raise InvalidInputError(
+                    f"{name} asks for {value}, and the votes hold {most} (vote.{held}); lower it, or raise that"
+                )
 
 
 def _check_sweep(rule: Rule, vary: Mapping[Parameter, Sequence[float]]) -> None:
