@@ -94,7 +94,7 @@ def test_another_k_takes_the_votes_that_are_there(home):
     ("change", "told"),
     [
         ("sigma=0.25", "model was made with other inputs: train.sigma was 0.5 and is 0.25"),
-        ("vote.draws=50", "votes was made with other inputs: vote.draws was 60 and is 50"),
+        ("vote.draws=70", "votes was made with other inputs: vote.draws was 60 and is 70"),
         ("data.images=5", "votes was made with other inputs: data.files has changed; data.ids has changed"),
     ],
 )
@@ -110,10 +110,10 @@ def test_a_model_or_votes_are_not_replaced_unasked(home, change, told):
 
 
 def test_force_replaces_them(home):
-    code, out, err = rerun(home, "--set", "vote.draws=50", "--force", "--until", "vote")
+    code, out, err = rerun(home, "--set", "vote.draws=70", "--force", "--until", "vote")
     assert code == 0, err
     assert list(runs(out)) == ["vote"]
-    assert read_votes(home / "run" / "votes").provenance.draws == 50
+    assert read_votes(home / "run" / "votes").provenance.draws == 70
     assert (home / "run" / "model" / "model.json").is_file()
 
 
@@ -247,7 +247,7 @@ def test_what_is_typed_stands_over_the_recipe(home):
     assert "Only the 3 weakest of 6 pictures" in text
 
 
-@pytest.mark.parametrize("change", [["vote.draws=50", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])
+@pytest.mark.parametrize("change", [["vote.draws=70", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])
 def test_a_run_that_has_not_come_to_its_certificates_is_not_reported_as_if(home, change):
     """The recipe beside them is that of another run by now."""
     before = state(home / "run")["report.html"]
