@@ -124,12 +124,8 @@ def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixe
     for resident in (True, False):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=recipe.dropout)
-        classifier = Classifier(
-            backbone.network, pixels.label_names, output="logits", mean=backbone.mean, std=backbone.std, name="scale"
-        )
-        accelerator = Accelerator()
-        engine = Engine(classifier, _tiled(pixels, recipe.batch * 8), val_pixels, recipe, accelerator, denoiser)
+        few = _tiled(pixels, recipe.batch * 8)  # warms up
+        engine = Engine(_classifier(args, pixels), few, val_pixels, recipe, Accelerator(), denoiser)
         engine.run_epoch(0)
         engine.feed = Feed(pixels, engine.device, resident=resident)
         record = engine.run_epoch(0)
@@ -140,7 +136,7 @@ def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixe
             f"{peak:.1f} GiB on the device",
             flush=True,
         )
-        del engine, accelerator
+        del engine
 
 
 def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
@@ -155,16 +151,7 @@ def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
 def _bare_rate(args: argparse.Namespace, pixels: Pixels, batch: int, compiled: bool) -> float:
     """Images a second of nothing but forward, loss and backward on one batch that stays on the device."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    backbone = build_backbone(args.model, len(pixels.label_names), args.weights)
-    classifier = Classifier(
-        backbone.network,
-        pixels.label_names,
-        output="logits",
-        mean=backbone.mean,
-        std=backbone.std,
-        name="bare",
-    )
-    classifier = classifier.to(device).to(memory_format=torch.channels_last)
+    classifier = _classifier(args, pixels).to(device).to(memory_format=torch.channels_last)
     module = torch.compile(classifier) if compiled else classifier
     images = torch.rand(batch, 3, args.size, args.size, device=device).to(memory_format=torch.channels_last)
     targets = torch.from_numpy(pixels.targets[:batch]).to(device).float()
@@ -179,6 +166,14 @@ def _bare_rate(args: argparse.Namespace, pixels: Pixels, batch: int, compiled: b
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         _timed(once, max(repeats // 5, 1), device)
         return repeats * batch / _timed(once, repeats, device)
+
+
+def _classifier(args: argparse.Namespace, pixels: Pixels) -> Classifier:
+    """The network as training starts with it."""
+    start = build_backbone(args.model, len(pixels.label_names), args.weights)
+    return Classifier(
+        start.network, pixels.label_names, output="logits", mean=start.mean, std=start.std, name=start.architecture
+    )
 
 
 def _timed(once: Callable[[], None], repeats: int, device: torch.device) -> float:
