@@ -62,6 +62,12 @@ def run(home, text, *more):
         (SETS, "n: [30]", "n: [30, 61]", "sweep.n asks for 61, and the votes hold 60 (vote.draws)"),
         (SETS, "alpha: 0.05", "alpha: 0.05, draws: 61", "certify.draws asks for 61, and the votes hold 60"),
         (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime asks for 2, and the votes hold 1 (vote.k_max)"),
+        (
+            RANKS.replace("[1, 3]", "[1, 11]").replace("k_max: 3", "k_max: 11"),
+            ", k_max: 11",
+            "",
+            "hold 10 (vote.k_max)",
+        ),
         (RANKS, "k_prime: [1, 3]", "k_prime: [1, 4]", "sweep.k_prime asks for 4, and the votes hold 3"),
         (ADAPTIVE, "radii: [0.1, 0.3], ", "", "vote: adaptive draws stop where nothing more"),
         (ADAPTIVE, "[0.1, 0.3]", "[-0.1]", "vote: radii must be one or more numbers"),
@@ -80,6 +86,16 @@ def test_what_does_not_go_together_is_a_line_before_anything_is_done(text, was, 
     assert message in str(error.value)
     assert str(error.value).startswith("tiny.yaml: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("made_by", [MODEL, "train: {model: 'cnn:4', images: 20, val_images: 10, epochs: 1}"])
+def test_more_labels_than_there_are_cannot_be_asked_for_and_nothing_is_made_first(tmp_path, made_by):
+    recipe = RANKS.replace(MODEL, made_by)
+    for was, becomes, name in (("k: 4", "k: 11", "certify.k"), ("sweep: {", "sweep: {k: [4, 11], ", "sweep.k")):
+        code, _, err = run(tmp_path, recipe.replace(was, becomes))
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"{name} asks for 11, and there are 10 labels; ask for 10 at most" in err
+        assert not any((tmp_path / "run").rglob("*.*"))
 
 
 def test_pictures_without_labels_need_a_model_and_pilot_draws():

@@ -11,6 +11,7 @@ from multiguard.evaluate import AnySetting, Parameter, Setting, ThresholdSetting
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.sweeps import PARAMETERS
 from multiguard.votes import Rule
+from multiguard.votes.ranked import USUAL_RANKS
 
 ADAPTIVE: Literal["adaptive"] = "adaptive"
 USUAL_ALPHA = 0.001
@@ -250,18 +251,24 @@ def check_asked(vote: VotePart, certify: CertifyPart, sweep: SweepPart) -> None:
             f"{name} takes the first so many draws, but of adaptive draws the votes themselves decide how many a "
             f"picture has; leave {name} out"
         )
-    _check_enough("draws", vote.most_draws, {"certify.draws": (certify.draws,), "sweep.n": sweep.n})
-    _check_enough("k_max", vote.k_max, {"certify.k_prime": (certify.k_prime,), "sweep.k_prime": sweep.k_prime})
+    ranked = {"certify.k_prime": (certify.k_prime,), "sweep.k_prime": sweep.k_prime}
+    draws, ranks = vote.most_draws, USUAL_RANKS if vote.k_max is None else vote.k_max
+    check_most({"certify.draws": (certify.draws,), "sweep.n": sweep.n}, draws, f"the votes hold {draws} (vote.draws)")
+    check_most(ranked, ranks, f"the votes hold {ranks} (vote.k_max)")
 
 
-def _check_enough(held: str, most: int | None, asked: Mapping[str, Sequence[int | None]]) -> None:
-    """Pass only if no more is asked of a draw, or of a picture, than votes will hold."""
+def check_most(asked: Mapping[str, Sequence[int | None]], most: int, why: str) -> None:
+    """Pass only if none of these asks for more than there will be.
+
+    Args:
+        asked: The numbers under each name; None asks for nothing.
+        most: The most that can be asked for.
+        why: What there will be, in words.
+    """
     for name, values in asked.items():
         for value in values:
-            if most is not None and value is not None and value > most:
-                raise InvalidInputError(
-                    f"{name} asks for {value}, and the votes hold {most} (vote.{held}); lower it, or raise that"
-                )
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} asks for {value}, and {why}; ask for {most} at most")
 
 
 def _check_sweep(rule: Rule, vary: Mapping[Parameter, Sequence[float]]) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
-from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked, check_least
+from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked, check_least, check_most
 
 _CHANNELS = 3
 
@@ -207,6 +207,17 @@ class RunRecipe:
     def setting(self) -> AnySetting:
         """What one certificate is about, under the rule of the votes."""
         return self.certify.setting(self.vote.rule)
+
+    def require_labels(self, count: int) -> None:
+        """Pass only if all that is asked can be asked of so many labels; known before hours of work are put in."""
+        certify, sweep = self.certify, self.sweep
+        asked = {
+            "certify.k": (certify.k,),
+            "certify.k_prime": (certify.k_prime,),
+            "sweep.k": sweep.k,
+            "sweep.k_prime": sweep.k_prime,
+        }
+        check_most(asked, count, f"there are {count} labels")
 
     def _check_labels(self) -> None:
         """Without labels there is nothing to train on, and pilot draws must choose what is certified."""

@@ -106,7 +106,7 @@ class TrainStep(Step):
         """The training recipe, the weights it starts from and the pictures."""
         from multiguard.pipeline.training import training_inputs
 
-        return training_inputs(self._job)
+        return training_inputs(self._recipe, self._job)
 
     def do(self, watcher: Watcher) -> list[Path]:
         """Train to the end, or go on."""
@@ -140,7 +140,9 @@ class VoteStep(Step):
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
         aim = recipe.setting if how.adaptive else None
-        return prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
+        ready = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
+        recipe.require_labels(len(ready.classifier.label_names))
+        return ready
 
     def inputs(self) -> dict[str, Any]:
         """The classifier, the pictures and how it is sampled."""

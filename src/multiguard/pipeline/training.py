@@ -63,11 +63,15 @@ def training_job(recipe: RunRecipe, train: TrainPart, sigma: float, noise: float
     )
 
 
-def training_inputs(job: Job) -> dict[str, Any]:
-    """All that decides the outcome of a training job, by name."""
+def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
+    """All that decides the outcome of a training job, by name.
+
+    A recipe that could not be certified with the labels of the pictures raises here, before anything is trained.
+    """
     model = model_name(job)
     size = native_size(model) if job.size is None else job.size
     training, validation = open_splits(job, size)
+    recipe.require_labels(len(training.label_names))
     started = read_card(Path(model)).weights_sha256 if (Path(model) / CARD_FILE).is_file() else None
     return {
         **{f"train.{name}": value for name, value in asdict(job.recipe).items()},

@@ -12,6 +12,7 @@ from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth.arguments import real_number, whole_number
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes import Rule, vote_dtype
+from multiguard.votes.ranked import USUAL_RANKS
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -19,7 +20,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_DEFAULT_RANKS = 10
 _DEFAULT_PASSING = 0.5
 
 
@@ -146,7 +146,7 @@ def _passing_score(score_threshold: float | None) -> float:
 
 
 def _ranks(k_max: int | None, labels: int) -> int:
-    chosen = min(_DEFAULT_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
+    chosen = min(USUAL_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
     if not 1 <= chosen <= labels:
         raise InvalidInputError(
             f"k_max must lie between 1 and the classifier's {labels} labels, not {chosen}: "
