@@ -1,7 +1,7 @@
 """Certified recall against the draws it takes, fixed and adaptive: `python -m benchmarks.adaptive VOTES`.
 
 VOTES is a votes folder, or an .npz file with the arrays `votes` and `labels`. The table is CSV. `chosen` is a seeded
-half of the pictures, `held out` the other: of 500 COCO pictures with 10,000 draws, the looks and shares of the default
+half of the images, `held out` the other: of 500 COCO images with 10,000 draws, the looks and shares of the default
 plan were chosen on the first and the second had no part in it.
 """
 
@@ -19,27 +19,27 @@ from multiguard.report import draw_tradeoff
 from multiguard.report.rounding import rounded_down
 from multiguard.votes import read_votes
 
-Pictures = tuple[list[NDArray[np.integer]], list[NDArray[np.int64]]]
-COLUMNS = ["draws", "kindness", "looks", "max_draws", "pictures", "average_draws", "certified_recall"]
+Images = tuple[list[NDArray[np.integer]], list[NDArray[np.int64]]]
+COLUMNS = ["draws", "forecast_margin", "looks", "max_draws", "images", "average_draws", "certified_recall"]
 
 
-def load(path: Path, k_prime: int) -> tuple[Pictures, int, float]:
-    """The pictures that have labels, the number of labels there are, and sigma."""
+def load(path: Path, k_prime: int) -> tuple[Images, int, float]:
+    """The images that have labels, the number of labels there are, and sigma."""
     if path.suffix == ".npz":
         with np.load(path) as stored:
             votes, truth = stored["votes"], stored["labels"]
         kept = np.flatnonzero(truth.any(axis=1))
-        pictures = [votes[i, :, :k_prime] for i in kept], [np.flatnonzero(truth[i]) for i in kept]
-        return pictures, truth.shape[1], 0.5
+        images = [votes[i, :, :k_prime] for i in kept], [np.flatnonzero(truth[i]) for i in kept]
+        return images, truth.shape[1], 0.5
     found = read_votes(path)
     kept = [i for i, true in enumerate(found.labels) if len(true)]
-    pictures = [found.ranked(i)[:, :k_prime] for i in kept], [np.asarray(found.labels[i]) for i in kept]
-    return pictures, len(found.provenance.label_names), found.provenance.sigma
+    images = [found.ranked(i)[:, :k_prime] for i in kept], [np.asarray(found.labels[i]) for i in kept]
+    return images, len(found.provenance.label_names), found.provenance.sigma
 
 
-def draw_until_decided(pictures: Pictures, looks: Looks, rule: StoppingRule) -> list[NDArray[np.integer]]:
-    """The votes of each picture up to the look at which the rule stops it."""
-    votes, labels = pictures
+def draw_until_decided(images: Images, looks: Looks, rule: StoppingRule) -> list[NDArray[np.integer]]:
+    """The votes of each image up to the look at which the rule stops it."""
+    votes, labels = images
     taken = [looks.draws[0]] * len(votes)
     for now, following in zip(looks.draws, looks.draws[1:], strict=False):
         live = [i for i, draws in enumerate(taken) if draws == now]
@@ -49,9 +49,9 @@ def draw_until_decided(pictures: Pictures, looks: Looks, rule: StoppingRule) -> 
     return [drawn[:draws] for drawn, draws in zip(votes, taken, strict=True)]
 
 
-def rows(pictures: Pictures, num_labels: int, sigma: float, asked: argparse.Namespace) -> Iterator[list[object]]:
+def rows(images: Images, num_labels: int, sigma: float, asked: argparse.Namespace) -> Iterator[list[object]]:
     """Every row of the table, fixed numbers of draws first."""
-    votes, labels = pictures
+    votes, labels = images
     count = np.array([len(true) for true in labels])
     mixed = np.random.default_rng(0).permutation(len(votes))
     parts = {"all": mixed, "chosen": mixed[: len(mixed) // 2], "held out": mixed[len(mixed) // 2 :]}
@@ -68,13 +68,13 @@ def rows(pictures: Pictures, num_labels: int, sigma: float, asked: argparse.Name
         drawn = [ranked[:n] for ranked in votes]
         for row in summary(certified_radii_batch(drawn, labels, **options), drawn):
             yield ["fixed", "", 1, n, *row]
-    for kindness in asked.kindness:
+    for forecast_margin in asked.forecast_margin:
         for n in most:
             looks = look_plan(n)
-            rule = StoppingRule(looks, radii=[asked.radius], kindness=kindness, **options)
-            drawn = draw_until_decided(pictures, looks, rule)
+            rule = StoppingRule(looks, radii=[asked.radius], forecast_margin=forecast_margin, **options)
+            drawn = draw_until_decided(images, looks, rule)
             for row in summary(adaptive_radii_batch(drawn, labels, looks=looks, **options), drawn):
-                yield ["adaptive", kindness, len(looks.draws), n, *row]
+                yield ["adaptive", forecast_margin, len(looks.draws), n, *row]
 
 
 def main() -> None:
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--radius", type=float, default=0.5)
     parser.add_argument("--draws", type=int, nargs="+", default=[100, 200, 500, 1000, 2000, 5000, 7000, 10000])
-    parser.add_argument("--kindness", type=float, nargs="+", default=[2.0, 1.0])
+    parser.add_argument("--forecast_margin", type=float, nargs="+", default=[2.0, 1.0])
     parser.add_argument("--figure", type=Path, metavar="FOLDER", help="draw it there as PNG, SVG and PDF")
     asked = parser.parse_args()
     table = csv.writer(sys.stdout)

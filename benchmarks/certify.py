@@ -1,7 +1,7 @@
 """The cost of certifying, against a literal evaluation: `python -m benchmarks.certify`.
 
 The literal evaluation is what the paper's public code does: for each radius of a 301-point grid it evaluates Theorem 1
-term by term with SciPy's scalar functions. It is timed on a few pictures and scaled to all of them.
+term by term with SciPy's scalar functions. It is timed on a few images and scaled to all of them.
 """
 
 import resource
@@ -45,15 +45,15 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 
 def certify(votes: Votes, method: Method) -> None:
-    """All radii of all pictures."""
+    """All radii of all images."""
     certified_radii_batch(*votes, num_labels=NUM_LABELS, k=K, k_prime=K_PRIME, sigma=SIGMA, alpha=ALPHA, method=method)
 
 
-def literal_seconds(votes: Votes, pictures: int = 16, points: int = 3) -> float:
-    """What the literal evaluation of Theorem 1 would take for all pictures on 301 radii."""
+def literal_seconds(votes: Votes, images: int = 16, points: int = 3) -> float:
+    """What the literal evaluation of Theorem 1 would take for all images on 301 radii."""
     literal.down, literal.up = literal.down.__wrapped__, literal.up.__wrapped__  # no memory from call to call
     ranked, labels = votes
-    chosen = np.linspace(0, len(labels) - 1, pictures).astype(int)
+    chosen = np.linspace(0, len(labels) - 1, images).astype(int)
 
     def evaluate() -> None:
         for i in chosen:
@@ -63,19 +63,19 @@ def literal_seconds(votes: Votes, pictures: int = 16, points: int = 3) -> float:
                     counts, labels[i].tolist(), draws=len(ranked[i]), k=K, k_prime=K_PRIME, alpha=ALPHA, r=float(r)
                 )
 
-    return seconds(evaluate, repeats=3) / pictures / points * len(labels) * 301
+    return seconds(evaluate, repeats=3) / images / points * len(labels) * 301
 
 
-def peak_megabytes(pictures: int, draws: int) -> float:
-    """The peak memory of a fresh process that certifies simulated pictures, one set of votes shared by all."""
-    code = f"from benchmarks.certify import report_memory; report_memory({pictures}, {draws})"
+def peak_megabytes(images: int, draws: int) -> float:
+    """The peak memory of a fresh process that certifies simulated images, one set of votes shared by all."""
+    code = f"from benchmarks.certify import report_memory; report_memory({images}, {draws})"
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def report_memory(pictures: int, draws: int) -> None:
-    """Prints the peak megabytes of this process after certifying pictures of 1 to 12 labels jointly."""
+def report_memory(images: int, draws: int) -> None:
+    """Prints the peak megabytes of this process after certifying images of 1 to 12 labels jointly."""
     one = random_ranked(np.random.default_rng(0), labels=80, depth=10, draws=draws, spread=3.0).astype(np.uint8)
-    certify(([one] * pictures, [np.arange(1 + i % 12) for i in range(pictures)]), "joint")
+    certify(([one] * images, [np.arange(1 + i % 12) for i in range(images)]), "joint")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     """Prints the table."""
     name, votes = load_votes()
     ranked, labels = votes
-    print(f"certify: {name}, {len(labels)} pictures, c = {NUM_LABELS}, k' = {K_PRIME}, k = {K}, n = {ranked.shape[1]}")
+    print(f"certify: {name}, {len(labels)} images, c = {NUM_LABELS}, k' = {K_PRIME}, k = {K}, n = {ranked.shape[1]}")
     slow = literal_seconds(votes)
     half = (ranked[: len(labels) // 2], labels[: len(labels) // 2])
     doubled = (np.concatenate([ranked, ranked], axis=1), labels)
@@ -92,10 +92,10 @@ def main() -> None:
         images = taken / seconds(lambda m=method: certify(half, m))
         draws = seconds(lambda m=method: certify(doubled, m)) / taken
         print(f"  {method:6}{taken:7.3f} s; literal ({slow:,.0f} s, scaled) / {method}: {slow / taken:8,.0f} x")
-        print(f"         twice the pictures: {images:4.2f} x the time; twice the draws: {draws:4.2f} x")
-    for pictures, drawn in ((500, 1000), (40, 100_000)):
-        peak = peak_megabytes(pictures, drawn)
-        print(f"  peak memory, joint, {pictures} pictures of 1 to 12 labels, n = {drawn:,}: {peak:,.0f} MB")
+        print(f"         twice the images: {images:4.2f} x the time; twice the draws: {draws:4.2f} x")
+    for images, drawn in ((500, 1000), (40, 100_000)):
+        peak = peak_megabytes(images, drawn)
+        print(f"  peak memory, joint, {images} images of 1 to 12 labels, n = {drawn:,}: {peak:,.0f} MB")
     near = shares(5, labels=8, k_prime=2, k=3, true=3)
     for method in ("joint", "paper"):
         ratio = float(np.mean([share[method] for share in near]))

@@ -1,4 +1,4 @@
-"""The size of a report of 500 pictures and how long it takes to open: `python -m benchmarks.page`.
+"""The size of a report of 500 images and how long it takes to open: `python -m benchmarks.page`.
 
 Without a path it writes a report of simulated votes and random pixels, which compress worse than any photograph. Open
 time is from the start of navigation to the end of the page's own scripts and the first frame after them, in a fresh
@@ -13,17 +13,17 @@ from pathlib import Path
 from statistics import median
 
 from playwright.sync_api import Browser, sync_playwright
-from tests.report.studies import NoisePictures, make_run
+from tests.report.studies import NoiseImages, make_run
 
 from multiguard.report import Study, write_page
 
 
 def simulated_report(folder: Path, images: int = 500) -> Path:
-    """A report of so many pictures, written and timed."""
+    """A report of so many images, written and timed."""
     study = Study(make_run(folder, images=images, methods=("joint", "paper", "jia", "independent"), swept=True))
     start = time.perf_counter()
-    write_page(study, folder / "report.html", pictures=NoisePictures(study.main.certificates.ids, side=224))
-    print(f"page: {images} pictures written in {time.perf_counter() - start:.1f} s")
+    write_page(study, folder / "report.html", images=NoiseImages(study.main.certificates.ids, side=224))
+    print(f"page: {images} images written in {time.perf_counter() - start:.1f} s")
     return folder / "report.html"
 
 

@@ -41,8 +41,8 @@ def build(name: str, labels: int) -> Classifier:
     return load_classifier(network, labels=names, output="logits", mean=HALF, std=HALF, name=name)
 
 
-def picture(size: int, seed: int = 0) -> NDArray[np.uint8]:
-    """A generated picture."""
+def random_image(size: int, seed: int = 0) -> NDArray[np.uint8]:
+    """A generated image."""
     return np.random.default_rng(seed).integers(0, 256, (3, size, size), dtype=np.uint8)
 
 
@@ -80,8 +80,8 @@ def bare_forward(name: str, labels: int, size: int, rows: int, batches: int) -> 
 
 
 def sampled(smoother: Smoother, size: int, draws: int) -> Callable[[], int]:
-    """The sampler on one picture."""
-    image = picture(size)
+    """The sampler on one image."""
+    image = random_image(size)
 
     def work() -> int:
         return len(smoother.votes(image, draws, seed=0, image_id="bench"))
@@ -92,7 +92,7 @@ def sampled(smoother: Smoother, size: int, draws: int) -> Callable[[], int]:
 def public_loop(name: str, labels: int, size: int, batches: int) -> Callable[[], int]:
     """The loop as the paper's public code writes it."""
     classifier = build(name, labels).eval().cuda()
-    image = torch.from_numpy(picture(size)).float() / 255
+    image = torch.from_numpy(random_image(size)).float() / 255
 
     def work() -> int:
         counts = np.zeros(labels, dtype=np.int64)
@@ -182,12 +182,12 @@ def halving(size: int) -> list[Row]:
     """A batch that the device has no room for, with the votes of one that fits; float32, since it is exact enough."""
     options = {"sigma": SIGMA, "precision": "float32", "compile": False, "device": "cuda"}
     classifier = build("tf_efficientnet_lite0", 80)
-    fits = Smoother(classifier, batch_size=16, **options).votes(picture(size), 2048, seed=0, image_id="a")  # type: ignore[arg-type]
+    fits = Smoother(classifier, batch_size=16, **options).votes(random_image(size), 2048, seed=0, image_id="a")  # type: ignore[arg-type]
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 3 * 2**30) / total)
     crowded = Smoother(classifier, batch_size=2048, **options)  # type: ignore[arg-type]
-    halved = crowded.votes(picture(size), 2048, seed=0, image_id="a")
+    halved = crowded.votes(random_image(size), 2048, seed=0, image_id="a")
     torch.cuda.set_per_process_memory_fraction(1.0)
     left = crowded._sizer._limit
     same = float(np.mean(fits == halved))
@@ -210,7 +210,7 @@ class Jpegs:
         self._files = []
         for number in range(count):
             file = io.BytesIO()
-            Image.fromarray(picture(size, number).transpose(1, 2, 0)).save(file, "JPEG")
+            Image.fromarray(random_image(size, number).transpose(1, 2, 0)).save(file, "JPEG")
             self._files.append(file.getvalue())
 
     def __len__(self) -> int:
@@ -237,8 +237,8 @@ def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> li
     return say(
         [
             (f"96 JPEGs x {draws} draws, written to disk", f"{found:,.0f} draws/s", ""),
-            ("  of the rate of one picture", f"{found / alone:.3f}", "near 1"),
-            ("  last picture's votes as drawn alone", "equal" if same else "differ in last bits", ""),
+            ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
+            ("  last image's votes as drawn alone", "equal" if same else "differ in last bits", ""),
         ]
     )
 
@@ -281,8 +281,8 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     return say(
         [
             (f"192 JPEGs, adaptive, {mean:.0f} draws on average", f"{found:,.0f} draws/s", ""),
-            ("  of the rate of one picture", f"{found / alone:.3f}", "near 1"),
-            ("  ranks of one picture as drawn alone", f"{same:.4f}", "near 1"),
+            ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
+            ("  ranks of one image as drawn alone", f"{same:.4f}", "near 1"),
         ]
     )
 

@@ -5,7 +5,7 @@ One call decodes once and then trains every combination of a grid, for instance
     python -m benchmarks.train_gpu --root coco2014 --weights tf_efficientnet_lite0.safetensors \
         --grid epochs=45,60 --grid lr=1e-3,5e-4 --grid crop=0.5,0.35
 
-and with `--parts scale --tile 82081 --grid batch=128` the rate of one epoch over so many pictures (those at hand, again
+and with `--parts scale --tile 82081 --grid batch=128` the rate of one epoch over so many images (those at hand, again
 and again), lying on the device and streamed to it.
 """
 
@@ -40,7 +40,7 @@ def main() -> None:
     job = Job(args.data, Path("unused"), Recipe(), root=args.root, images=args.images, val_images=args.val_images)
     started = time.perf_counter()
     pixels, val_pixels = load_splits(job, args.size)
-    print(f"decoded {len(pixels)} + {len(val_pixels)} pictures in {time.perf_counter() - started:.1f} s")
+    print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")
     if "rate" in args.parts:
         _print_bare_rates(args, pixels)
     cells = _cells(args.grid)
@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--val-images", type=int)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--grid", action="append", default=[], metavar="OPTION=VALUE,VALUE")
-    parser.add_argument("--tile", type=int, default=82_081, help="pictures of part `scale`")
+    parser.add_argument("--tile", type=int, default=82_081, help="images of part `scale`")
     parser.add_argument("--denoiser", type=Path, help="an FFDNet weights file, for part `scale`")
     parser.add_argument("--parts", default="rate,noise,clean", type=lambda text: text.split(","))
     parser.add_argument("--out", type=Path, help="keep the model folders here")
@@ -111,14 +111,14 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
 
 
 def _tiled(pixels: Pixels, count: int) -> Pixels:
-    """So many pictures: those at hand, again and again."""
+    """So many images: those at hand, again and again."""
     where = np.arange(count) % len(pixels)
     ids = tuple(str(place) for place in range(count))
     return Pixels(pixels.name, pixels.label_names, ids, pixels.images[where], pixels.targets[where])
 
 
 def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
-    """The rate and the memory of one epoch over many pictures, on the device and streamed."""
+    """The rate and the memory of one epoch over many images, on the device and streamed."""
     recipe = recipe_for(args.data, **{"sigma": args.sigma, **cell})
     denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
     for resident in (True, False):
@@ -131,7 +131,7 @@ def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixe
         record = engine.run_epoch(0)
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(
-            f"{len(pixels):,} pictures {'on the device' if resident else 'streamed'}, batch {recipe.batch}, "
+            f"{len(pixels):,} images {'on the device' if resident else 'streamed'}, batch {recipe.batch}, "
             f"{'behind a denoiser' if denoiser else 'plain'}: {record['images_per_second']:,.0f} images/s, "
             f"{peak:.1f} GiB on the device",
             flush=True,

@@ -1,4 +1,4 @@
-"""What every test may need: the real pictures where they are, and a timm that imports beside a CPU torch."""
+"""What every test may need: the real images where they are, and a timm that imports beside a CPU torch."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""No page of the documentation is left with a placeholder for what was to be filled in, or without its pictures."""
+"""No page of the documentation is left with a placeholder for what was to be filled in, or without its images."""
 
 import re
 from pathlib import Path
@@ -18,6 +18,6 @@ def test_no_page_holds_a_placeholder(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_picture_of_a_page_is_there_and_small(page):
-    pictures = [page.parent / name for name in IMAGE.findall(page.read_text(encoding="utf-8"))]
-    assert [path.name for path in pictures if not path.is_file() or path.stat().st_size > MOST_BYTES] == []
+def test_every_image_of_a_page_is_there_and_small(page):
+    images = [page.parent / name for name in IMAGE.findall(page.read_text(encoding="utf-8"))]
+    assert [path.name for path in images if not path.is_file() or path.stat().st_size > MOST_BYTES] == []

@@ -20,8 +20,8 @@ def blocks(language):
 def test_the_table_follows_its_formula():
     rows = ROW.findall(PAGE)
     assert len(rows) == 10
-    for pictures, draws, small, large, size, unit in rows:
-        total = int(pictures.replace(",", "")) * int(draws.replace(",", ""))
+    for images, draws, small, large, size, unit in rows:
+        total = int(images.replace(",", "")) * int(draws.replace(",", ""))
         assert float(small) == pytest.approx(total / LITE0 / 3600, rel=0.03)
         assert float(large) == pytest.approx(total / RESNET101 / 3600, rel=0.03)
         assert float(size) * {"M": 1e6, "G": 1e9}[unit] == pytest.approx(total * BYTES, rel=0.03)

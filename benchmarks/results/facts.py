@@ -18,19 +18,19 @@ _GIGABYTE = 2**30
 
 
 def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
-    """Pictures, seeds, network, device and versions, read off the votes."""
+    """Images, seeds, network, device and versions, read off the votes."""
     told = run.study.main.provenance
     curve = run.study.main_curve(run.study.method, "mean")
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
     rows = [
         [
-            "pictures voted on",
+            "images voted on",
             f"{curve.scores.images} of `{told['dataset']}`; left out: {left_out(run.study, curve) or 'none'}",
         ],
         ["labels", str(len(told["label_names"]))],
         ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
         ["noise", f"sigma {plain(told['sigma'])}, seed {told['seed']}, before normalisation"],
-        ["draws a picture", f"{told['draws']:,}, of which the first {run.setting.n:,} certify unless n is varied"],
+        ["draws an image", f"{told['draws']:,}, of which the first {run.setting.n:,} certify unless n is varied"],
         ["drawn on", f"{told['device']}, {told['precision']}"],
         ["versions", versions],
         *([["commit", commit]] if commit else []),
@@ -47,7 +47,7 @@ def _training(run: Run) -> list[list[str]]:
     words = (
         f"{recipe['epochs']} epochs, batch {recipe['batch']}, {recipe['loss']}, lr {plain(recipe['lr'])}, "
         f"seed {recipe['seed']}; epoch {kept['epoch']} was kept: mAP {100 * kept['map_noisy']:.1f} on noisy, "
-        f"{100 * kept['map_clean']:.1f} on clean pictures of {card.training['val']['name']}"
+        f"{100 * kept['map_clean']:.1f} on clean images of {card.training['val']['name']}"
     )
     return [["training", words]]
 

@@ -95,12 +95,12 @@ def adaptive_block(run: Run, docs: Path) -> dict[str, str]:
     most = run.votes.provenance.draws
     tried = [n for n in (100, 200, 500, 1000, 2000, 5000, 7000, 10000) if n <= most]
     asked = argparse.Namespace(
-        k=setting.k, k_prime=setting.k_prime, alpha=setting.alpha, radius=0.5, draws=tried, kindness=[2.0]
+        k=setting.k, k_prime=setting.k_prime, alpha=setting.alpha, radius=0.5, draws=tried, forecast_margin=[2.0]
     )
     loaded = adaptive.load(run.folder / "votes", setting.k_prime)
     found = [dict(zip(adaptive.COLUMNS, row, strict=True)) for row in adaptive.rows(*loaded, asked)]
     words = f"k′ = {setting.k_prime}, k = {setting.k}, α = {plain(setting.alpha)}, R = 0.5, method joint"
-    tradeoff_figure([row for row in found if row["pictures"] != "chosen"], docs / IMAGES, words)
+    tradeoff_figure([row for row in found if row["images"] != "chosen"], docs / IMAGES, words)
     table = markdown(["draws", "at most", "on average", "certified recall, %"], _adaptive_rows(found))
     return {"adaptive": f"{_image(Path('tradeoff.svg'), 'Certified recall against the draws it takes')}\n\n{table}"}
 
@@ -114,7 +114,7 @@ def _adaptive_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             rounded_down(float(row["certified_recall"]), 1),
         ]
         for row in found
-        if row["pictures"] == "all"
+        if row["images"] == "all"
     ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.results.drawing import Panel, curves_figure
 from benchmarks.results.parts import IMAGES
 from benchmarks.results.runs import Run
-from benchmarks.results.statistics import Pictures, claims_beyond, false_claim_chances, statistics
+from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.certify.group import Setting
 from multiguard.evaluate import set_scores
@@ -26,12 +26,12 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
         settings: (k, k') of each panel and part of the table.
         docs: The folder of the page.
     """
-    pictures, radius = _pictures(run), run.study.main_curve("joint", "mean").scores.radius
-    num_true = [len(true) for true in pictures.labels]
+    images, radius = _images(run), run.study.main_curve("joint", "mean").scores.radius
+    num_true = [len(true) for true in images.labels]
     panels, rows = [], []
     for k, k_prime in settings:
         setting = Setting(k, k_prime, run.setting.alpha)
-        found = {name: pictures.radii(setting, solver) for name, solver in statistics(k_prime).items()}
+        found = {name: images.radii(setting, solver) for name, solver in statistics(k_prime).items()}
         lines = []
         for name, radii in found.items():
             recall = set_scores(radii, num_true=num_true, k=k, radius=radius).recall
@@ -39,21 +39,19 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
             at = [float(recall[place_of(radius, one)]) for one in RADII]
             rows.append([f"{k_prime}, {k}", name, *map(percent, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
-    words = (
-        f"{len(num_true)} pictures, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(pictures.sigma)}."
-    )
+    words = f"{len(num_true)} images, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(images.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
     heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
     image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"
     return {"statistics": f"{image}\n\n{markdown(heads, rows, words=2)}"}
 
 
-def _pictures(run: Run) -> Pictures:
+def _images(run: Run) -> Images:
     votes, n = run.votes, run.setting.n
     kept = [i for i, true in enumerate(votes.labels) if len(true)]
     ranked = [np.asarray(votes.ranked(i))[:n] for i in kept]
     labels = [list(votes.labels[i]) for i in kept]
-    return Pictures(ranked, labels, len(votes.provenance.label_names), votes.provenance.sigma)
+    return Images(ranked, labels, len(votes.provenance.label_names), votes.provenance.sigma)
 
 
 def wrong_claims_block(draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.05)) -> dict[str, str]:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from multiguard.errors import DataError
-from multiguard.evaluate import AnySetting, Parameter, Setting, read_certificates
+from multiguard.evaluate import AnySetting, Parameter, Setting
 from multiguard.evaluate.setting import resolved
 from multiguard.evaluate.sweeps import swept_settings
 from multiguard.models.folder import CARD_FILE, ModelCard, read_card
@@ -27,6 +27,7 @@ from multiguard.pipeline.reporting import PAGE
 from multiguard.pipeline.run import plan_arms
 from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
 from multiguard.report import Study
+from multiguard.results import read_certificates
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.manifest import MANIFEST_NAME
 

@@ -97,8 +97,8 @@ def statistics(k_prime: int) -> dict[str, Solver]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """Ranked votes (draws, K') and true labels of pictures that have some; c labels in all."""
+class Images:
+    """Ranked votes (draws, K') and true labels of images that have some; c labels in all."""
 
     ranked: Sequence[NDArray[np.integer]]
     labels: Sequence[Sequence[int]]
@@ -106,7 +106,7 @@ class Pictures:
     sigma: float
 
     def radii(self, setting: Setting, solver: Solver) -> list[Floats]:
-        """Each picture's radii."""
+        """Each image's radii."""
         tallies = [
             ranked_tally(votes, list(true), setting.k_prime, self.num_labels)
             for votes, true in zip(self.ranked, self.labels, strict=True)
@@ -119,13 +119,13 @@ class Pictures:
         return found
 
     def scores(self, setting: Setting, solver: Solver, radius: Floats) -> Scores:
-        """Means over the pictures at these radii."""
+        """Means over the images at these radii."""
         num_true = [len(true) for true in self.labels]
         return set_scores(self.radii(setting, solver), num_true=num_true, k=setting.k, radius=radius)
 
 
 def claims_beyond(more: Sequence[Floats], right: Sequence[Floats], radius: float) -> int:
-    """How many labels, over all pictures, are claimed at this radius that the right statistics do not prove."""
+    """How many labels, over all images, are claimed at this radius that the right statistics do not prove."""
     return sum(int(np.sum((a >= radius) & ~(b >= radius))) for a, b in zip(more, right, strict=True))
 
 
@@ -143,8 +143,8 @@ def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floa
         rival: The p_j to ask about, each below 1/2.
     """
     votes = [(np.arange(draws) < seen).astype(np.uint8)[:, None] for seen in range(draws + 1)]
-    pictures = Pictures(votes, [[0]] * len(votes), 2, 1.0)
-    claimed = np.array([radii[0] for radii in pictures.radii(Setting(1, 1, alpha), solver)])
+    images = Images(votes, [[0]] * len(votes), 2, 1.0)
+    claimed = np.array([radii[0] for radii in images.radii(Setting(1, 1, alpha), solver)])
     truth = -ndtri(rival)
     chances = binom.pmf(np.arange(draws + 1)[None, :], draws, rival[:, None])
     chance: Floats = np.where(claimed[None, :] > truth[:, None], chances, 0.0).sum(axis=1)

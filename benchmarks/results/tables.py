@@ -41,7 +41,7 @@ def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Seque
 
 
 def family_table(family: Family, measures: Sequence[str] = ("recall",)) -> str:
-    """The lines of a family, as means over pictures; of many lines in several scores five, evenly spread."""
+    """The lines of a family, as means over images; of many lines in several scores five, evenly spread."""
     lines = [(line.value, line.curves["mean"].scores) for line in family.lines]
     if len(measures) > 1 and len(lines) > _MOST_LINES:
         lines = [lines[place] for place in np.linspace(0, len(lines) - 1, _MOST_LINES).round().astype(int)]

@@ -29,7 +29,7 @@ from multiguard.certify import (
     threshold_radii,
     threshold_radii_batch,
 )
-from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, PictureError, VotesError
+from multiguard.errors import DataError, ImageError, InvalidInputError, ModelError, MultiGuardError, VotesError
 from multiguard.evaluate import (
     Attacks,
     Averaging,
@@ -43,18 +43,16 @@ from multiguard.evaluate import (
     image_scores,
     judged_size,
     label_scores,
-    read_attacks,
-    read_certificates,
     set_scores,
     sweep,
     threshold_image_scores,
     threshold_set_scores,
-    write_certificates,
 )
+from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
-    from multiguard.attack import AttackPlan, Victim, attack_pictures
+    from multiguard.attack import AttackPlan, Victim, attack_images
     from multiguard.data import Dataset, Sample, check_dataset, open_dataset, subset
     from multiguard.models import Classifier, load_classifier
     from multiguard.smooth import Prediction, Smoother, vote_dataset
@@ -69,12 +67,12 @@ __all__ = [
     "Classifier",
     "DataError",
     "Dataset",
+    "ImageError",
     "InvalidInputError",
     "Looks",
     "Method",
     "ModelError",
     "MultiGuardError",
-    "PictureError",
     "Prediction",
     "Sample",
     "Scores",
@@ -92,7 +90,7 @@ __all__ = [
     "adaptive_radii_batch",
     "adaptive_threshold_radii_batch",
     "attack_curves",
-    "attack_pictures",
+    "attack_images",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
@@ -126,7 +124,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "multiguard.attack": ("AttackPlan", "Victim", "attack_pictures"),
+    "multiguard.attack": ("AttackPlan", "Victim", "attack_images"),
     "multiguard.data": ("Dataset", "Sample", "check_dataset", "open_dataset", "subset"),
     "multiguard.models": ("Classifier", "load_classifier"),
     "multiguard.smooth": ("Prediction", "Smoother", "vote_dataset"),

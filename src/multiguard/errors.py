@@ -10,14 +10,14 @@ class InvalidInputError(MultiGuardError, ValueError):
 
 
 class DataError(MultiGuardError):
-    """A dataset, a picture, its labels or a file of results cannot be read as they are."""
+    """A dataset, an image, its labels or a file of results cannot be read as they are."""
 
 
-class PictureError(DataError):
-    """One picture cannot be used as it is, while others may be; `vote_dataset(on_error="record")` goes on past it.
+class ImageError(DataError):
+    """One image cannot be used as it is, while others may be; `vote_dataset(on_error="record")` goes on past it.
 
     Args:
-        place: The picture, by its file or its id.
+        place: The image, by its file or its id.
         reason: What is wrong with it and how to mend it, without its name.
 
     Attributes:

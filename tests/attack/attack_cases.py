@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from multiguard.evaluate import AttackedPicture, Attacks, Reached, Setting, ThresholdSetting
+from multiguard.evaluate import AttackedImage, Attacks, Reached, Setting, ThresholdSetting
 
 
 def top_k_attacks() -> Attacks:
-    """Two pictures of two and one labels, attacked at 0, 0.5 and 1; nothing broken."""
-    first = AttackedPicture(
+    """Two images of two and one labels, attacked at 0, 0.5 and 1; nothing broken."""
+    first = AttackedImage(
         "first",
         (0, 1),
         {"in": {"joint": np.array([0.8, 0.3]), "paper": np.array([0.6, -np.inf])}},
@@ -19,7 +19,7 @@ def top_k_attacks() -> Attacks:
             Reached("random", "in", 1.0, 1.0, 0, 1),
         ),
     )
-    second = AttackedPicture(
+    second = AttackedImage(
         "second",
         (2,),
         {"in": {"joint": np.array([np.inf]), "paper": np.array([0.2])}},
@@ -41,15 +41,15 @@ def top_k_attacks() -> Attacks:
         names=("pgd", "random"),
         beta=0.001,
         draws=200,
-        pictures=(first, second),
+        images=(first, second),
         without_labels=1,
         plan={"box": False, "seed": 0},
     )
 
 
 def threshold_attacks() -> Attacks:
-    """One picture of one label, four labels in all: floors and ceilings, attacked by gradients alone."""
-    picture = AttackedPicture(
+    """One image of one label, four labels in all: floors and ceilings, attacked by gradients alone."""
+    image = AttackedImage(
         "only",
         (1,),
         {"in": {"joint": np.array([0.4])}, "out": {"joint": np.array([0.9, 0.5, 0.1])}},
@@ -70,7 +70,7 @@ def threshold_attacks() -> Attacks:
         names=("pgd",),
         beta=0.01,
         draws=50,
-        pictures=(picture,),
+        images=(image,),
         without_labels=0,
         failed=2,
         adaptive=True,

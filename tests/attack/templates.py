@@ -14,7 +14,7 @@ TEMPLATES = 40
 
 
 class Templates(nn.Module):
-    """How well any place of the picture matches each template, and a linear score a label of that."""
+    """How well any place of the image matches each template, and a linear score a label of that."""
 
     def __init__(self, templates: Tensor) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Templates(nn.Module):
 
 
 def digits_classifier() -> Classifier:
-    """Ridge regression on noisy training pictures; the same every time."""
+    """Ridge regression on noisy training images; the same every time."""
     train = DigitsDataset("train", size=SIZE, images=800)
     images = torch.stack([torch.from_numpy(train[i].image) for i in range(len(train))]).float() / 255
     targets = torch.zeros(len(train), 10)
@@ -57,7 +57,7 @@ def _fit(network: Templates, features: Tensor, targets: Tensor) -> None:
     network.head.bias.copy_(targets.mean(dim=0) - mean @ weights)
 
 
-def held_out_pictures(count: int) -> list[tuple[str, np.ndarray, tuple[int, ...]]]:
-    """Id, picture and labels of the first pictures of the test split."""
+def held_out_images(count: int) -> list[tuple[str, np.ndarray, tuple[int, ...]]]:
+    """Id, image and labels of the first images of the test split."""
     test = DigitsDataset("test", size=SIZE, images=count)
     return [(sample.id, sample.image, sample.labels) for sample in (test[i] for i in range(count))]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from tests.attack.templates import SIGMA, digits_classifier, held_out_pictures
+from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
-from multiguard.attack import AttackPlan, Victim, attack_pictures
+from multiguard.attack import AttackPlan, Victim, attack_images
 from multiguard.attack.aim import Aim
 from multiguard.attack.ball import norms, within
 from multiguard.attack.copies import NoisyCopies
@@ -96,61 +96,61 @@ def test_no_change_is_longer_than_allowed_in_the_numbers_as_they_are(box, onto):
 
 
 def test_every_use_of_draws_has_noise_of_its_own():
-    keys = {noise_key(0, "picture", stream) for stream in ("certify", "pilot", "attack", "judge")}
+    keys = {noise_key(0, "image", stream) for stream in ("certify", "pilot", "attack", "judge")}
     assert len(keys) == 4
 
 
 @pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 def test_copies_carry_the_noise_of_their_draws_whatever_stands_beside_them(source):
     smoother = Smoother(digits_classifier(), sigma=SIGMA, device="cpu", noise=source)
-    pictures, keys = torch.zeros(2, 3, 16, 16), (b"a" * 16, b"b" * 16)
-    both = NoisyCopies(smoother.settings).of(pictures, keys, 5, 4)
-    alone = NoisyCopies(smoother.settings).of(pictures[1:], keys[1:], 6, 2)
+    images, keys = torch.zeros(2, 3, 16, 16), (b"a" * 16, b"b" * 16)
+    both = NoisyCopies(smoother.settings).of(images, keys, 5, 4)
+    alone = NoisyCopies(smoother.settings).of(images[1:], keys[1:], 6, 2)
     assert torch.equal(both[5:7], alone)
     assert abs(float(both.std()) - SIGMA) < 0.01
 
 
 def test_the_same_seed_finds_the_same_changes_and_another_finds_others():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
-    victims = [Victim(name, image, labels, (0.2, 0.4)) for name, image, labels in held_out_pictures(3)]
+    victims = [Victim(name, image, labels, (0.2, 0.4)) for name, image, labels in held_out_images(3)]
     plan = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "judge_draws": 20}
 
     def found(seed):
-        each = attack_pictures(smoother, victims, Setting(4, 2), AttackPlan(**plan, seed=seed))
-        return [(c.picture.tobytes(), c.counts.tolist()) for one in each for c in one.changes]
+        each = attack_images(smoother, victims, Setting(4, 2), AttackPlan(**plan, seed=seed))
+        return [(c.image.tobytes(), c.counts.tolist()) for one in each for c in one.changes]
 
     assert found(0) == found(0)
     assert found(0) != found(1)
 
 
 def test_what_is_found_is_judged_by_draws_that_had_no_part_in_it():
-    """The counts are those of the judging stream at the picture found, which anyone can draw again."""
+    """The counts are those of the judging stream at the image found, which anyone can draw again."""
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
-    victims = [Victim(name, image, labels, (0.4,)) for name, image, labels in held_out_pictures(2)]
+    victims = [Victim(name, image, labels, (0.4,)) for name, image, labels in held_out_images(2)]
     plan = AttackPlan(steps=2, copies=2, starts=1, tries=2, pick_draws=8, judge_draws=50, seed=3)
-    for each in attack_pictures(smoother, victims, Setting(4, 2), plan):
+    for each in attack_images(smoother, victims, Setting(4, 2), plan):
         for change in each.changes:
-            again = smoother.votes(change.picture, 50, seed=3, image_id=each.victim.id, stream="judge")
+            again = smoother.votes(change.image, 50, seed=3, image_id=each.victim.id, stream="judge")
             assert np.bincount(again.ravel(), minlength=10).tolist() == change.counts.tolist()
 
 
-def test_pgd_does_not_depend_on_the_pictures_beside():
+def test_pgd_does_not_depend_on_the_images_beside():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
-    victims = [Victim(name, image, labels, (0.3,)) for name, image, labels in held_out_pictures(3)]
+    victims = [Victim(name, image, labels, (0.3,)) for name, image, labels in held_out_images(3)]
     plan = AttackPlan(attacks=("pgd",), steps=3, copies=2, starts=2, pick_draws=8, judge_draws=20)
-    together = list(attack_pictures(smoother, victims, Setting(4, 2), plan))
-    alone = list(attack_pictures(smoother, victims[1:2], Setting(4, 2), plan))
-    np.testing.assert_allclose(together[1].changes[1].picture, alone[0].changes[1].picture, atol=1e-5)
+    together = list(attack_images(smoother, victims, Setting(4, 2), plan))
+    alone = list(attack_images(smoother, victims[1:2], Setting(4, 2), plan))
+    np.testing.assert_allclose(together[1].changes[1].image, alone[0].changes[1].image, atol=1e-5)
 
 
-def test_a_box_keeps_pictures_in_range():
+def test_a_box_keeps_images_in_range():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu", clamp=True)
-    victims = [Victim(name, image, labels, (1.0,)) for name, image, labels in held_out_pictures(2)]
+    victims = [Victim(name, image, labels, (1.0,)) for name, image, labels in held_out_images(2)]
     plan = AttackPlan(steps=3, copies=2, starts=2, tries=4, pick_draws=8, judge_draws=20, box=True)
-    for each in attack_pictures(smoother, victims, Setting(4, 2), plan):
+    for each in attack_images(smoother, victims, Setting(4, 2), plan):
         for change in each.changes:
-            assert change.picture.min() >= 0
-            assert change.picture.max() <= 1
+            assert change.image.min() >= 0
+            assert change.image.max() <= 1
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_a_plan_that_makes_no_sense_is_refused(change, message):
 def test_the_rule_must_be_the_smoothers():
     smoother = Smoother(digits_classifier(), sigma=SIGMA, k_max=2, device="cpu")
     with pytest.raises(InvalidInputError, match="top-k"):
-        next(attack_pictures(smoother, [], ThresholdSetting(0.5), AttackPlan()))
+        next(attack_images(smoother, [], ThresholdSetting(0.5), AttackPlan()))

@@ -9,13 +9,14 @@ from scipy.stats import binom
 from tests.attack.attack_cases import threshold_attacks, top_k_attacks
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Setting, ThresholdSetting, attack_curves, judged_size, read_attacks, write_attacks
+from multiguard.evaluate import Setting, ThresholdSetting, attack_curves, judged_size
 from multiguard.evaluate.judged import least_at_most
-from multiguard.plain_json import own_hash
+from multiguard.io.records import own_hash
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.report.attack import _draw
 from multiguard.report.attack_words import verdict
 from multiguard.report.canvas import fixed_style
+from multiguard.results import read_attacks, write_attacks
 
 CASES = [top_k_attacks, threshold_attacks]
 
@@ -34,20 +35,20 @@ def test_curves_are_what_counting_gives():
 
 def test_a_smaller_change_counts_at_every_larger_radius():
     """Between radii and beyond them the best of what is below holds, never what is above."""
-    picture = top_k_attacks().pictures[0]
-    assert picture.sizes("in", "pgd", [0.0, 0.49, 0.5, 0.9, 7.0]).tolist() == [2, 2, 1, 1, 1]
-    assert picture.sizes("in", "best", 0.99) == 1
+    image = top_k_attacks().images[0]
+    assert image.sizes("in", "pgd", [0.0, 0.49, 0.5, 0.9, 7.0]).tolist() == [2, 2, 1, 1, 1]
+    assert image.sizes("in", "best", 0.99) == 1
 
 
 def test_a_certificate_is_broken_only_by_what_is_sure():
     attacks = top_k_attacks()
     assert attacks.broken("joint") == attacks.broken("paper") == ()
     assert attacks.broken("joint", surely=False) == ()
-    first = attacks.pictures[0]
+    first = attacks.images[0]
     claims = {"seems": np.array([0.9, 0.5]), "sure": np.array([1.0, 1.0])}
     seems = replace(first, proved={"in": {"joint": claims["seems"], "paper": claims["seems"]}})
     sure = replace(first, proved={"in": {"joint": claims["sure"], "paper": claims["seems"]}})
-    altered = replace(attacks, pictures=(seems, replace(sure, id="second")))
+    altered = replace(attacks, images=(seems, replace(sure, id="second")))
     assert altered.broken("joint") == ("second",)
     assert altered.broken("joint", surely=False) == ("first", "second")
     assert altered.chance(1, "joint") == pytest.approx(1 - binom.pmf(0, 2, 0.002))
@@ -62,28 +63,28 @@ def test_each_size_of_jia_may_fail_alone():
 
 
 def test_the_verdict_counts_what_was_tested_alone():
-    """Of the second picture `paper` proves nothing as far as 0.5, where the attacks begin."""
+    """Of the second image `paper` proves nothing as far as 0.5, where the attacks begin."""
     attacks = top_k_attacks()
     assert attacks.tested("joint") == ("first", "second")
     assert attacks.tested("paper") == ("first",)
-    told = "no certificate was broken: 0 of 2 certified pictures, attacked inside their radius (joint), 0 of 1 (paper)"
+    told = "no certificate was broken: 0 of 2 certified images, attacked inside their radius (joint), 0 of 1 (paper)"
     assert verdict(attacks) == told
     nothing = {"in": {"joint": np.array([0.4]), "paper": np.array([-np.inf])}}
-    hollow = replace(attacks, pictures=(replace(attacks.pictures[1], proved=nothing),))
-    assert verdict(hollow) == "no certificate was tested: of 1 pictures none was attacked inside its radius"
+    hollow = replace(attacks, images=(replace(attacks.images[1], proved=nothing),))
+    assert verdict(hollow) == "no certificate was tested: of 1 images none was attacked inside its radius"
 
 
 def test_the_verdict_tells_what_seems_broken_and_what_draws_cannot_tell():
     attacks = top_k_attacks()
     claimed = {"in": {"joint": np.array([0.9, 0.5]), "paper": np.array([0.2, 0.1])}}
-    seems = replace(attacks, pictures=(replace(attacks.pictures[0], proved=claimed),))
+    seems = replace(attacks, images=(replace(attacks.images[0], proved=claimed),))
     assert "more seem broken, and so few draws cannot tell: 1 (joint)" in verdict(seems)
     assert verdict(replace(seems, draws=5)).endswith("5 draws cannot find these broken, whatever they show: 1 (joint)")
 
 
 def test_the_verdict_tells_of_failing_gradients():
     told = verdict(replace(top_k_attacks(), flat=2))
-    assert told.endswith("; gradients were 0 or not finite at some steps of 2 pictures")
+    assert told.endswith("; gradients were 0 or not finite at some steps of 2 images")
 
 
 def test_no_draws_give_less_than_the_least():
@@ -103,17 +104,17 @@ def test_no_draws_give_less_than_the_least():
 
 def test_a_ceiling_can_be_broken_too():
     attacks = threshold_attacks()
-    picture = attacks.pictures[0]
-    sure = tuple(replace(found, at_most=found.size) for found in picture.reached)
-    claimed = {"in": picture.proved["in"], "out": {"joint": np.array([0.9, 0.6, 0.5])}}
+    image = attacks.images[0]
+    sure = tuple(replace(found, at_most=found.size) for found in image.reached)
+    claimed = {"in": image.proved["in"], "out": {"joint": np.array([0.9, 0.6, 0.5])}}
     assert attacks.broken("joint") == ()
-    assert replace(attacks, pictures=(replace(picture, proved=claimed, reached=sure),)).broken("joint") == ("only",)
+    assert replace(attacks, images=(replace(image, proved=claimed, reached=sure),)).broken("joint") == ("only",)
 
 
 def described(attacks):
     return [
         (p.id, p.labels, p.reached, {g: {m: r.tolist() for m, r in by.items()} for g, by in p.proved.items()})
-        for p in attacks.pictures
+        for p in attacks.images
     ]
 
 
@@ -196,12 +197,12 @@ def test_the_figure_shows_the_numbers():
 
 def test_the_table_rounds_floors_down_and_ceilings_up(tmp_path):
     attacks = top_k_attacks()
-    thirds = replace(attacks.pictures[1], id="third", labels=(2, 1, 3))
-    paths = write_attack_table(replace(attacks, pictures=(thirds,)), tmp_path)
+    thirds = replace(attacks.images[1], id="third", labels=(2, 1, 3))
+    paths = write_attack_table(replace(attacks, images=(thirds,)), tmp_path)
     assert [path.name for path in paths] == ["attack.csv", "attack.md", "attack.tex"]
     text = paths[1].read_text()
     assert "| labels that stay | certified (joint) | 33.3 | 33.3 | 33.3 |" in text
     assert "| labels that stay | gradients (PGD) | 33.4 | 33.4 | 33.4 |" in text
-    assert "No certificate was broken: 0 of 1 certified pictures" in text
-    assert "Mean over 1 pictures (1 without labels left out)" in text
+    assert "No certificate was broken: 0 of 1 certified images" in text
+    assert "Mean over 1 images (1 without labels left out)" in text
     assert repr(1 / 3) in paths[0].read_text()

@@ -1,9 +1,9 @@
-"""The digits recipe with a smaller network: every picture at every certified radius, attacked with all effort."""
+"""The digits recipe with a smaller network: every image at every certified radius, attacked with all effort."""
 
 import pytest
 from tests.pipeline.tiny import command
 
-from multiguard.evaluate import read_attacks
+from multiguard.results import read_attacks
 
 SMALLER = {"train.model": "cnn:16", "train.images": 3000, "certify.methods": "[joint]"}
 EFFORT = ["--steps", "30", "--starts", "2", "--copies", "8", "--tries", "60", "--draws", "400"]
@@ -17,11 +17,11 @@ def test_a_long_attack_on_the_digits_recipe_breaks_no_certificate(tmp_path):
     code, out, err = command("attack", tmp_path / "run", "--own-radii", "--radius", "0.5", "--radius", "1.5", *EFFORT)
     assert code == 0, out + err
     attacks = read_attacks(tmp_path / "run" / "attack").attacks
-    assert len(attacks.pictures) == 120
+    assert len(attacks.images) == 120
     assert attacks.broken("joint") == ()
     at_an_end = [
-        picture.id
-        for picture in attacks.pictures
-        if any(found.radius in picture.proved["in"]["joint"] for found in picture.reached if found.attack == "pgd")
+        image.id
+        for image in attacks.images
+        if any(found.radius in image.proved["in"]["joint"] for found in image.reached if found.attack == "pgd")
     ]
     assert len(at_an_end) >= 100

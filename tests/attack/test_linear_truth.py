@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.attack import AttackPlan, Victim, attack_pictures, gradient_fault
+from multiguard.attack import AttackPlan, Victim, attack_images, gradient_fault
 from multiguard.evaluate import Setting, ThresholdSetting, judged_size
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
@@ -20,18 +20,18 @@ def smoother(function=lambda images: images.flatten(1) @ WEIGHTS, **how):
 
 
 def linear_victims(radius_of, factors, least=0.4):
-    """Pictures whose exact radius is large enough for the noise of judging, attacked a little inside and outside it."""
+    """Images whose exact radius is large enough for the noise of judging, attacked a little inside and outside it."""
     found = []
     for number in range(40):
         image = np.random.default_rng(number).random((3, 4, 4), dtype=np.float32)
         label, radius = radius_of(torch.from_numpy(image).flatten())
         if radius > least:
-            found.append(Victim(f"picture-{number}", image, (label,), tuple(factor * radius for factor in factors)))
+            found.append(Victim(f"image-{number}", image, (label,), tuple(factor * radius for factor in factors)))
     return found[:12]
 
 
 def sizes(smooth, victims, setting, plan=PLAN):
-    """(pictures, changes), what is left after each change."""
+    """(images, changes), what is left after each change."""
     return np.array(
         [
             [
@@ -39,7 +39,7 @@ def sizes(smooth, victims, setting, plan=PLAN):
                 for change in each.changes
                 if change.goal == "in"
             ]
-            for each in attack_pictures(smooth, victims, setting, plan)
+            for each in attack_images(smooth, victims, setting, plan)
         ]
     )
 
@@ -96,8 +96,8 @@ def test_a_model_without_gradients_is_told_from_one_with(function, reason):
     assert reason in gradient_fault(smoother(function), [image])
 
 
-def test_a_model_with_gradients_at_some_pictures_has_them():
-    """Probabilities, which add up to 1, and a network that is flat at a dark picture."""
+def test_a_model_with_gradients_at_some_images_has_them():
+    """Probabilities, which add up to 1, and a network that is flat at a dark image."""
     dark, light = np.zeros((3, 4, 4), dtype=np.uint8), np.full((3, 4, 4), 255, dtype=np.uint8)
     half = smoother(lambda images: (images - 0.5).relu().flatten(1) @ WEIGHTS)
     assert gradient_fault(half, [dark]) == "they are 0 everywhere"
@@ -105,8 +105,8 @@ def test_a_model_with_gradients_at_some_pictures_has_them():
     assert gradient_fault(smoother(lambda images: (images.flatten(1) @ WEIGHTS).softmax(1)), [light]) is None
 
 
-def test_pictures_whose_steps_lead_nowhere_are_told():
+def test_images_whose_steps_lead_nowhere_are_told():
     plan = AttackPlan(attacks=("pgd",), steps=2, starts=1, copies=2, judge_draws=4, pick_draws=2)
     for flat, own in ((True, smoother(lambda images: images.flatten(1).round() @ WEIGHTS)), (False, smoother())):
-        (found,) = attack_pictures(own, linear_victims(first_label, (0.5,))[:1], Setting(1, 1), plan)
+        (found,) = attack_images(own, linear_victims(first_label, (0.5,))[:1], Setting(1, 1), plan)
         assert found.flat == flat

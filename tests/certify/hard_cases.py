@@ -31,7 +31,7 @@ CLAIMS: dict[str, Callable[..., list[Claim | None]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One picture's votes and what is asked of them."""
+    """One image's votes and what is asked of them."""
 
     ballot: Ballot
     labels: tuple[int, ...]

@@ -24,7 +24,7 @@ def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float
 
     Args:
         sets: (masks, labels) the vote sets.
-        chances: (masks,) how probable each is at the picture.
+        chances: (masks,) how probable each is at the image.
         leads: (sums, masks) what each vote set adds to each sum.
         r: The distance.
     """

@@ -57,14 +57,14 @@ def test_a_tenth_ten_times_is_one() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 10**7), st.integers(1, 1000), st.floats(1.05, 20), st.floats(0.01, 0.99))
 def test_plans_end_where_they_should(most: int, first: int, growth: float, last: float) -> None:
-    plan = look_plan(most, first=first, growth=growth, last_share=last)
+    plan = look_plan(most, first=first, growth=growth, last_fraction=last)
     assert plan.draws[-1] == most
     assert plan.draws[0] >= min(first, most)
     assert plan.shares[-1] == (last if len(plan.draws) > 1 else 1.0)
 
 
 def test_a_plan_whose_shares_round_up_still_keeps_its_promise() -> None:
-    plan = look_plan(228513, first=1, growth=1.05, last_share=0.12604277340957243)
+    plan = look_plan(228513, first=1, growth=1.05, last_fraction=0.12604277340957243)
     assert math.fsum(plan.shares) <= 1
     assert plan.shares[-1] == pytest.approx(0.12604277340957243)
 
@@ -77,12 +77,12 @@ def test_misuse_of_a_plan() -> None:
         with pytest.raises(InvalidInputError, match="growth"):
             look_plan(1000, growth=growth)
     for share in (0.0, 1.0, math.nan):
-        with pytest.raises(InvalidInputError, match="last_share"):
-            look_plan(1000, last_share=share)
+        with pytest.raises(InvalidInputError, match="last_fraction"):
+            look_plan(1000, last_fraction=share)
 
 
-def votes_and_labels(rng: np.random.Generator, pictures: int, draws) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    ranked = [random_ranked(rng, labels=10, depth=3, draws=int(rng.choice(draws)), spread=2.0) for _ in range(pictures)]
+def votes_and_labels(rng: np.random.Generator, images: int, draws) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    ranked = [random_ranked(rng, labels=10, depth=3, draws=int(rng.choice(draws)), spread=2.0) for _ in range(images)]
     popular = [np.argsort(-np.bincount(votes[:, :2].ravel(), minlength=10)) for votes in ranked]
     return ranked, [order[: rng.integers(0, 5)] for order in popular]
 
@@ -142,13 +142,13 @@ def test_votes_that_do_not_end_at_a_look() -> None:
     hits = hits_from_ranked(ranked, k_prime=2, num_labels=10)
     with pytest.raises(InvalidInputError, match="60 draws are none of the looks"):
         adaptive_radii(hits, [0], looks=LOOKS, k=3, k_prime=2, sigma=0.5)
-    with pytest.raises(InvalidInputError, match="picture 1: 60 draws are none of the looks"):
+    with pytest.raises(InvalidInputError, match="image 1: 60 draws are none of the looks"):
         adaptive_radii_batch([ranked[:50], ranked], [[0], [0]], looks=LOOKS, **TOP_K)
-    with pytest.raises(InvalidInputError, match="picture 0: 60 draws are none of the looks"):
+    with pytest.raises(InvalidInputError, match="image 0: 60 draws are none of the looks"):
         StoppingRule(LOOKS, radii=[0.1], **TOP_K).decided([ranked], [[0]])
-    with pytest.raises(InvalidInputError, match=r"picture 0: .*ranked votes"):
+    with pytest.raises(InvalidInputError, match=r"image 0: .*ranked votes"):
         adaptive_threshold_radii_batch([ranked[:50]], [[0]], looks=LOOKS, **SETS)
-    with pytest.raises(InvalidInputError, match=r"picture 0: .*integers"):
+    with pytest.raises(InvalidInputError, match=r"image 0: .*integers"):
         adaptive_radii_batch([hits[:50]], [[0]], looks=LOOKS, **TOP_K)
     with pytest.raises(InvalidInputError, match="alpha"):
         adaptive_radii(hits[:50], [0], looks=LOOKS, k=3, k_prime=2, sigma=0.5, alpha=1.5)
@@ -161,8 +161,8 @@ def test_votes_that_do_not_end_at_a_look() -> None:
         ({"radii": [-0.1]}, "not negative"),
         ({"radii": [math.inf]}, "finite"),
         ({"radii": 0.5}, "one or more"),
-        ({"kindness": -1.0}, "kindness"),
-        ({"kindness": math.nan}, "kindness"),
+        ({"forecast_margin": -1.0}, "forecast_margin"),
+        ({"forecast_margin": math.nan}, "forecast_margin"),
         ({"alpha": 0.0}, "alpha"),
         ({"sigma": 0.0}, "sigma"),
     ],
@@ -181,7 +181,7 @@ def test_what_is_decided_at_once() -> None:
     assert rule.decided([sure[:20], sure[:20], sure], [[0], [], [0, 1, 5]]) == [False, True, True]
     assert StoppingRule(looks, radii=[0.0], **TOP_K).decided([sure[:20]], [[0]]) == [True]
     assert rule.decided([sure[:20]], [[5]]) == [True]
-    certain = StoppingRule(looks, radii=[0.3], **TOP_K, kindness=math.inf)
+    certain = StoppingRule(looks, radii=[0.3], **TOP_K, forecast_margin=math.inf)
     assert certain.decided([sure[:20]], [[5]]) == [False]
 
 
@@ -198,11 +198,11 @@ def finished(rng: np.random.Generator, votes: np.ndarray, labels: np.ndarray, dr
 
 
 def test_infinite_kindness_stops_only_what_cannot_rise() -> None:
-    """Whatever the draws to come are, a picture that was decided certifies no more at the radii asked for."""
+    """Whatever the draws to come are, an image that was decided certifies no more at the radii asked for."""
     rng = np.random.default_rng(5)
     looks = Looks((60, 90, 100), (0.2, 0.2, 0.6))
     asked = [0.1, 0.4]
-    rule = StoppingRule(looks, radii=asked, **TOP_K, kindness=math.inf)
+    rule = StoppingRule(looks, radii=asked, **TOP_K, forecast_margin=math.inf)
     stopped = 0
     for _ in range(150):
         (votes,), (true,) = votes_and_labels(rng, 1, [90])
@@ -221,7 +221,7 @@ def test_more_kindness_never_stops_earlier() -> None:
     ranked, labels = votes_and_labels(rng, 150, LOOKS.draws)
     stopped = np.array(
         [
-            StoppingRule(LOOKS, radii=[0.2, 0.5], **TOP_K, kindness=z).decided(ranked, labels)
+            StoppingRule(LOOKS, radii=[0.2, 0.5], **TOP_K, forecast_margin=z).decided(ranked, labels)
             for z in (0, 1, 3, math.inf)
         ]
     )
@@ -230,7 +230,7 @@ def test_more_kindness_never_stops_earlier() -> None:
     hits = [random_sets(rng, labels=8, draws=20, spread=1.0) for _ in range(60)]
     stopped = np.array(
         [
-            ThresholdStoppingRule(LOOKS, radii=[0.1], **SETS, kindness=z).decided(hits, [[0, 1]] * 60)
+            ThresholdStoppingRule(LOOKS, radii=[0.1], **SETS, forecast_margin=z).decided(hits, [[0, 1]] * 60)
             for z in (0, 1, math.inf)
         ]
     )
@@ -238,7 +238,7 @@ def test_more_kindness_never_stops_earlier() -> None:
     assert stopped[0].sum() > stopped[2].sum()
 
 
-def test_pictures_at_different_looks_are_decided_as_each_alone() -> None:
+def test_images_at_different_looks_are_decided_as_each_alone() -> None:
     rng = np.random.default_rng(7)
     ranked, labels = votes_and_labels(rng, 60, LOOKS.draws)
     rule = StoppingRule(LOOKS, radii=[0.2], **TOP_K)
@@ -249,7 +249,7 @@ def test_pictures_at_different_looks_are_decided_as_each_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_rule_that_saw_the_earlier_looks_says_what_one_that_did_not_would(seed: int) -> None:
-    """What it remembers of a picture must be that picture's, whichever others were asked about in between."""
+    """What it remembers of an image must be that image's, whichever others were asked about in between."""
     rng = np.random.default_rng(seed)
     votes, labels = votes_and_labels(rng, 12, LOOKS.draws[-1:])
     votes[1] = votes[0].copy()
@@ -281,7 +281,7 @@ def test_sets_that_are_decided() -> None:
 
 
 def test_forecasts() -> None:
-    """No kindness is the frequency so far; infinite kindness is the best that can come."""
+    """No forecast_margin is the frequency so far; infinite forecast_margin is the best that can come."""
     mass, draws = np.array([[10.0, 0.0, 20.0]]), np.array([[20.0]])
     plain, best, exact = Projected(100, 0.0), Projected(100, math.inf), ClopperPearson()
     to = np.array([[100.0]])

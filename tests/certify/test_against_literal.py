@@ -101,7 +101,7 @@ def test_the_closed_form_of_the_right_side_covers_every_set_of_rivals() -> None:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_a_batch_is_its_pictures_one_by_one(method: str) -> None:
+def test_a_batch_is_its_images_one_by_one(method: str) -> None:
     rng = np.random.default_rng(8)
     ranked = [random_ranked(rng, labels=15, depth=4, draws=int(rng.integers(50, 400)), spread=3.0) for _ in range(40)]
     labels = [np.sort(rng.choice(15, int(rng.integers(0, 7)), replace=False)) for _ in ranked]

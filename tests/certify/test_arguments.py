@@ -49,7 +49,7 @@ GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha"
         ({"method": "cohen", "labels": [0, 1]}, "2 labels"),
     ],
 )
-def test_one_picture(change, says: str) -> None:
+def test_one_image(change, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         certified_radii(**{**GOOD, **change})
     certified_radii(**GOOD)
@@ -62,14 +62,14 @@ BATCH = {"ranked": [RANKED, RANKED], "labels": [[0], [1]], "num_labels": 4, "k":
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"ranked": [RANKED, RANKED + 3], "k_prime": 2}, "picture 1: .*0..3"),
-        ({"ranked": [RANKED, RANKED * 0], "k_prime": 2}, "picture 1: .*twice"),
-        ({"ranked": [RANKED, RANKED - 1]}, "picture 1: .*0..3"),
-        ({"ranked": [RANKED * 1.0, RANKED]}, "picture 0: .*integers"),
-        ({"ranked": [RANKED, RANKED[:0]]}, "picture 1: .*no draws"),
-        ({"ranked": [RANKED, RANKED[0]]}, "picture 1: "),
-        ({"k_prime": 3}, "picture 0: .*only 2 labels a draw"),
-        ({"labels": [[0], [9]]}, "picture 1: .*labels"),
+        ({"ranked": [RANKED, RANKED + 3], "k_prime": 2}, "image 1: .*0..3"),
+        ({"ranked": [RANKED, RANKED * 0], "k_prime": 2}, "image 1: .*twice"),
+        ({"ranked": [RANKED, RANKED - 1]}, "image 1: .*0..3"),
+        ({"ranked": [RANKED * 1.0, RANKED]}, "image 0: .*integers"),
+        ({"ranked": [RANKED, RANKED[:0]]}, "image 1: .*no draws"),
+        ({"ranked": [RANKED, RANKED[0]]}, "image 1: "),
+        ({"k_prime": 3}, "image 0: .*only 2 labels a draw"),
+        ({"labels": [[0], [9]]}, "image 1: .*labels"),
         ({"labels": [[0]]}, "labels ends at 1"),
         ({"ranked": [RANKED]}, "ranked ends at 1"),
         ({"num_labels": 0}, "num_labels"),
@@ -98,7 +98,7 @@ def test_exact_distribution() -> None:
     ("radii", "radius", "says"),
     [
         ([0.1, 0.2], 0.1, "non-increasing"),
-        ([[0.2]], 0.1, "one picture"),
+        ([[0.2]], 0.1, "one image"),
         ([np.nan], 0.1, "radii"),
         ([0.2], -0.1, "radius"),
         ([0.2], np.nan, "radius"),

@@ -261,7 +261,7 @@ HALF_SPACE = {"num_labels": 2, "k": 1, "k_prime": 1, "sigma": 0.5, "method": "pa
 
 
 def test_over_all_looks_the_error_is_not_exceeded(half_space) -> None:
-    """The best of twenty looks, as if each picture had stopped where it did best."""
+    """The best of twenty looks, as if each image had stopped where it did best."""
     labels = [[0]] * len(half_space)
     claims = adaptive_radii_batch(half_space, labels, looks=MANY_LOOKS, alpha=ALPHA, **HALF_SPACE)
     wrong = sum(radii[0] >= 0.4 for radii in claims)
@@ -280,7 +280,7 @@ def test_the_full_error_at_each_look_is_caught(half_space) -> None:
 
 
 def drawn_until_decided(rule, looks: Looks, votes: list[np.ndarray], labels: list) -> list[np.ndarray]:
-    """The votes of each picture up to the look at which the rule stops it."""
+    """The votes of each image up to the look at which the rule stops it."""
     reached = [0] * len(votes)
     for look in range(len(looks.draws) - 1):
         live = [i for i, at in enumerate(reached) if at == look]
@@ -290,7 +290,7 @@ def drawn_until_decided(rule, looks: Looks, votes: list[np.ndarray], labels: lis
     return [drawn[: looks.draws[at]] for drawn, at in zip(votes, reached, strict=True)]
 
 
-def test_stopped_pictures_keep_the_promise() -> None:
+def test_stopped_images_keep_the_promise() -> None:
     """Linear classifiers in which every size truly breaks somewhere; the rule stops when it likes what it sees."""
     rng = np.random.default_rng(8)
     looks = look_plan(400, first=25)

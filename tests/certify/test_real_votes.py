@@ -1,4 +1,4 @@
-"""Real votes of a classifier trained on COCO pictures: figures that an independent prototype found too."""
+"""Real votes of a classifier trained on COCO images: figures that an independent prototype found too."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes 
 
 GRID = 0.5 * np.arange(0, 3, 0.5)
 
-# Certified recall in % at R / sigma = 0, 0.5, ..., 2.5, pictures with 1 to 6 labels.
+# Certified recall in % at R / sigma = 0, 0.5, ..., 2.5, images with 1 to 6 labels.
 PROTOTYPE = {
     (3, 10, "paper"): [58.1, 51.9, 44.8, 39.1, 33.1, 28.4],
     (3, 10, "joint"): [58.3, 51.9, 44.8, 39.8, 34.3, 29.7],
@@ -21,7 +21,7 @@ PROTOTYPE = {
     (1, 3, "paper"): [31.9, 28.0, 24.6, 22.1, 19.1, 16.6],
     (1, 3, "joint"): [32.3, 28.4, 25.0, 22.5, 20.4, 18.1],
 }
-ALL_PICTURES = {
+ALL_IMAGES = {
     "paper": [57.0, 50.7, 43.6, 38.1, 32.2, 27.5],
     "jia": [56.9, 50.6, 43.5, 37.9, 31.9, 27.7],
     "independent": [57.0, 50.7, 43.6, 36.8, 27.8, 0.0],
@@ -40,7 +40,7 @@ def recall(votes, labels, *, k_prime: int, k: int, method: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("k_prime", "k", "method"), PROTOTYPE)
-def test_pictures_with_up_to_six_labels(data, k_prime: int, k: int, method: str) -> None:
+def test_images_with_up_to_six_labels(data, k_prime: int, k: int, method: str) -> None:
     votes, labels = data
     chosen = [i for i, true in enumerate(labels) if 1 <= len(true) <= 6]
     assert len(chosen) == 474
@@ -50,10 +50,10 @@ def test_pictures_with_up_to_six_labels(data, k_prime: int, k: int, method: str)
     assert np.all(found < expected + 0.2)
 
 
-@pytest.mark.parametrize("method", ALL_PICTURES)
-def test_all_pictures(data, method: str) -> None:
+@pytest.mark.parametrize("method", ALL_IMAGES)
+def test_all_images(data, method: str) -> None:
     votes, labels = data
-    np.testing.assert_allclose(recall(votes, labels, k_prime=3, k=10, method=method), ALL_PICTURES[method], atol=0.06)
+    np.testing.assert_allclose(recall(votes, labels, k_prime=3, k=10, method=method), ALL_IMAGES[method], atol=0.06)
 
 
 def test_adaptive_draws_lose_little_and_save_much(data) -> None:

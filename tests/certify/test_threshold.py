@@ -309,7 +309,7 @@ def test_the_order_of_draws_and_labels_does_not_matter(case, seed: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_batch_is_its_pictures_one_by_one() -> None:
+def test_a_batch_is_its_images_one_by_one() -> None:
     rng = np.random.default_rng(3)
     votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(30)]
     labels = [rng.choice(15, int(rng.integers(0, 16)), replace=False) for _ in votes]
@@ -366,9 +366,9 @@ def test_misuse_of_a_batch() -> None:
     hits = GOOD["hits"]
     options = {"num_labels": 4, "threshold": 0.5, "sigma": 0.5}
     for votes, labels, says in [
-        ([hits, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "picture 1: .*ranked votes"),
-        ([hits, hits[:, :3]], [[0], [0]], "picture 1: .*one column per label"),
-        ([hits, hits], [[0], [7]], "picture 1: .*labels"),
+        ([hits, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "image 1: .*ranked votes"),
+        ([hits, hits[:, :3]], [[0], [0]], "image 1: .*one column per label"),
+        ([hits, hits], [[0], [7]], "image 1: .*labels"),
         ([hits], [[0], [1]], "hits ends at 1"),
         ([hits, hits], [[0]], "labels ends at 1"),
     ]:

@@ -11,9 +11,10 @@ from PIL import Image
 from tests.pipeline.tiny import RECIPE, command
 
 from multiguard.data import DigitsDataset
-from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
+from multiguard.evaluate import curves
+from multiguard.io.records import own_hash
 from multiguard.pipeline.attacking import AttackJob, _run_otherwise, prepare_attack
-from multiguard.plain_json import own_hash
+from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
 QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
@@ -58,7 +59,7 @@ def test_it_draws_what_is_reached_beside_what_is_certified(run):
     assert names == {f"attack.{kind}" for kind in ("parquet", "json", "csv", "md", "tex", "png", "svg", "pdf")}
     attacks = read_attacks(run / "attack").attacks
     assert attacks.radii == (0.0, 0.25)
-    assert {found.attack for picture in attacks.pictures for found in picture.reached} == {"none", "pgd", "random"}
+    assert {found.attack for image in attacks.images for found in image.reached} == {"none", "pgd", "random"}
 
 
 def test_the_same_command_finds_the_same_and_replaces_only_by_force(run):
@@ -68,14 +69,14 @@ def test_the_same_command_finds_the_same_and_replaces_only_by_force(run):
     assert (code, "--force" in err) == (2, True)
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
     assert (run / "attack" / "attack.parquet").read_bytes() == before
-    assert len(read_attacks(run / "attack").attacks.pictures) == 3
+    assert len(read_attacks(run / "attack").attacks.images) == 3
 
 
 def test_a_false_certificate_is_told_and_leaves_with_code_1(run):
     claim_too_much(run)
     code, out, _ = command("attack", run / "certificates", *QUICK, "--draws", "400", "--out", run / "found")
     assert code == 1
-    assert "of 6 certified pictures, attacked inside their radius (joint, paper)" in out
+    assert "of 6 certified images, attacked inside their radius (joint, paper)" in out
     assert "if every certificate is sound" in out
     assert read_attacks(run / "found").attacks.broken("joint")
 
@@ -96,20 +97,20 @@ def blind(tmp_path, monkeypatch):
 
 @pytest.fixture
 def own_run(tmp_path, blind):
-    """Four pictures of one's own in a folder, voted on with that model and certified."""
-    pictures, digits = tmp_path / "pictures", DigitsDataset("test", size=16, images=4)
-    pictures.mkdir()
+    """Four images of one's own in a folder, voted on with that model and certified."""
+    images, digits = tmp_path / "images", DigitsDataset("test", size=16, images=4)
+    images.mkdir()
     rows = [f"{i}.png,{';'.join(str(label) for label in digits.labels[i])}" for i in range(4)]
-    (pictures / "labels.csv").write_text("\n".join(["file,labels", *rows]) + "\n")
+    (images / "labels.csv").write_text("\n".join(["file,labels", *rows]) + "\n")
     (tmp_path / "names.txt").write_text("\n".join(digits.label_names) + "\n")
     for i in range(4):
-        Image.fromarray(digits[i].image[0]).save(pictures / f"{i}.png")
+        Image.fromarray(digits[i].image[0]).save(images / f"{i}.png")
     return _certified(tmp_path, blind, [], ["--k", "3", "--k-prime", "2"])
 
 
 def _certified(home, model, voted, certified):
-    """The certificates of the folder of pictures, with these options of `vote` and `certify`."""
-    given = ["--data", "folder", "--root", home / "pictures", "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    """The certificates of the folder of images, with these options of `vote` and `certify`."""
+    given = ["--data", "folder", "--root", home / "images", "--size", "16", "--draws", "60", "--sigma", "0.5"]
     how = ["--output", "logits", "--labels", home / "names.txt", "--out", home / "own" / "votes", "--force"]
     code, _, err = command("vote", "--model", model, *given, *how, *voted)
     assert code == 0, err
@@ -131,8 +132,8 @@ def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, 
     code, out, err = command("attack", folder, *QUICK, *OWN)
     assert code == 0, out + err
     attacks = read_attacks(tmp_path / "own" / "attack").attacks
-    assert {found.goal for picture in attacks.pictures for found in picture.reached} == goals
-    assert set(attacks.pictures[0].proved) == goals
+    assert {found.goal for image in attacks.images for found in image.reached} == goals
+    assert set(attacks.images[0].proved) == goals
 
 
 def test_a_model_without_gradients_is_searched_at_random(own_run):
@@ -195,9 +196,9 @@ def test_a_classifier_that_runs_otherwise_is_told(run):
     assert "compiled True, here False" in note
 
 
-def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
+def test_a_image_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
     other = DigitsDataset("test", size=16, images=9)[8].image[0]
-    Image.fromarray(other).save(tmp_path / "pictures" / "2.png")
+    Image.fromarray(other).save(tmp_path / "images" / "2.png")
     code, _, err = command("attack", own_run, *QUICK, *OWN)
     assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
 
@@ -206,7 +207,7 @@ def test_a_picture_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
     ("words", "message"),
     [
         (["--attack", "fgsm"], "unknown attack"),
-        (["--images", "7"], "7 pictures were asked for; 6 have labels"),
+        (["--images", "7"], "7 images were asked for; 6 have labels"),
         (["--beta", "2"], "beta must lie strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a norm above it"),

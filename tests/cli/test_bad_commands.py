@@ -1,4 +1,4 @@
-"""A folder of pictures from the wild and a model with a weak spot, through every command."""
+"""A folder of images from the wild and a model with a weak spot, through every command."""
 
 import json
 import re
@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 from tests.pipeline.tiny import command
 
-from multiguard.evaluate import read_certificates
+from multiguard.results import read_certificates
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_bad_commands:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.25]
 DRAWS = ["--draws", 40, "--shard-images", 3]
 BAD = {
-    "cut.png": "not a readable picture (",
-    "empty.png": "not a readable picture (the file is empty)",
-    "out.png": "lies outside of the pictures' folder",
+    "cut.png": "not a readable image (",
+    "empty.png": "not a readable image (the file is empty)",
+    "out.png": "lies outside of the images' folder",
     "dark.png": "draw 0: the classifier cannot be sampled: it failed with ZeroDivisionError: so dark",
 }
 
@@ -49,42 +49,42 @@ def said(*arguments, code=0):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder of six pictures with labels, four of them bad in their own ways."""
+    """A folder of six images with labels, four of them bad in their own ways."""
     home = tmp_path_factory.mktemp("wild")
-    (home / "pictures").mkdir()
+    (home / "images").mkdir()
     for name in ("a.png", "b.png", "cut.png", "out.png"):
         pixels = np.random.default_rng(len(name)).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(home / "pictures" / name)
-    (home / "pictures/cut.png").write_bytes((home / "pictures/cut.png").read_bytes()[:400])
-    (home / "pictures/empty.png").touch()
-    shutil.move(home / "pictures/out.png", home / "elsewhere.png")
-    (home / "pictures/out.png").symlink_to(home / "elsewhere.png")
-    Image.new("RGB", (16, 16)).save(home / "pictures/dark.png")
+        Image.fromarray(pixels).save(home / "images" / name)
+    (home / "images/cut.png").write_bytes((home / "images/cut.png").read_bytes()[:400])
+    (home / "images/empty.png").touch()
+    shutil.move(home / "images/out.png", home / "elsewhere.png")
+    (home / "images/out.png").symlink_to(home / "elsewhere.png")
+    Image.new("RGB", (16, 16)).save(home / "images/dark.png")
     names = ["a.png", *BAD, "b.png"]
-    (home / "pictures/labels.csv").write_text("file,labels\n" + "".join(f"{name},1;3\n" for name in names))
+    (home / "images/labels.csv").write_text("file,labels\n" + "".join(f"{name},1;3\n" for name in names))
     (home / "names.txt").write_text("\n".join("0123456789"))
     return home
 
 
 def voting(home, out, *more):
-    folder = ["--data", "folder", "--root", home / "pictures", "--labels", home / "names.txt"]
+    folder = ["--data", "folder", "--root", home / "images", "--labels", home / "names.txt"]
     return ["vote", *MODEL, *folder, *DRAWS, "--out", home / out, *more]
 
 
 def test_the_default_is_a_stop_that_names_the_file(home):
     err = said(*voting(home, "stopped"), code=2)
-    assert re.fullmatch(r"multiguard: \S*pictures/cut\.png: not a readable picture \(.*\); replace .*\n", err)
+    assert re.fullmatch(r"multiguard: \S*images/cut\.png: not a readable image \(.*\); replace .*\n", err)
 
 
 @pytest.fixture(scope="module")
 def recorded(home):
-    """What vote, certify and report said; while the report was made, another picture lay in the place of b.png."""
+    """What vote, certify and report said; while the report was made, another image lay in the place of b.png."""
     out = {"vote": said(*voting(home, "votes", "--on-error", "record"))}
     out["certify"] = said("certify", home / "votes", "--k", 4, "--k-prime", 2, "--alpha", 0.05, "--sweep", "k=2")
-    (home / "pictures/b.png").rename(home / "kept.png")
-    Image.new("RGB", (16, 16), "white").save(home / "pictures/b.png")
+    (home / "images/b.png").rename(home / "kept.png")
+    Image.new("RGB", (16, 16), "white").save(home / "images/b.png")
     out["report"] = said("report", home / "certificates")
-    (home / "kept.png").rename(home / "pictures/b.png")
+    (home / "kept.png").rename(home / "images/b.png")
     return out
 
 
@@ -96,7 +96,7 @@ def test_with_record_the_others_go_all_the_way_and_everyone_says_who_is_missing(
         assert failure.reason.startswith(reason)
         assert str(home) not in failure.reason
     for text in recorded.values():
-        assert "4 of 6 pictures could not be voted on and are left out" in text
+        assert "4 of 6 images could not be voted on and are left out" in text
     found = read_certificates(home / "certificates")
     assert found.certificates.failures == votes.failures
     assert {curve.failed for curve in found.curves} == {4}
@@ -108,26 +108,26 @@ def test_going_on_keeps_what_is_recorded_and_a_stop_tries_again(home, recorded):
     before = read_votes(home / "votes").manifest_hash
     said(*voting(home, "votes", "--on-error", "record"))
     assert read_votes(home / "votes").manifest_hash == before
-    assert "cut.png: not a readable picture" in said(*voting(home, "votes"), code=2)
+    assert "cut.png: not a readable image" in said(*voting(home, "votes"), code=2)
 
 
-def test_a_replaced_picture_is_left_out_of_the_gallery(recorded):
-    assert "1 picture is not shown: another lies in its place than the one voted on" in recorded["report"]
+def test_a_replaced_image_is_left_out_of_the_gallery(recorded):
+    assert "1 image is not shown: another lies in its place than the one voted on" in recorded["report"]
 
 
 def test_predict_names_every_bad_file_or_goes_on_past_them(home):
-    pictures = [home / "pictures" / name for name in ("a.png", "cut.png", "dark.png", "empty.png")]
+    images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png")]
     asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60]
-    err = said("predict", *pictures, *asked, code=2)
+    err = said("predict", *images, *asked, code=2)
     assert "cut.png" in err
     assert "empty.png" in err
-    err = said("predict", pictures[0], pictures[2], *asked, code=2)
+    err = said("predict", images[0], images[2], *asked, code=2)
     assert re.search(r"dark\.png: draw 0: the classifier cannot be sampled: .*so dark", err)
-    text = said("predict", *pictures, *asked, "--on-error", "record")
+    text = said("predict", *images, *asked, "--on-error", "record")
     assert text.count("could not be predicted: ") == 3
-    found = json.loads(said("predict", *pictures, *asked, "--on-error", "record", "--json"))
-    assert [one["file"] for one in found["images"]] == [str(pictures[0])]
-    assert [one["file"] for one in found["failed"]] == [str(path) for path in pictures[1:]]
-    err = said("predict", *pictures[1:], *asked, "--on-error", "record", code=2)
+    found = json.loads(said("predict", *images, *asked, "--on-error", "record", "--json"))
+    assert [one["file"] for one in found["images"]] == [str(images[0])]
+    assert [one["file"] for one in found["failed"]] == [str(path) for path in images[1:]]
+    err = said("predict", *images[1:], *asked, "--on-error", "record", code=2)
     assert err.count(".png: ") == 3
-    assert "on-error" in said("predict", pictures[0], *asked, "--on-error", "skip", code=2)
+    assert "on-error" in said("predict", images[0], *asked, "--on-error", "skip", code=2)

@@ -36,7 +36,7 @@ def test_the_example_of_train_works(tmp_path):
 def test_the_example_of_data_check_works():
     done = multiguard(*example_of(multiguard("data", "check", "--help").stdout))
     assert done.returncode == 0, done.stderr
-    assert "digits/test?seed=0: 1000 pictures, 1000 readable" in done.stdout
+    assert "digits/test?seed=0: 1000 images, 1000 readable" in done.stdout
     assert re.search(r"^ *7 +\d+ +2\d\.\d%", done.stdout, re.MULTILINE)
 
 
@@ -113,12 +113,12 @@ def test_labels_that_look_like_markup_are_printed_as_they_are(tmp_path, monkeypa
     assert all(label in out for label in ("[/x]", "[red]tag", ":cat:"))
 
 
-def test_check_lists_the_faults_of_the_table_beside_those_of_the_pictures(tmp_path, monkeypatch, capsys):
+def test_check_lists_the_faults_of_the_table_beside_those_of_the_images(tmp_path, monkeypatch, capsys):
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     (tmp_path / "labels.csv").write_text("file,x\na.png,1\n./a.png,0\nb.png,2\nc.png,1\n")
     code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
     assert code == 1
-    for part in ("line 3: the picture 'a.png' stands already in line 2", "line 4: '2' under 'x'", "c.png: no such"):
+    for part in ("line 3: the image 'a.png' stands already in line 2", "line 4: '2' under 'x'", "c.png: no such"):
         assert part in out
     (tmp_path / "labels.csv").write_text("file,x\na.png,3\nb.png,2\n")
     code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
@@ -130,7 +130,7 @@ def test_check_reads_a_seeded_part_when_asked(monkeypatch, capsys):
     asked = ["data", "check", "digits", "--images", 12, "--seed", 3]
     code, out, _ = in_process(monkeypatch, capsys, *asked)
     assert code == 0
-    assert "digits/train?seed=0[images=12,seed=3]: 12 pictures, 12 readable" in out
+    assert "digits/train?seed=0[images=12,seed=3]: 12 images, 12 readable" in out
 
 
 def test_random_weights_are_said(tmp_path, monkeypatch, capsys):
@@ -163,18 +163,18 @@ def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):
 
 def test_check_prints_every_problem_and_exits_with_1(tmp_path):
     Image.new("CMYK", (20, 10)).save(tmp_path / "good.jpg")
-    (tmp_path / "bad.jpg").write_bytes(b"no picture")
+    (tmp_path / "bad.jpg").write_bytes(b"no image")
     (tmp_path / "labels.csv").write_text("file,labels\ngood.jpg,Käfer\nbad.jpg,Käfer\ngone.jpg,dog\n")
     done = multiguard("data", "check", "folder", "--root", tmp_path)
     assert done.returncode == 1
-    assert "3 pictures, 1 readable" in done.stdout
-    assert "bad.jpg: not a readable picture" in done.stdout
-    assert "gone.jpg: no such picture" in done.stdout
+    assert "3 images, 1 readable" in done.stdout
+    assert "bad.jpg: not a readable image" in done.stdout
+    assert "gone.jpg: no such image" in done.stdout
     assert "sizes: 10x20 (1)" in done.stdout
     assert "never present: dog" in done.stdout
 
 
-def test_a_folder_of_pictures_trains_with_a_held_out_tenth(tmp_path):
+def test_a_folder_of_images_trains_with_a_held_out_tenth(tmp_path):
     rows = ["file,red,blue"]
     for number in range(40):
         red = number % 2

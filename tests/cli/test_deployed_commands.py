@@ -1,4 +1,4 @@
-"""Taggers as they are deployed: thresholds, pictures without labels, adaptive draws, each from vote to report."""
+"""Taggers as they are deployed: thresholds, images without labels, adaptive draws, each from vote to report."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.pipeline.tiny import command, state
 from multiguard.certify import look_plan, threshold_radii
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import VotesError
-from multiguard.evaluate import read_certificates
+from multiguard.results import read_certificates
 from multiguard.votes import most_frequent, passing, read_votes
 
 MODEL = ["--model", "tests.cli.test_deployed_commands:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.5]
@@ -47,13 +47,13 @@ def draws_of(votes):
 def deployed(tmp_path_factory):
     """Votes of every kind, in folders of their own, and what was said of them; not to be changed."""
     home = tmp_path_factory.mktemp("deployed")
-    (home / "pictures/sub").mkdir(parents=True)
+    (home / "images/sub").mkdir(parents=True)
     digits = DigitsDataset("test", size=40)
     for number in range(5):
-        place = home / "pictures" / ("sub" if number % 2 else "") / f"{number}.png"
+        place = home / "images" / ("sub" if number % 2 else "") / f"{number}.png"
         Image.fromarray(digits[number].image[0]).save(place)
     (home / "names.txt").write_text("\n".join(LABELS))
-    folder = ["--data", "folder", "--root", home / "pictures", "--no-labels", "--labels", home / "names.txt"]
+    folder = ["--data", "folder", "--root", home / "images", "--no-labels", "--labels", home / "names.txt"]
     adaptive = ["--draws", "adaptive", "--radius", 0.1, "--radius", 0.3, "--max-draws", 300]
     said = {
         "sets": [*DIGITS, "--draws", 80, "--rule", "threshold", "--score-threshold", 0.4],
@@ -97,7 +97,7 @@ def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp
         proved = threshold_radii(sets.hits(position), sets.labels[position], threshold=0.4, sigma=0.5, alpha=0.05)
         assert np.array_equal(true, proved.true)
         assert np.array_equal(false, proved.false)
-    assert "t = 0.4, n = 80, alpha = 0.05, sigma = 0.5; means over pictures" in out
+    assert "t = 0.4, n = 80, alpha = 0.05, sigma = 0.5; means over images" in out
     assert "floor: true labels returned at least" in out
     assert max(map(len, out.splitlines()[:-1])) <= 80
 
@@ -119,11 +119,11 @@ def test_no_floor_is_rounded_up_and_no_ceiling_down(deployed, tmp_path):
     assert len(set(rows["joint", "ceiling"])) > 2
 
 
-def test_pictures_without_labels_are_every_picture_of_the_folder(deployed, votes):
+def test_images_without_labels_are_every_image_of_the_folder(deployed, votes):
     unlabelled = votes("unlabelled")
     assert unlabelled.ids == ("0.png", "2.png", "4.png", "sub/1.png", "sub/3.png")
     assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
-    assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 pictures at sigma 0.5: ")
+    assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 images at sigma 0.5: ")
     said = json.loads((deployed[0] / "unlabelled/source.json").read_text())
     assert tuple(Source.from_dict(said["data"]).open().ids) == unlabelled.ids
 
@@ -159,15 +159,15 @@ def test_adaptive_votes_are_recognised_and_their_mean_is_told(deployed, votes, t
     assert set(draws) <= set(LOOKS.draws)
     assert len(set(draws)) > 1
     assert adaptive.provenance.stopping["radii"] == (0.1, 0.3)
-    told = f"an average of {np.mean(draws):.1f} votes on each of 6 pictures at sigma 0.5: {deployed[0] / 'adaptive'}\n"
+    told = f"an average of {np.mean(draws):.1f} votes on each of 6 images at sigma 0.5: {deployed[0] / 'adaptive'}\n"
     assert deployed[1]["adaptive"].splitlines(keepends=True)[1] == told
     out = done("certify", deployed[0] / "adaptive", *TOP_K, "--out", tmp_path / "c")
-    assert f"adaptive draws: {np.mean(draws):.1f} a picture on average, 300 at most" in out
+    assert f"adaptive draws: {np.mean(draws):.1f} an image on average, 300 at most" in out
     assert list(read_certificates(tmp_path / "c").certificates.draws) == draws
     assert "n = " not in out
 
 
-def test_draws_that_an_adaptive_picture_took_are_those_of_a_fixed_run(deployed, votes):
+def test_draws_that_an_adaptive_image_took_are_those_of_a_fixed_run(deployed, votes):
     adaptive, fixed = votes("adaptive"), votes("ranked")
     for position, draws in enumerate(draws_of(adaptive)):
         both = min(draws, 80)
@@ -175,31 +175,31 @@ def test_draws_that_an_adaptive_picture_took_are_those_of_a_fixed_run(deployed, 
 
 
 @pytest.mark.parametrize("name", ["adaptive-sets", "unlabelled"])
-def test_a_report_shows_pictures_that_have_no_labels(deployed, name, tmp_path):
+def test_a_report_shows_images_that_have_no_labels(deployed, name, tmp_path):
     asked = THRESHOLD if name == "adaptive-sets" else TOP_K
     done("certify", deployed[0] / name, *asked, "--no-labels", "--out", tmp_path / "certificates")
     out = done("report", tmp_path / "certificates")
-    assert "no pictures" not in out
+    assert "no images" not in out
     assert "data:image" in (tmp_path / "report.html").read_text()
 
 
 def predicting(deployed, *more):
-    picture, names = deployed[0] / "pictures/0.png", deployed[0] / "names.txt"
-    return ["predict", picture, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, *more]
+    image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
+    return ["predict", image, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, *more]
 
 
 def test_a_threshold_prediction_tells_what_stays_and_what_may_come_in(deployed):
     found = json.loads(done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6, "--json")))
     assert (found["rule"], found["threshold"], found["score_threshold"]) == ("threshold", 0.4, 0.6)
     assert "k" not in found
-    picture = found["images"][0]
-    assert len(picture["labels"]) + len(picture["other_radii"]) == 10
-    assert len(picture["set_radii"]) == len(picture["labels"]) > 0
+    image = found["images"][0]
+    assert len(image["labels"]) + len(image["other_radii"]) == 10
+    assert len(image["set_radii"]) == len(image["labels"]) > 0
     text = done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6))
     assert "t = 0.4, sigma = 0.5; 100 draws chose the labels, 200 others certify" in text
     lines = text.splitlines()
     others = lines[next(n for n, line in enumerate(lines) if "other labels that may come in" in line) + 1 :]
-    radii = [-np.inf if radius is None else radius for radius in picture["other_radii"]]
+    radii = [-np.inf if radius is None else radius for radius in image["other_radii"]]
     for line in others[: others.index("")]:
         words, radius = line.rsplit(None, 1)
         if radius == "unconfirmed":
@@ -253,10 +253,10 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "max_draws"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--alpha", 0], "alpha"),
         ([*ADAPTIVE, "--radius", 0.5, "--rule", "threshold", "--threshold", 2], "strictly between 0 and 1"),
-        (["vote", *MODEL, "--data", "folder", "--root", "pictures", "--no-labels", "--out", "new"], "(--labels)"),
+        (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "(--labels)"),
         (
-            [*VOTE, "--data", "folder", "--root", "pictures", "--no-labels", "--labels", "names.txt", "--split", "x"],
-            "pictures without labels have no CSV",
+            [*VOTE, "--data", "folder", "--root", "images", "--no-labels", "--labels", "names.txt", "--split", "x"],
+            "images without labels have no CSV",
         ),
         (
             [*VOTE, "--data", "folder", "--root", "names.txt", "--no-labels", "--labels", "names.txt"],
@@ -268,7 +268,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
                 "--data",
                 "folder",
                 "--root",
-                "pictures",
+                "images",
                 "--no-labels",
                 "--labels",
                 "names.txt",
@@ -279,9 +279,9 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
             ],
             "the size is 0",
         ),
-        (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", "--size", -2], "the size is -2"),
-        (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
-        (["predict", "pictures/0.png", *MODEL, "--labels", "names.txt", *THRESHOLD, "--k", 3], "k belongs"),
+        (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--size", -2], "the size is -2"),
+        (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
+        (["predict", "images/0.png", *MODEL, "--labels", "names.txt", *THRESHOLD, "--k", 3], "k belongs"),
     ],
 )
 def test_misuse_is_one_line(deployed, arguments, message, tmp_path, monkeypatch):

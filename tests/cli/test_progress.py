@@ -2,11 +2,11 @@ import sys
 
 import pytest
 
-from multiguard.cli.progress import say, shown
+from multiguard.cli.progress import progress_bar, say
 
 
 def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         progress("reading", 3, 10)
     assert capsys.readouterr() == ("", "")
 
@@ -15,11 +15,11 @@ def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[st
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         progress("reading [x]", 3, 10)
         progress("training", 5, 20)
         say("epoch 1 [red] done")
     output = capsys.readouterr()
     assert output.err == ""
-    for part in ("reading [x]", "3/10", "training", "5/20", "pictures/s", "\nepoch 1 [red] done\n"):
+    for part in ("reading [x]", "3/10", "training", "5/20", "images/s", "\nepoch 1 [red] done\n"):
         assert part in output.out.replace("\x1b[2K", "").replace("\x1b[1A", "").replace("\r", "\n")

@@ -62,7 +62,7 @@ def test_a_run_says_the_order_of_the_scores_too(home):
     assert "took: vote skipped\n" in out
 
 
-def test_a_vote_that_fails_at_its_first_picture_blocks_nothing(home):
+def test_a_vote_that_fails_at_its_first_image_blocks_nothing(home):
     wrong = [*VOTE, "--images", 1, "--labels", "few.txt", "--no-labels", "--data", "folder", "--root", "p"]
     (home / "p").mkdir()
     (home / "digit.png").rename(home / "p/digit.png")
@@ -90,13 +90,13 @@ def test_votes_of_other_noise_and_seed_are_refused_in_a_whole_sentence(home):
             ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
             "pilot_draws must",
         ),
-        ([*VOTE, "--mean", "1,2", "--out", "v"], "mean has 2 numbers; pictures have 3 channels"),
+        ([*VOTE, "--mean", "1,2", "--out", "v"], "mean has 2 numbers; images have 3 channels"),
         ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
         ([*VOTE, "--root", "p", "--out", "v"], "digits are embedded and take no root"),
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
         (["run", "digitz", "--out", "r"], "did you mean 'digits'? (a file is named by its path)"),
         (["run", ".", "--out", "r"], "is a folder; a recipe is a file in YAML"),
-        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not a picture; name the files of pictures"),
+        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; name the files of images"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command(home, arguments, message):
@@ -125,8 +125,8 @@ def test_numbers_of_a_recipe_are_checked_before_anything_runs(home, change, mess
     assert not (home / "r").exists()
 
 
-def test_every_file_that_is_no_picture_is_named_before_the_model_is_loaded(home):
-    (home / "bad.png").write_text("no picture")
+def test_every_file_that_is_no_image_is_named_before_the_model_is_loaded(home):
+    (home / "bad.png").write_text("no image")
     (home / "worse.png").write_text("none either")
     err = refused("predict", "digit.png", "bad.png", "none.png", "worse.png", "--model", "no-such-model")
     for name in ("bad.png: not a readable", "none.png: no such", "worse.png: not a readable"):
@@ -155,7 +155,7 @@ def test_a_page_is_named_by_a_folder_or_without_its_ending(home):
     assert command(*VOTE, "--out", "v")[0] == 0
     assert command("certify", "v", "--k", 2, "--k-prime", 1, "--out", "c")[0] == 0
     for out, page in (("new/", "new/report.html"), ("new", "new/report.html"), ("plain", "plain.html")):
-        code, said, err = command("report", "c", "--out", out, "--no-pictures", "--force")
+        code, said, err = command("report", "c", "--out", out, "--no-images", "--force")
         assert code == 0, err
         assert said.endswith(f"report: {page}\n")
         assert (home / page).is_file()

@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.tiny import RECIPE, command, state
 
 from multiguard.cli import signals
-from multiguard.cli.signals import Stopped, at_once, gently
+from multiguard.cli.signals import Stopped, graceful_stop, immediate_stop
 
 MAIN = threading.current_thread() is threading.main_thread()
 pytestmark = pytest.mark.skipif(not MAIN, reason="signals reach the main thread alone")
@@ -74,18 +74,18 @@ def stopped_by(block, *numbers):
 
 
 def test_a_signal_that_is_delivered_twice_is_one():
-    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == (143, True, 3)
-    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGINT) == (130, True, 2)
+    assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == (143, True, 3)
+    assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGINT) == (130, True, 2)
 
 
 def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
     monkeypatch.setattr(signals, "_ONE_REQUEST", 0)
     before = signal.getsignal(signal.SIGTERM)
-    assert stopped_by(gently("first")) is None
-    assert stopped_by(gently("first"), signal.SIGTERM) == (143, True, 1)
-    assert stopped_by(gently("first"), signal.SIGTERM, signal.SIGINT, signal.SIGINT) == (130, True, 1)
-    assert stopped_by(gently("first"), signal.SIGINT, signal.SIGINT) == (130, True, 1)
-    assert stopped_by(at_once(), signal.SIGTERM, signal.SIGTERM) == (143, False, 0)
+    assert stopped_by(graceful_stop("first")) is None
+    assert stopped_by(graceful_stop("first"), signal.SIGTERM) == (143, True, 1)
+    assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGINT, signal.SIGINT) == (130, True, 1)
+    assert stopped_by(graceful_stop("first"), signal.SIGINT, signal.SIGINT) == (130, True, 1)
+    assert stopped_by(immediate_stop(), signal.SIGTERM, signal.SIGTERM) == (143, False, 0)
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -13,10 +13,10 @@ from tests.pipeline.tiny import RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.evaluate import read_certificates
 from multiguard.pipeline.discarding import discard_model
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import VoteJob, prepare_vote
+from multiguard.results import read_certificates
 from multiguard.train.loop import make_room
 from multiguard.votes import read_votes
 
@@ -60,7 +60,7 @@ def place(examples, tmp_path, monkeypatch):
 def test_every_example_says_where_its_output_is(examples):
     home, said = examples
     assert said["train"].endswith("model: runs/digits\n")
-    assert said["vote"] == "60 votes on each of 5 pictures at sigma 0.25: runs/votes\n"
+    assert said["vote"] == "60 votes on each of 5 images at sigma 0.25: runs/votes\n"
     assert said["certify"].endswith("certificates.parquet, curves.csv and labels.csv: runs/certificates\n")
     assert said["report"].endswith("report: runs/report.html\n")
     for name in ("votes/source.json", "certificates/curves.csv", "report.html", "figures", "tables"):
@@ -71,9 +71,9 @@ def test_every_example_says_where_its_output_is(examples):
 def test_votes_say_where_they_come_from(examples):
     said = json.loads((examples[0] / "runs/votes/source.json").read_text())
     votes = read_votes(examples[0] / "runs/votes")
-    pictures = Source.from_dict(said["data"]).open()
-    assert tuple(pictures.ids) == votes.ids
-    assert tuple(pictures.labels) == votes.labels
+    images = Source.from_dict(said["data"]).open()
+    assert tuple(images.ids) == votes.ids
+    assert tuple(images.labels) == votes.labels
     assert said["command"].startswith("multiguard vote --model runs/digits --data digits")
     assert read_certificates(examples[0] / "runs/certificates").source == said
 
@@ -96,7 +96,7 @@ def test_the_same_votes_are_not_drawn_twice(place, force):
     code, out, _ = command(*example_of("vote"), *SMALL["vote"], *force)
     after = state(place / "runs/votes")
     assert code == 0
-    assert "60 votes on each of 5 pictures" in out
+    assert "60 votes on each of 5 images" in out
     assert all(after[name] == before[name] for name in before if name.endswith(".parquet"))
 
 
@@ -146,7 +146,7 @@ def test_force_throws_nothing_away_for_a_mistake(place):
 
 
 def test_two_pages_of_one_folder_have_figures_of_their_own(place):
-    code, out, err = command("report", "runs/certificates", "--out", "runs/other.html", "--no-pictures")
+    code, out, err = command("report", "runs/certificates", "--out", "runs/other.html", "--no-images")
     assert code == 0, err
     assert "runs/other-figures" in out
     assert list((place / "runs/other-tables").iterdir())
@@ -215,17 +215,17 @@ def test_the_radii_of_the_table_are_rounded_down(place):
 def test_a_tiny_alpha_of_a_prediction_is_said_as_it_is(examples):
     code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
     assert code == 0, err
-    assert out.splitlines()[-1] == "what is said of a picture is wrong, in any part, with probability 1e-12 at most"
+    assert out.splitlines()[-1] == "what is said of an image is wrong, in any part, with probability 1e-12 at most"
 
 
-def test_a_report_does_without_pictures_and_says_so(place):
+def test_a_report_does_without_images_and_says_so(place):
     source = place / "runs/votes/source.json"
     said = json.loads(source.read_text())
     source.write_text(json.dumps({**said, "data": {**said["data"], "data": "coco", "root": "gone"}}))
     assert command("certify", "runs/votes", "--k", 3, "--k-prime", 1, "--out", "other/certificates")[0] == 0
     code, out, err = command("report", "other/certificates")
     assert code == 0, err
-    assert out.startswith("the page shows no pictures: gone")
+    assert out.startswith("the page shows no images: gone")
     assert (place / "other/report.html").is_file()
 
 
@@ -253,7 +253,7 @@ def _predicting(home, *more):
     return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], *more]
 
 
-def test_a_renamed_picture_has_the_same_answer(examples, tmp_path):
+def test_a_renamed_image_has_the_same_answer(examples, tmp_path):
     home = examples[0]
     shutil.copy(home / "digit.png", tmp_path / "renamed.png")
     both = [_predicting(home, "--json"), ["predict", tmp_path / "renamed.png", *_predicting(home, "--json")[2:]]]
@@ -282,7 +282,7 @@ def labelled_folder(home, names):
 
 @pytest.fixture(scope="session")
 def odd(tmp_path_factory):
-    """A model of labels that look like markup, and its pictures."""
+    """A model of labels that look like markup, and its images."""
     home = labelled_folder(tmp_path_factory.mktemp("odd"), ["[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"])
     asked = ["--data", "folder", "--root", home, "--model", "cnn:4", "--size", 16, "--epochs", 1, "--batch", 4]
     code, _, err = command("train", *asked, "--out", home / "model")
@@ -336,7 +336,7 @@ def a_tagger():
         (["report", "gone"], "gone: no certificates there"),
         (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
         (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
-        (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such picture"),
+        (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such image"),
         (["predict", "digit.png", "--model", "runs/gone"], "'runs/gone' is no model"),
         (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "k must lie between 1"),
         (["predict", "digit.png", "--model", "runs/digits", "--size", 64], "leave out the size 64"),
@@ -369,7 +369,7 @@ def test_a_mistake_is_one_line(place, arguments, message):
     [("file,labels\n", "no rows below the header"), ("file,labels\n0.png,horse\n", "horse")],
     ids=["empty", "other labels"],
 )
-def test_a_model_that_the_pictures_do_not_fit_is_one_line(odd, tmp_path, table, message):
+def test_a_model_that_the_images_do_not_fit_is_one_line(odd, tmp_path, table, message):
     shutil.copy(odd / "0.png", tmp_path)
     (tmp_path / "labels.csv").write_text(table)
     code, _, err = command(

@@ -80,7 +80,7 @@ def test_broken_json_is_named(coco):
         open_coco(coco)
 
 
-def test_picture_missing_from_disk_raises_when_read(coco):
+def test_image_missing_from_disk_raises_when_read(coco):
     dataset = open_coco(coco)
     dataset.entries[1].path.unlink()
     dataset[0]
@@ -88,7 +88,7 @@ def test_picture_missing_from_disk_raises_when_read(coco):
         dataset[1]
 
 
-def test_real_coco_pictures(coco_root):
+def test_real_coco_images(coco_root):
     listing = json.loads((coco_root / "annotations" / "instances_val2014.json").read_text())
     official = [category["name"] for category in sorted(listing["categories"], key=lambda c: c["id"])]
     dataset = open_coco(coco_root, "val", size=32)

@@ -34,7 +34,7 @@ def test_a_subset_is_not_the_head_of_the_dataset():
 
 @pytest.mark.parametrize("images", [0, 11])
 def test_a_subset_that_does_not_fit_is_refused(images):
-    with pytest.raises(DataError, match=f"subset of {images} pictures was asked of 10"):
+    with pytest.raises(DataError, match=f"subset of {images} images was asked of 10"):
         subset(DigitsDataset(images=10), images)
 
 
@@ -59,7 +59,7 @@ def test_open_dataset_knows_names_roots_and_options(tmp_path):
 
 @pytest.fixture
 def ugly(tmp_path):
-    """Six listed pictures of which one is cut short, one is missing and one has no label."""
+    """Six listed images of which one is cut short, one is missing and one has no label."""
     rows = ["file,labels"]
     for number in range(5):
         noise = np.random.default_rng(number).integers(0, 256, (30, 20, 3), dtype=np.uint8)
@@ -75,7 +75,7 @@ def test_check_reports_every_problem_and_counts_the_rest(ugly):
     report = check_dataset(ugly)
     assert (report.images, report.readable) == (6, 4)
     assert [problem.id for problem in report.problems] == ["2.jpg", "gone.jpg"]
-    assert "2.jpg: not a readable picture" in report.problems[0].message
+    assert "2.jpg: not a readable image" in report.problems[0].message
     assert report.frequencies == (3, 0)
     assert report.labels_per_image == {0: 1, 1: 3}
     assert report.shapes == {(30, 20): 4}
@@ -83,7 +83,7 @@ def test_check_reports_every_problem_and_counts_the_rest(ugly):
     assert report.mean_labels == 0.75
 
 
-def test_pixels_hold_every_picture_and_label_in_order():
+def test_pixels_hold_every_image_and_label_in_order():
     dataset = DigitsDataset("val", images=20)
     pixels = load_pixels(dataset, workers=3)
     assert pixels.images.shape == (20, 3, 32, 32)
@@ -92,7 +92,7 @@ def test_pixels_hold_every_picture_and_label_in_order():
         assert tuple(np.flatnonzero(pixels.targets[index])) == sample.labels
 
 
-def test_loading_pixels_stops_at_a_picture_that_cannot_be_read(ugly):
+def test_loading_pixels_stops_at_a_image_that_cannot_be_read(ugly):
     with pytest.raises(DataError, match=r"2\.jpg"):
         load_pixels(ugly)
 
@@ -126,7 +126,7 @@ def coloured(root, colours, labels):
     return open_dataset("folder", root=root, split="all")
 
 
-def test_a_cache_never_answers_with_other_pictures_or_labels(tmp_path):
+def test_a_cache_never_answers_with_other_images_or_labels(tmp_path):
     cache = tmp_path / "cache"
     load_pixels(coloured(tmp_path / "one" / "set", (10, 20), "xy"), cache=cache)
     elsewhere = load_pixels(coloured(tmp_path / "two" / "set", (30, 40), "xy"), cache=cache)
@@ -165,7 +165,7 @@ def test_a_part_knows_its_labels_and_origins():
     assert [dataset.origins.index(origin) for origin in part.origins] == list(part.positions)
 
 
-def test_a_float_picture_is_refused_rather_than_truncated():
+def test_a_float_image_is_refused_rather_than_truncated():
     class Float:
         name, label_names, ids, labels = "float", ("x",), ("0",), ((),)
 

@@ -46,10 +46,10 @@ def test_label_field_that_is_no_list_of_names_is_quoted(nuswide, text):
         open_nuswide(nuswide, "train")
 
 
-def test_one_picture_under_two_names_is_refused_with_both_lines(nuswide):
+def test_one_image_under_two_names_is_refused_with_both_lines(nuswide):
     rows = "images/0001_1.jpg,['sky'],train\n0001_1.jpg,['clouds'],train\n"
     (nuswide / "nus_wid_data.csv").write_text(HEADER + rows)
-    with pytest.raises(DataError, match=r"line 3: the picture '0001_1\.jpg' stands already in line 2"):
+    with pytest.raises(DataError, match=r"line 3: the image '0001_1\.jpg' stands already in line 2"):
         open_nuswide(nuswide, "train")
     faults = []
     assert len(open_nuswide(nuswide, "train", faults=faults)) == len(faults) == 1

@@ -1,4 +1,4 @@
-"""A source of pictures is written down and opens again to the same pictures."""
+"""A source of images is written down and opens again to the same images."""
 
 import json
 from pathlib import Path

@@ -7,7 +7,7 @@ from multiguard.errors import DataError
 
 @pytest.fixture
 def devkit(tmp_path):
-    """Three pictures: a grey one with a person and a difficult dog, one with a train, one with nothing."""
+    """Three images: a grey one with a person and a difficult dog, one with a train, one with nothing."""
     home = tmp_path / "VOCdevkit" / "VOC2007"
     (home / "JPEGImages").mkdir(parents=True)
     main = home / "ImageSets" / "Main"
@@ -50,10 +50,10 @@ def test_missing_class_file_is_named(devkit):
         open_voc2007(devkit, "train")
 
 
-def test_class_file_without_a_picture_of_the_split_is_named(devkit):
+def test_class_file_without_a_image_of_the_split_is_named(devkit):
     path = devkit / "VOCdevkit/VOC2007/ImageSets/Main/cat_train.txt"
     path.write_text("000001 -1\n000003 -1\n")
-    with pytest.raises(DataError, match=r"cat_train\.txt: no line for picture '000002' \(1 missing\)"):
+    with pytest.raises(DataError, match=r"cat_train\.txt: no line for image '000002' \(1 missing\)"):
         open_voc2007(devkit, "train")
 
 
@@ -73,7 +73,7 @@ def test_wrong_root_says_which_folder_to_give(tmp_path):
         open_voc2007(tmp_path)
 
 
-def test_real_voc_pictures(voc_root):
+def test_real_voc_images(voc_root):
     dataset = open_voc2007(voc_root, "trainval", size=32)
     assert len(dataset) == 126
     easy = [dataset.entries[i].labels for i in range(len(dataset))]

@@ -1,4 +1,4 @@
-"""Bands are the percentile bootstrap over pictures."""
+"""Bands are the percentile bootstrap over images."""
 
 import numpy as np
 import pytest

@@ -34,11 +34,10 @@ from multiguard.evaluate import (
     folder,
     label_scores,
     radius_grid,
-    read_certificates,
     sweep,
-    write_certificates,
 )
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
+from multiguard.results import read_certificates, write_certificates
 from multiguard.version import __version__
 from multiguard.votes import read_votes
 
@@ -87,7 +86,7 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
 def test_the_rows_have_names_for_people(tmp_path, votes) -> None:
     put(tmp_path, votes, OLD)
     table = pq.read_table(tmp_path / "certificates.parquet")
-    own = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "picture_sha256"]
+    own = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "image_sha256"]
     assert table.column_names == own
     row = table.to_pylist()[3]
     assert row["id"] == votes.ids[3]
@@ -267,7 +266,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path, votes) -> None:
 def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
     certified = certify_votes(votes, OLD)
     for name, other in (
-        ("pictures", random_votes(tmp_path / "fewer", images=10)),
+        ("images", random_votes(tmp_path / "fewer", images=10)),
         ("sigma", random_votes(tmp_path / "sigma", sigma=0.25)),
     ):
         with pytest.raises(InvalidInputError, match=name):
@@ -276,7 +275,7 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
     with pytest.raises(InvalidInputError, match="of the top-k rule, these votes of the threshold"):
         write_certificates(tmp_path / "c", replace(certified, labelled=False), [], radius=GRID, votes=threshold)
     adaptive = votes_of_kind(tmp_path / "adaptive", images=11, labels=20, **KINDS["adaptive unlabelled"])
-    with pytest.raises(InvalidInputError, match="pictures"):
+    with pytest.raises(InvalidInputError, match="images"):
         write_certificates(tmp_path / "c", replace(certified, labelled=False), [], radius=GRID, votes=adaptive)
     assert not (tmp_path / "c").exists()
 
@@ -288,13 +287,13 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
         (lambda curve: replace(curve, setting=ThresholdSetting(0.5)), "a curve is of the threshold rule"),
         (
             lambda curve: replace(curve, scores=replace(curve.scores, images=3)),
-            "a curve averages 3 pictures and leaves out 3",
+            "a curve averages 3 images and leaves out 3",
         ),
         (lambda curve: replace(curve, setting=NEW), "no curve of the method joint .mean. in their own setting"),
         (lambda curve: replace(curve, method="jia"), "no curve of the method joint .mean."),
         (
             lambda curve: replace(curve, scores=replace(curve.scores, images=9, without_labels=2)),
-            "averages 9 pictures and leaves out 2",
+            "averages 9 images and leaves out 2",
         ),
     ],
 )
@@ -344,9 +343,9 @@ def test_a_full_disk_leaves_the_old_set(tmp_path, votes, limit, grid, command) -
 
 PRELUDE = """
 import os, sys
-import multiguard.evaluate.rows
+import multiguard.results.rows
 from tests.evaluate.test_certificates_folder import NEW, OLD, put
-from multiguard.evaluate import read_certificates
+from multiguard.results import read_certificates
 from multiguard.votes import read_votes
 votes, folder = read_votes(sys.argv[1]), sys.argv[2]
 """

@@ -53,7 +53,7 @@ def chosen(votes, position: int, setting) -> tuple[int, ...]:
 
 
 def slow_radii(votes, position, setting, labels, alpha, method):
-    """Floors and ceilings of one picture: every look on its own, the best of them."""
+    """Floors and ceilings of one image: every look on its own, the best of them."""
     row = votes.row(position, looks=votes.looks)
     found = []
     for n, share in looks_of(votes, setting).taken(min(row.draws, setting.n)):
@@ -83,7 +83,7 @@ def slow_label_radius(votes, position, setting, label, alpha) -> float:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_claim_is_that_of_the_picture_alone(tmp_path, kind) -> None:
+def test_every_claim_is_that_of_the_image_alone(tmp_path, kind) -> None:
     votes = of_kind(tmp_path, kind)
     methods = METHODS[votes.rule]
     found = certify_votes(votes, setting_of(votes), methods=methods, labels=source_of(votes))
@@ -238,7 +238,7 @@ def test_adaptive_votes_are_not_certified_as_if_n_were_fixed(tmp_path, kind, dra
 
 
 def test_adaptive_claims_pay_for_their_looks(tmp_path) -> None:
-    """A picture that went to the last look proves less than 200 fixed draws would, and no more than the looks allow."""
+    """An image that went to the last look proves less than 200 fixed draws would, and no more than the looks allow."""
     ranked = of_kind(tmp_path, "adaptive").ranked(2, looks=LOOKS.draws)
     run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4)
     labels = tuple(np.argsort(-np.bincount(ranked[:, :2].ravel(), minlength=12))[:2].tolist())
@@ -267,7 +267,7 @@ def test_adaptive_claims_pay_for_their_looks(tmp_path) -> None:
 )
 def test_what_the_votes_cannot_answer_is_refused_before_any_is_read(tmp_path, monkeypatch, kind, setting, message):
     votes = of_kind(tmp_path, kind)
-    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("a picture was read"))
+    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
     with pytest.raises(MultiGuardError, match=message):
         certify_votes(votes, setting)
     with pytest.raises(MultiGuardError, match=message):

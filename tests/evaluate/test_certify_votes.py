@@ -1,4 +1,4 @@
-"""Certificates of a votes folder are what certify proves of each picture."""
+"""Certificates of a votes folder are what certify proves of each image."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def hits_of(votes, position: int, setting: Setting) -> np.ndarray:
 
 
 @pytest.mark.parametrize("draws", [None, 150])
-def test_every_claim_is_that_of_the_picture_alone(votes, draws) -> None:
+def test_every_claim_is_that_of_the_image_alone(votes, draws) -> None:
     setting = Setting(k=3, k_prime=2, alpha=0.01, draws=draws)
     methods = ("jia", "joint", "paper")
     found = certify_votes(votes, setting, methods=methods)
@@ -66,7 +66,7 @@ def test_label_radii_stay_with_their_labels_in_any_order(tmp_path) -> None:
     assert there.label_radii[0].tolist() == back.label_radii[0][::-1].tolist()
 
 
-@pytest.mark.parametrize("limit", [("_PICTURES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
+@pytest.mark.parametrize("limit", [("_IMAGES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
 def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
     setting, methods = Setting(k=3, k_prime=2), ("joint", "paper")
     whole = certify_votes(votes, setting, methods=methods)
@@ -80,7 +80,7 @@ def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
     assert (11, 11) not in told[:-1]
 
 
-def test_every_picture_is_read_once(votes, monkeypatch) -> None:
+def test_every_image_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
     monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])

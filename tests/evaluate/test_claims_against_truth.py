@@ -13,7 +13,7 @@ from multiguard.certify import ThresholdRadii, look_plan
 from multiguard.evaluate import Setting, ThresholdSetting, certify_votes, threshold_image_scores
 from multiguard.votes import LabelSets, VoteRow
 
-PICTURES, LABELS, DRAWS, SIGMA, T = 500, 5, 120, 0.5, 0.4
+IMAGES, LABELS, DRAWS, SIGMA, T = 500, 5, 120, 0.5, 0.4
 GRID = np.linspace(0, 1, 21)
 LOOKS = look_plan(DRAWS, first=15)
 
@@ -21,11 +21,11 @@ LOOKS = look_plan(DRAWS, first=15)
 @cache
 def classifiers() -> list[Bands]:
     rng = np.random.default_rng(2)
-    return [Bands.random(rng, labels=LABELS, sigma=SIGMA) for _ in range(PICTURES)]
+    return [Bands.random(rng, labels=LABELS, sigma=SIGMA) for _ in range(IMAGES)]
 
 
-def false_rarely_enough(wrong: int, alpha: float, pictures: int = PICTURES) -> bool:
-    return bool(binomtest(wrong, pictures, alpha, alternative="greater").pvalue > 1e-4)
+def false_rarely_enough(wrong: int, alpha: float, images: int = IMAGES) -> bool:
+    return bool(binomtest(wrong, images, alpha, alternative="greater").pvalue > 1e-4)
 
 
 def worst_scores(model: Bands, labels: tuple[int, ...]) -> np.ndarray:
@@ -39,8 +39,8 @@ def worst_scores(model: Bands, labels: tuple[int, ...]) -> np.ndarray:
     return np.stack([scores[:, np.abs(shifts) <= radius + 1e-12].min(axis=1) for radius in GRID], axis=1)
 
 
-def false_pictures(votes, alpha: float, method: str, source: str = "truth") -> int:
-    """In how many pictures any certified score, at any radius, is above what can really happen."""
+def false_images(votes, alpha: float, method: str, source: str = "truth") -> int:
+    """In how many images any certified score, at any radius, is above what can really happen."""
     found = certify_votes(votes, ThresholdSetting(T, alpha), methods=(method,), labels=source)
     wrong = claimed = 0
     for model, labels, proved in zip(classifiers(), found.labels, found.proved(method), strict=True):
@@ -50,16 +50,16 @@ def false_pictures(votes, alpha: float, method: str, source: str = "truth") -> i
         certified = np.stack([scores.precision, scores.recall, scores.f1])
         claimed += int(certified.max() > 0)
         wrong += bool(np.any(certified > worst_scores(model, labels) + 1e-12))
-    assert claimed > PICTURES / 4
+    assert claimed > IMAGES / 4
     return wrong
 
 
 def random_runs(folder, *, adaptive: bool = False, labelled: bool = True, seed: int = 5):
-    """Votes of the classifiers. In an adaptive run a picture stops where its labels look best: the worst rule."""
+    """Votes of the classifiers. In an adaptive run an image stops where its labels look best: the worst rule."""
     rng = np.random.default_rng(seed)
-    looks = {"looks": LOOKS.draws, "look_shares": LOOKS.shares, "stopping": {"radii": (0.5,)}} if adaptive else {}
+    looks = {"looks": LOOKS.draws, "look_fractions": LOOKS.shares, "stopping": {"radii": (0.5,)}} if adaptive else {}
     pilot = {} if labelled else {"labelled": False, "pilot_draws": 40}
-    run = provenance(PICTURES, LABELS, draws=DRAWS, sigma=SIGMA, **THRESHOLD | looks | pilot)
+    run = provenance(IMAGES, LABELS, draws=DRAWS, sigma=SIGMA, **THRESHOLD | looks | pilot)
     rows = []
     for name, model in zip(run.image_ids, classifiers(), strict=True):
         labels = tuple(np.flatnonzero(model.probabilities(np.zeros(1))[0] >= T).tolist()) if labelled else ()
@@ -76,20 +76,20 @@ def random_runs(folder, *, adaptive: bool = False, labelled: bool = True, seed: 
 def test_certified_scores_are_above_the_truth_as_rarely_as_promised(tmp_path, kind, method) -> None:
     votes = random_runs(tmp_path, **kind)
     source = "truth" if kind.get("labelled", True) else "pilot"
-    assert false_rarely_enough(false_pictures(votes, 0.02, method, source), 0.02)
+    assert false_rarely_enough(false_images(votes, 0.02, method, source), 0.02)
 
 
 def test_the_judgement_can_fail(tmp_path) -> None:
     """Claims made with nearly all of the error allowed are found guilty of an error of 0.02."""
     votes = random_runs(tmp_path)
-    assert not false_rarely_enough(false_pictures(votes, 0.999, "independent"), 0.02)
+    assert not false_rarely_enough(false_images(votes, 0.999, "independent"), 0.02)
 
 
 @pytest.mark.parametrize("separate", [True, False], ids=["pilot draws", "the draws that certify"])
 def test_labels_chosen_by_the_draws_that_certify_void_the_promise(tmp_path, separate) -> None:
     """All labels are equally probable, so that any half of them may be in the top half: every claim is false."""
-    alpha, rng, pictures, draws = 0.2, np.random.default_rng(0), 120, 300
-    run = provenance(pictures, 20, draws=draws, sigma=SIGMA, k_max=1, labelled=False, pilot_draws=draws)
+    alpha, rng, images, draws = 0.2, np.random.default_rng(0), 120, 300
+    run = provenance(images, 20, draws=draws, sigma=SIGMA, k_max=1, labelled=False, pilot_draws=draws)
     rows = []
     for name in run.image_ids:
         fresh, other = rng.integers(20, size=(2, draws, 1)).astype(np.uint8)
@@ -97,4 +97,4 @@ def test_labels_chosen_by_the_draws_that_certify_void_the_promise(tmp_path, sepa
     found = certify_votes(stored_rows(tmp_path, run, rows), Setting(10, 1, alpha), labels="pilot")
     claims = zip(found.radii["joint"], found.label_radii, strict=True)
     wrong = sum(bool(max(together.max(), alone.max()) >= 0) for together, alone in claims)
-    assert false_rarely_enough(wrong, alpha, pictures) == separate
+    assert false_rarely_enough(wrong, alpha, images) == separate

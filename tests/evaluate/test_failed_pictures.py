@@ -1,4 +1,4 @@
-"""Pictures that could not be voted on: nothing is claimed of them, no average has them, every summary counts them."""
+"""Images that could not be voted on: nothing is claimed of them, no average has them, every summary counts them."""
 
 import json
 from dataclasses import replace
@@ -8,16 +8,9 @@ import pytest
 from tests.evaluate.votes_cases import KINDS, as_lists, setting_of, source_of, votes_of_kind
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import (
-    certify_votes,
-    curves,
-    label_scores,
-    read_certificates,
-    read_curves,
-    sweep,
-    write_certificates,
-)
-from multiguard.votes import Failure
+from multiguard.evaluate import certify_votes, curves, label_scores, sweep
+from multiguard.results import read_certificates, read_curves, write_certificates
+from multiguard.votes import ImageFailure
 
 RADII = np.array([0.0, 0.25, 0.5])
 FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score that is NaN or infinite", 8: "gone"}
@@ -34,7 +27,7 @@ def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_a
     for name in ("labels", "label_radii", "predicted", "predicted_hits", "draws"):
         assert as_lists(getattr(found, name)) == [as_lists(getattr(whole, name)[place]) for place in kept]
     assert as_lists(found.radii["joint"]) == [as_lists(whole.radii["joint"][place]) for place in kept]
-    assert found.failures == tuple(Failure(some.provenance.image_ids[i], reason) for i, reason in FAILED.items())
+    assert found.failures == tuple(ImageFailure(some.provenance.image_ids[i], reason) for i, reason in FAILED.items())
     made = curves(found, RADII)
     assert [curve.failed for curve in made] == [3, 3]
     assert all(curve.scores.images + curve.scores.without_labels == 6 for curve in made)
@@ -44,9 +37,9 @@ def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_a
 
 
 def certified(found):
-    """The radii and labels of each picture that has labels."""
-    pictures = zip(found.radii["joint"], found.labels, strict=True)
-    return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in pictures if own]
+    """The radii and labels of each image that has labels."""
+    images = zip(found.radii["joint"], found.labels, strict=True)
+    return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in images if own]
 
 
 @pytest.fixture
@@ -83,14 +76,14 @@ def test_a_failure_cannot_be_struck_off_the_list(written):
 def test_certificates_and_curves_that_count_others_are_refused(written, tmp_path):
     votes, proved, made, _ = written
     fewer = replace(proved, failures=proved.failures[1:])
-    with pytest.raises(InvalidInputError, match="not of the pictures of these votes"):
+    with pytest.raises(InvalidInputError, match="not of the images of these votes"):
         write_certificates(tmp_path / "other", fewer, made, radius=RADII, votes=votes)
     wrong = [replace(made[0], failed=0), *made[1:]]
-    with pytest.raises(InvalidInputError, match="leaves out 0 pictures that could not be voted on, the certificates 3"):
+    with pytest.raises(InvalidInputError, match="leaves out 0 images that could not be voted on, the certificates 3"):
         write_certificates(tmp_path / "other", proved, wrong, radius=RADII, votes=votes)
 
 
 def test_votes_of_nothing_but_failures_certify_nothing(tmp_path):
     votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
-    with pytest.raises(InvalidInputError, match="nothing to certify: all 2 pictures failed"):
+    with pytest.raises(InvalidInputError, match="nothing to certify: all 2 images failed"):
         certify_votes(votes, setting_of(votes))

@@ -8,7 +8,7 @@ RADII = [np.array([0.5, 0.2]), np.array([0.3]), np.array([np.inf, 0.1, -np.inf])
 TRUE = [2, 1, 5, 0]
 
 
-def test_one_picture_by_hand() -> None:
+def test_one_image_by_hand() -> None:
     scores = image_scores(RADII[2], num_true=5, k=3, radius=[0.0, 0.1, 0.2])
     np.testing.assert_allclose(scores.precision, [2 / 3, 2 / 3, 1 / 3])
     np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
@@ -47,9 +47,9 @@ def test_any_shape_of_radius() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"num_true": [2, 1, 5]}, "one entry per picture"),
-        ({"num_true": [2, 1, 2, 0]}, "picture 2"),
-        ({"k": 2}, "picture 2"),
+        ({"num_true": [2, 1, 5]}, "one entry per image"),
+        ({"num_true": [2, 1, 2, 0]}, "image 2"),
+        ({"k": 2}, "image 2"),
         ({"averaging": "micro"}, "choose"),
         ({"radii": [[]], "num_true": [0]}, "nothing to average"),
     ],
@@ -59,6 +59,6 @@ def test_bad_input(change, says: str) -> None:
         set_scores(**{"radii": RADII, "num_true": TRUE, "k": 3, "radius": 0.1, **change})
 
 
-def test_a_picture_without_labels_has_no_scores() -> None:
+def test_a_image_without_labels_has_no_scores() -> None:
     with pytest.raises(InvalidInputError, match="count it"):
         image_scores([], num_true=0, k=3, radius=0.1)

@@ -16,7 +16,7 @@ def votes(tmp_path_factory):
 
 
 def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
-    monkeypatch.setattr(certificates, "_PICTURES_AT_A_TIME", 4)
+    monkeypatch.setattr(certificates, "_IMAGES_AT_A_TIME", 4)
     told = []
     vary = {"k": [1, 3, 5, 5], "k_prime": [1, 2], "n": [50, 200], "alpha": [0.01, 1e-4]}
     methods = ("paper", "joint")
@@ -36,7 +36,7 @@ def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
     assert len({tuple(curve.scores.recall) for curve in found if curve.method == "joint"}) >= 5
 
 
-def test_every_picture_is_read_once(votes, monkeypatch) -> None:
+def test_every_image_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
     monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
@@ -61,6 +61,6 @@ def test_nothing_to_vary_is_no_curves(votes) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(votes, monkeypatch, vary, message) -> None:
-    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("a picture was read"))
+    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
     with pytest.raises(InvalidInputError, match=message):
         sweep(votes, BASE, {"k": [1], **vary}, GRID)

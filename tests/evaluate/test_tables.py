@@ -11,8 +11,9 @@ from tests.evaluate.votes_cases import as_lists, assert_same_curves
 
 from multiguard.certify import METHODS
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, ThresholdSetting, read_curves, write_curves
-from multiguard.evaluate.tables import parse_labels, write_labels
+from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, ThresholdSetting
+from multiguard.results import read_curves, write_curves
+from multiguard.results.tables import parse_labels, write_labels
 
 COLUMNS = (
     "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,failed,sigma,"

@@ -41,7 +41,7 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
     return precision, recall, f1
 
 
-def test_one_picture_by_hand() -> None:
+def test_one_image_by_hand() -> None:
     scores = threshold_image_scores(RADII[0], radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
     np.testing.assert_array_equal(scores.true_floor, [2, 2, 1, 1, 0, 0])
     np.testing.assert_array_equal(scores.false_ceiling, [0, 1, 1, 2, 2, 3])
@@ -73,14 +73,14 @@ def test_a_set_against_loops(averaging: str) -> None:
     assert (scores.images, scores.without_labels) == (4, 1)
 
 
-picture = st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+image = st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
 
 
-@given(st.lists(picture, min_size=1, max_size=4))
-def test_no_prediction_within_floor_and_ceiling_scores_less(pictures) -> None:
-    """Each picture is (d, e, m, more true, fewer false): any outcome that e and m allow."""
+@given(st.lists(image, min_size=1, max_size=4))
+def test_no_prediction_within_floor_and_ceiling_scores_less(images) -> None:
+    """Each image is (d, e, m, more true, fewer false): any outcome that e and m allow."""
     radii, outcomes = [], []
-    for d, e, m, more, fewer in pictures:
+    for d, e, m, more, fewer in images:
         e = min(d, e)
         radii.append(ThresholdRadii(np.where(np.arange(d) < e, 1.0, -INF), np.where(np.arange(4) < m, -INF, 1.0)))
         outcomes.append((min(d, e + more), max(0, m - fewer), d))
@@ -114,8 +114,8 @@ def test_bands_against_a_slow_loop(averaging: str) -> None:
     assert np.any(found.precision[0] < found.precision[1])
 
 
-def _average(pictures, radius: float, averaging: str) -> np.ndarray:
-    pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in pictures]
+def _average(images, radius: float, averaging: str) -> np.ndarray:
+    pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in images]
     if averaging == "pooled":
         return np.array(slow_scores(*np.sum(pairs, axis=0)))
     return np.mean([slow_scores(*each) for each in pairs], axis=0)

@@ -11,7 +11,7 @@ from multiguard.certify import Looks
 from multiguard.evaluate import AnySetting, Certificates, Curve, LabelSource, Setting, ThresholdSetting
 from multiguard.votes import (
     DrawVotes,
-    Failure,
+    ImageFailure,
     LabelSets,
     Provenance,
     VoteRow,
@@ -31,12 +31,12 @@ def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequ
     return stored_rows(folder, run, [VoteRow(name, tuple(own), votes.astype(dtype)) for name, own, votes in rows])
 
 
-def stored_rows(folder: Path, run: Provenance, rows: Sequence[VoteRow | Failure]) -> Votes:
+def stored_rows(folder: Path, run: Provenance, rows: Sequence[VoteRow | ImageFailure]) -> Votes:
     """These rows, and failures in the place of rows, as a finished run in a folder."""
     writer = VotesWriter(folder, run, shard_images=4)
     for shard in writer.missing():
         own = [rows[position] for position in writer.manifest.positions(shard)]
-        failed = [row for row in own if isinstance(row, Failure)]
+        failed = [row for row in own if isinstance(row, ImageFailure)]
         writer.write(shard, [row for row in own if isinstance(row, VoteRow)], failed)
     return read_votes(folder)
 
@@ -44,20 +44,20 @@ def stored_rows(folder: Path, run: Provenance, rows: Sequence[VoteRow | Failure]
 def random_votes(
     folder: Path, *, images: int = 11, draws: int = 200, labels: int = 20, seed: int = 0, **changes
 ) -> Votes:
-    """Random votes of which some pictures have no label, and most have a few that are often hit."""
+    """Random votes of which some images have no label, and most have a few that are often hit."""
     rng = np.random.default_rng(seed)
     ranked = [random_ranked(rng, labels=labels, depth=5, draws=draws, spread=3.0) for _ in range(images)]
     true = []
-    for picture, votes in enumerate(ranked):
+    for image, votes in enumerate(ranked):
         often = np.argsort(-np.bincount(votes[:, :2].ravel(), minlength=labels))[:6]
-        true.append(rng.permutation(often)[: picture % 5].tolist())
+        true.append(rng.permutation(often)[: image % 5].tolist())
     return stored_votes(folder, ranked, true, labels=labels, **changes)
 
 
 LOOKS = Looks((40, 100, 200), (0.1, 0.2, 0.7))
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
-ADAPTIVE = {"looks": LOOKS.draws, "look_shares": LOOKS.shares, "stopping": {"radii": (0.5,), "alpha": 0.001}}
+ADAPTIVE = {"looks": LOOKS.draws, "look_fractions": LOOKS.shares, "stopping": {"radii": (0.5,), "alpha": 0.001}}
 KINDS = {
     "top-k": {},
     "threshold": THRESHOLD,
@@ -79,26 +79,26 @@ def votes_of_kind(
     failed: Mapping[int, str] | None = None,
     **kind,
 ) -> Votes:
-    """Random votes of any kind; in an adaptive run the pictures have stopped at each of the looks.
+    """Random votes of any kind; in an adaptive run the images have stopped at each of the looks.
 
-    The pictures at the places `failed` have failed for these reasons; the others are the same whichever these are.
+    The images at the places `failed` have failed for these reasons; the others are the same whichever these are.
     """
     rng = np.random.default_rng(seed)
     fields = {"images": images, "labels": labels, "draws": 200, "sigma": 0.5, "k_max": 4, **kind}
     run = provenance(**fields)
-    rows: list[VoteRow | Failure] = []
+    rows: list[VoteRow | ImageFailure] = []
     for position, name in enumerate(run.image_ids):
         draws = run.looks[position % len(run.looks)] if run.looks else run.draws
-        votes, shares = _picture(rng, run, draws + run.pilot_draws)
+        votes, shares = _image(rng, run, draws + run.pilot_draws)
         own = tuple(rng.permutation(np.argsort(-shares)[:5])[: position % 5].tolist()) if run.labelled else ()
         rows.append(VoteRow(name, own, votes(0, draws), votes(draws, None) if run.pilot_draws else None))
     for position, reason in (failed or {}).items():
-        rows[position] = Failure(run.image_ids[position], reason)
+        rows[position] = ImageFailure(run.image_ids[position], reason)
     return stored_rows(folder, run, rows)
 
 
-def _picture(rng: np.random.Generator, run: Provenance, draws: int) -> tuple[Callable[..., DrawVotes], np.ndarray]:
-    """A picture's votes from one draw to another, and how often each label is hit."""
+def _image(rng: np.random.Generator, run: Provenance, draws: int) -> tuple[Callable[..., DrawVotes], np.ndarray]:
+    """An image's votes from one draw to another, and how often each label is hit."""
     labels = len(run.label_names)
     if run.rule == "threshold":
         hits = random_sets(rng, labels=labels, draws=draws, spread=2.0)

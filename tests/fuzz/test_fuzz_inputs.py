@@ -1,4 +1,4 @@
-"""Models, recipes, datasets and pictures that anyone may have written: read, or refused with an error of ours."""
+"""Models, recipes, datasets and images that anyone may have written: read, or refused with an error of ours."""
 
 import io
 import json
@@ -18,8 +18,8 @@ from tests.pipeline.tiny import RECIPE
 
 from multiguard.data import load_pixels, open_dataset
 from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS
+from multiguard.data.image import read_image
 from multiguard.data.listed import read_lines
-from multiguard.data.picture import read_picture
 from multiguard.data.source import Source
 from multiguard.data.voc import VOC_LABELS
 from multiguard.models import load_classifier
@@ -224,7 +224,7 @@ def test_the_record_of_a_run_is_read_or_refused(tmp_path, examples):
 
 
 @soaked
-def test_what_a_file_says_of_its_pictures_opens_or_is_refused(tmp_path, examples):
+def test_what_a_file_says_of_its_images_opens_or_is_refused(tmp_path, examples):
     said = Source("digits", split="test", images=2).as_dict()
 
     def check(value) -> None:
@@ -239,8 +239,8 @@ def test_what_a_file_says_of_its_pictures_opens_or_is_refused(tmp_path, examples
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    """Datasets of two pictures in every layout, by name: where they lie, and the file to damage."""
+def images(tmp_path_factory):
+    """Datasets of two images in every layout, by name: where they lie, and the file to damage."""
     home = tmp_path_factory.mktemp("data")
     small = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     for place in ("voc/VOC2007/JPEGImages", "coco/val2014", "nuswide/images", "folder"):
@@ -276,7 +276,7 @@ LISTINGS = {
 
 
 def read_all(name: str, root: Path) -> None:
-    """Open the dataset and read its pictures."""
+    """Open the dataset and read its images."""
     split = {"voc2007": "test", "nuswide": "val", "folder": "test", "coco": "val"}[name]
     dataset = open_dataset(name, root=root, split=split, size=4)
     for place in range(len(dataset)):
@@ -285,10 +285,10 @@ def read_all(name: str, root: Path) -> None:
 
 @soaked
 @pytest.mark.parametrize("listing", LISTINGS)
-def test_a_listing_is_read_or_refused(pictures, tmp_path, listing, examples):
+def test_a_listing_is_read_or_refused(images, tmp_path, listing, examples):
     folder, file = LISTINGS[listing]
-    name, content = listing.split()[0], (pictures / folder / file).read_bytes()
-    root = copied(pictures / folder, tmp_path / "d")
+    name, content = listing.split()[0], (images / folder / file).read_bytes()
+    root = copied(images / folder, tmp_path / "d")
     read_all(name, root)
 
     def check(data: bytes) -> None:
@@ -302,8 +302,8 @@ def test_a_listing_is_read_or_refused(pictures, tmp_path, listing, examples):
 
 
 @soaked
-def test_the_labels_of_a_csv_are_read_or_refused(pictures, tmp_path, examples):
-    root = copied(pictures / "nuswide", tmp_path / "d")
+def test_the_labels_of_a_csv_are_read_or_refused(images, tmp_path, examples):
+    root = copied(images / "nuswide", tmp_path / "d")
     fields = [
         *(str(value) for value in HOSTILE),
         "[" * 5000,
@@ -334,21 +334,21 @@ def test_a_file_of_labels_is_read_or_refused(tmp_path, examples):
 
 @soaked
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000"])
-def test_a_picture_is_decoded_or_refused(tmp_path, kind, examples):
+def test_a_image_is_decoded_or_refused(tmp_path, kind, examples):
     held, rng = io.BytesIO(), random.Random(0)
     Image.frombytes("RGB", (12, 10), rng.randbytes(360)).save(held, kind)
     path = tmp_path / "p"
 
     def check(data: bytes) -> None:
-        found = read_or_refused(lambda: read_picture(written(path, data), 8))
+        found = read_or_refused(lambda: read_image(written(path, data), 8))
         assert found is None or (found.shape == (3, 8, 8) and found.dtype == np.uint8)
 
     fuzz(check, damaged(held.getvalue()), examples)
 
 
 @soaked
-def test_decoded_pictures_on_disk_are_mapped_or_refused(pictures, tmp_path, examples):
-    dataset = open_dataset("folder", root=pictures / "folder", split="test", size=4)
+def test_decoded_images_on_disk_are_mapped_or_refused(images, tmp_path, examples):
+    dataset = open_dataset("folder", root=images / "folder", split="test", size=4)
     expected = load_pixels(dataset, workers=1, cache=tmp_path / "cache").images.shape
     (path,) = [file for file in (tmp_path / "cache").iterdir() if file.suffix == ".npy"]
     content = path.read_bytes()

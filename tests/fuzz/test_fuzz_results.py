@@ -8,19 +8,12 @@ from tests.attack.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
-from multiguard.evaluate import (
-    certify_votes,
-    curves,
-    radius_grid,
-    read_attacks,
-    read_certificates,
-    write_attacks,
-    write_certificates,
-)
-from multiguard.files import file_hash
+from multiguard.evaluate import certify_votes, curves, radius_grid
+from multiguard.io.files import file_hash
+from multiguard.io.records import own_hash
 from multiguard.pipeline.certifying import read_source
-from multiguard.plain_json import own_hash
 from multiguard.report import Study, write_page, write_tables
+from multiguard.results import read_attacks, read_certificates, write_attacks, write_certificates
 from multiguard.votes import read_votes
 
 GRID = radius_grid(0.5, step=0.5)
@@ -29,7 +22,7 @@ soaked = pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytes
 
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory):
-    """A finished run, its last picture failed."""
+    """A finished run, its last image failed."""
     folder = tmp_path_factory.mktemp("run") / "votes"
     votes_of_kind(folder, images=5, labels=6, failed={4: "cut short"})
     return folder
@@ -195,7 +188,7 @@ def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
 def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
     write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, provenance={}, command="x")
     stored, content = json.loads((tmp_path / "a" / "attack.json").read_text()), (tmp_path / "a" / name).read_bytes()
-    assert len(read_attacks(tmp_path / "a").attacks.pictures) == 2
+    assert len(read_attacks(tmp_path / "a").attacks.images) == 2
 
     def check(data) -> None:
         place, said = copied(tmp_path / "a", tmp_path / "b"), data

@@ -17,7 +17,7 @@ from tests.votes.vote_runs import reseal
 import multiguard
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.evaluate import Setting, certify_votes, curves, radius_grid, read_certificates, write_certificates
+from multiguard.evaluate import Setting, certify_votes, curves, radius_grid
 from multiguard.models import load_classifier
 from multiguard.models.from_hf import load_hf
 from multiguard.models.loading import runs_code
@@ -26,6 +26,7 @@ from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.certifying import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.pipeline.reporting import ReportJob, report
+from multiguard.results import read_certificates, write_certificates
 
 GRID = radius_grid(0.5, step=0.5)
 SOURCE = Path(multiguard.__file__).parent
@@ -95,7 +96,7 @@ def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
     certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
-    report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", pictures=True))
+    report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
     assert len(votes) == 4
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(ModelError):
@@ -274,7 +275,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory):
-    """Votes and certificates whose labels, pictures and commands have names that steer terminals and spreadsheets."""
+    """Votes and certificates whose labels, images and commands have names that steer terminals and spreadsheets."""
     home = tmp_path_factory.mktemp("named")
     ranked = [np.tile([0, 1], (40, 1)), np.tile([2, 3], (40, 1))]
     told = {

@@ -12,7 +12,7 @@ def psnr(images, truth):
     return float((-10 * (images - truth).square().flatten(1).mean(1).log10()).mean())
 
 
-def test_ffdnet_lifts_the_psnr_of_real_pictures(coco_root, ffdnet_weights):
+def test_ffdnet_lifts_the_psnr_of_real_images(coco_root, ffdnet_weights):
     pixels = load_pixels(subset(open_dataset("coco", root=coco_root, split="val", size=224), 3))
     truth = torch.from_numpy(pixels.images).float() / 255
     noisy = truth + 0.5 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
@@ -54,7 +54,7 @@ class Half(FFDNet):
         return images * 0.5 + sigma
 
 
-def test_denoised_is_the_classifier_on_the_clamped_clean_picture():
+def test_denoised_is_the_classifier_on_the_clamped_clean_image():
     inner = Classifier(lambda x: x.mean((2, 3)), "rgb", output="logits", mean=[0.5] * 3, std=[2.0] * 3, name="mean")
     images = torch.tensor([[0.2, 0.4, 3.0]]).view(1, 3, 1, 1)
     composed = denoise_first(inner, Half(), 0.25)

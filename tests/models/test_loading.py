@@ -61,8 +61,8 @@ def test_timm(tmp_path, suffix):
     with torch.no_grad():
         assert torch.equal(classifier.eval()(images), model((images - mean) / std))
     smoother = Smoother(classifier, sigma=0.5, device="cpu")
-    picture = np.zeros((3, 48, 48), dtype=np.uint8)
-    assert smoother.votes(picture, 3, seed=0, image_id="a").shape == (3, 4)
+    image = np.zeros((3, 48, 48), dtype=np.uint8)
+    assert smoother.votes(image, 3, seed=0, image_id="a").shape == (3, 4)
 
 
 def test_timm_weights_must_fit(tmp_path):

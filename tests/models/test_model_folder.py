@@ -77,7 +77,7 @@ def test_a_denoiser_is_saved_and_loaded_in_front(tmp_path, network):
     ],
 )
 @pytest.mark.parametrize("denoised", [False, True])
-def test_the_noise_of_the_training_pictures_is_told_from_the_card(tmp_path, network, training, expected, denoised):
+def test_the_noise_of_the_training_images_is_told_from_the_card(tmp_path, network, training, expected, denoised):
     save_folder(tmp_path, card(training=training), network, FFDNet() if denoised else None)
     assert load_folder(tmp_path).trained_sigma == expected
 
@@ -176,7 +176,7 @@ def test_a_network_made_for_one_size_is_built_for_the_size_asked(tmp_path):
     built = build_backbone("timm:test_vit3", 3, size=64)
     require_size(built, 64)
     save_folder(tmp_path, card(architecture="timm:test_vit3", image_size=(64, 64)), built.network)
-    with pytest.raises(ModelError, match=r"test_vit3 takes no pictures of 96x96 \(Input height \(96\).*; try 64"):
+    with pytest.raises(ModelError, match=r"test_vit3 takes no images of 96x96 \(Input height \(96\).*; try 64"):
         require_size(load_backbone(tmp_path), 96)
     assert load_folder(tmp_path)(torch.zeros(1, 3, 64, 64)).shape == (1, 3)
     require_size(build_backbone("timm:resnet18", 3, size=64), 64)

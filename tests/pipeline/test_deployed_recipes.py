@@ -9,8 +9,8 @@ from tests.pipeline.tiny import command, state
 
 from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import read_certificates, read_curves
 from multiguard.pipeline import find_recipe, parse_recipe, recipe_names
+from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
 MODEL = "model: {spec: tests.cli.test_deployed_commands:a_tagger, output: logits}"
@@ -98,7 +98,7 @@ def test_more_labels_than_there_are_cannot_be_asked_for_and_nothing_is_made_firs
         assert not any((tmp_path / "run").rglob("*.*"))
 
 
-def test_pictures_without_labels_need_a_model_and_pilot_draws():
+def test_images_without_labels_need_a_model_and_pilot_draws():
     unlabelled = ["data.name=folder", "data.root=x", "data.labelled=false"]
     assert not parse_recipe(ADAPTIVE, "x", unlabelled).data.labelled
     with pytest.raises(InvalidInputError, match="pilot_draws is 0, and without labels"):
@@ -174,8 +174,8 @@ def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
     code, out, err = run(tmp_path, ADAPTIVE, "--until", "certify")
     assert code == 0, err
     found = read_certificates(tmp_path / "run/certificates").certificates
-    assert f"vote: {np.mean(found.draws):.1f} draws of a picture on average" in out
-    assert f"adaptive draws: {np.mean(found.draws):.1f} a picture on average, 200 at most" in out
+    assert f"vote: {np.mean(found.draws):.1f} draws of an image on average" in out
+    assert f"adaptive draws: {np.mean(found.draws):.1f} an image on average, 200 at most" in out
     run_of = read_votes(tmp_path / "run/votes").provenance
     assert (run_of.stopping["k"], run_of.stopping["radii"], run_of.draws) == (4, (0.1, 0.3), 200)
     code, out, _ = run(tmp_path, ADAPTIVE, "--until", "certify")
@@ -186,17 +186,17 @@ def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
 
 
 def test_a_run_on_a_folder_without_labels(tmp_path):
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").mkdir()
     digits = DigitsDataset("test", size=20)
     for number in range(3):
-        Image.fromarray(digits[number].image[0]).save(tmp_path / "pictures" / f"{number}.png")
+        Image.fromarray(digits[number].image[0]).save(tmp_path / "images" / f"{number}.png")
     (tmp_path / "names.txt").write_text("\n".join("0123456789"))
-    text = ADAPTIVE.replace("name: digits, images: 6", f"name: folder, root: {tmp_path / 'pictures'}, labelled: false")
+    text = ADAPTIVE.replace("name: digits, images: 6", f"name: folder, root: {tmp_path / 'images'}, labelled: false")
     text = text.replace("output: logits", f"output: logits, labels: {tmp_path / 'names.txt'}")
     code, out, err = run(tmp_path, text)
     assert code == 0, err
     assert "100 pilot draws chose the labels" in out
-    assert "no pictures" not in out
+    assert "no images" not in out
     assert not read_certificates(tmp_path / "run/certificates").certificates.labelled
     code, again, _ = command("run", tmp_path / "run/recipe.yaml", "--out", tmp_path / "run")
     assert (code, again.count("skipped, for")) == (0, 3)

@@ -5,7 +5,7 @@ import pytest
 from tests.pipeline.tiny import command
 
 from multiguard.certify import certified_size
-from multiguard.evaluate import read_certificates
+from multiguard.results import read_certificates
 
 SMALLER = {
     "train.model": "cnn:16",
@@ -34,7 +34,7 @@ def certified(tmp_path_factory):
 
 @pytest.mark.parametrize("method", RECALL)
 def test_certified_recall_is_what_it_was(certified, method):
-    """Another machine trains a slightly other network; three deviations of the mean over pictures allow for that."""
+    """Another machine trains a slightly other network; three deviations of the mean over images allow for that."""
     proved = certified.certificates
     shares = np.array(
         [
@@ -47,7 +47,7 @@ def test_certified_recall_is_what_it_was(certified, method):
 
 
 def test_the_joint_certificate_proves_the_most(certified):
-    """On the whole: its levels differ from theirs, so that at some radius it may lose a picture of the 60."""
+    """On the whole: its levels differ from theirs, so that at some radius it may lose an image of the 60."""
     recall = {
         curve.method: curve.scores.recall
         for curve in certified.curves

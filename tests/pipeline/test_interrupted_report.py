@@ -18,11 +18,11 @@ def alone(home):
 
 
 def reported(alone, *more):
-    return command("report", alone / "certificates", "--no-pictures", *more)
+    return command("report", alone / "certificates", "--no-images", *more)
 
 
 def test_ctrl_c_loses_nothing_and_the_same_command_makes_the_report(alone):
-    process = started("report", alone / "certificates", "--no-pictures")
+    process = started("report", alone / "certificates", "--no-images")
     wait_for(alone / "figures" / "methods.png", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -72,7 +72,7 @@ def test_a_page_says_what_makes_it_again(home):
     assert commands_on(run / "report.html") == [*whole, f"multiguard report {run} --title Mine --force"]
 
 
-def test_a_gallery_of_no_picture_is_one(home):
+def test_a_gallery_of_no_image_is_one(home):
     code, _, err = command("report", home / "run", "--force", "--gallery", 0)
     assert code == 0, err
     assert "0 weakest of 6" in (home / "run/report.html").read_text(encoding="utf-8")

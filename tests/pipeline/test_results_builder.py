@@ -8,7 +8,7 @@ import pytest
 from benchmarks.results import blocks
 from benchmarks.results.__main__ import digits_blocks
 from benchmarks.results.runs import open_run
-from benchmarks.results.statistics import Pictures, claims_beyond, false_claim_chances, statistics
+from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
 from tests.certify import literal
 from tests.certify.cases import random_ranked
 from tests.pipeline.tiny import command, state
@@ -69,7 +69,7 @@ def test_the_public_codes_statistics_are_those_of_its_formula(seed):
     ranked = random_ranked(np.random.default_rng(seed), labels=12, depth=4, draws=300, spread=3.0)
     counts = np.bincount(ranked[:, :2].ravel(), minlength=12)
     labels = [int(label) for label in np.argsort(-counts)[:3]]
-    radii = Pictures([ranked], [labels], 12, 1.0).radii(Setting(3, 2, 0.01), statistics(2)[PUBLIC])[0]
+    radii = Images([ranked], [labels], 12, 1.0).radii(Setting(3, 2, 0.01), statistics(2)[PUBLIC])[0]
     proved = [float(r) for r in radii if r > 0]
     assert proved
     for r in proved:

@@ -1,4 +1,4 @@
-"""A run that was interrupted, or met bad pictures, goes on with what it has; its time is that of all starts."""
+"""A run that was interrupted, or met bad images, goes on with what it has; its time is that of all starts."""
 
 import os
 import signal
@@ -37,18 +37,18 @@ def draw(path, number):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder of six pictures, the first and the fourth of them torn, and a recipe that votes on them."""
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
+    """A folder of six images, the first and the fourth of them torn, and a recipe that votes on them."""
+    images = tmp_path / "images"
+    images.mkdir()
     for number, name in enumerate(NAMES):
-        draw(pictures / name, number)
+        draw(images / name, number)
     rows = "".join(f"{name},{'rgb'[number % 3]}\n" for number, name in enumerate(NAMES))
-    (pictures / "labels.csv").write_text(f"file,labels\n{rows}")
-    (pictures / "0.png").write_bytes(b"torn")
-    (pictures / "3.png").write_bytes(b"torn")
+    (images / "labels.csv").write_text(f"file,labels\n{rows}")
+    (images / "0.png").write_bytes(b"torn")
+    (images / "3.png").write_bytes(b"torn")
     (tmp_path / "rgb.txt").write_text("r\ng\nb\n")
     recipe = {
-        "data": {"name": "folder", "root": str(pictures), "split": "all"},
+        "data": {"name": "folder", "root": str(images), "split": "all"},
         "sigma": 0.5,
         "model": {"spec": f"{__name__}:means", "labels": str(tmp_path / "rgb.txt"), "output": "logits"},
         "vote": {"draws": 20, "shard_images": 2, "on_error": "record", "k_max": 2},
@@ -64,18 +64,18 @@ def run(home, *more, until="vote"):
 
 
 def mend(home, number):
-    draw(home / "pictures" / NAMES[number], number)
+    draw(home / "images" / NAMES[number], number)
 
 
 STOP = ("--set", "vote.on_error=stop")
 
 
-def test_failed_pictures_are_tried_again_where_the_recipe_does_not_record_them(home):
+def test_failed_images_are_tried_again_where_the_recipe_does_not_record_them(home):
     code, said = run(home, until="certify")
-    assert (code, "2 of 6 pictures could not be voted on and are left out" in said) == (0, True), said
+    assert (code, "2 of 6 images could not be voted on and are left out" in said) == (0, True), said
     assert "vote: skipped" in run(home)[1]
     code, said = run(home, *STOP)
-    assert (code, "vote: going on, for 2 failed pictures are tried again" in said) == (2, True), said
+    assert (code, "vote: going on, for 2 failed images are tried again" in said) == (2, True), said
     assert "0.png" in said
     mend(home, 0)
     code, said = run(home, *STOP)
@@ -89,18 +89,18 @@ def test_failed_pictures_are_tried_again_where_the_recipe_does_not_record_them(h
     assert "vote: skipped" in run(home, *STOP)[1]
 
 
-def test_mended_and_copied_files_leave_the_votes_standing_and_another_picture_does_not(home):
+def test_mended_and_copied_files_leave_the_votes_standing_and_another_image_does_not(home):
     assert run(home)[0] == 0
     mend(home, 0)
-    os.utime(home / "pictures" / "1.png", (1, 1))
+    os.utime(home / "images" / "1.png", (1, 1))
     for _ in range(2):
         code, said = run(home)
         assert (code, "vote: skipped" in said) == (0, True), said
-    draw(home / "pictures" / "1.png", 77)
+    draw(home / "images" / "1.png", 77)
     code, said = run(home)
     assert (code, "votes was made with other inputs: data.files has changed" in said) == (2, True), said
     code, said = run(home, "--force")
-    assert (code, "1 of 6 pictures could not be voted on and is left out, 3.png: " in said) == (0, True), said
+    assert (code, "1 of 6 images could not be voted on and is left out, 3.png: " in said) == (0, True), said
 
 
 def kill_in_first_batch(home):
@@ -117,7 +117,7 @@ def test_a_run_killed_before_its_first_shard_takes_other_options(home):
     kill_in_first_batch(home)
     votes = home / "run" / "votes"
     (votes / ".votes-00000.parquet.ab12.part").write_bytes(b"PAR1")
-    assert {path.name for path in votes.iterdir()} >= {"manifest.json", ".multiguard.lock"}
+    assert {path.name for path in votes.iterdir()} >= {"manifest.json", ".multiguard.io.lock"}
     code, said = run(home, "--set", "vote.draws=30")
     assert code == 0, said
     assert read_votes(votes).provenance.draws == 30
@@ -125,7 +125,7 @@ def test_a_run_killed_before_its_first_shard_takes_other_options(home):
 
 def test_force_begins_anew_where_the_manifest_of_an_interrupted_run_is_damaged(home):
     mend(home, 0)
-    assert run(home, *STOP)[0] == 2, "at the fourth picture"
+    assert run(home, *STOP)[0] == 2, "at the fourth image"
     manifest = home / "run" / "votes" / "manifest.json"
     manifest.write_text(manifest.read_text()[:100])
     code, said = run(home)
@@ -161,7 +161,7 @@ def test_costs_add_up():
     assert (step.seconds, step.device, step.memory, step.device_memory, step.untimed) == (3.5, "a CPU", 7, 9, 1)
 
 
-def test_the_sentence_about_failed_pictures():
+def test_the_sentence_about_failed_images():
     assert failed_words(0, 24) == ""
-    assert failed_words(1, 24) == "1 of 24 pictures could not be voted on and is left out"
-    assert failed_words(3, 24) == "3 of 24 pictures could not be voted on and are left out"
+    assert failed_words(1, 24) == "1 of 24 images could not be voted on and is left out"
+    assert failed_words(3, 24) == "3 of 24 images could not be voted on and are left out"

@@ -1,4 +1,4 @@
-"""One command from pictures to the page; run again, nothing is done twice and nothing is lost."""
+"""One command from images to the page; run again, nothing is done twice and nothing is lost."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import yaml
 from tests.pipeline.tiny import RECIPE, command, state
 from tests.votes.vote_runs import reseal
 
-from multiguard.evaluate import read_certificates, read_curves
 from multiguard.pipeline import parse_recipe, read_record
+from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
 STEPS = ["train", "vote", "certify", "report"]
@@ -58,7 +58,7 @@ def test_the_table_is_that_of_the_curves(finished):
             assert [float(word.rstrip("%")) for word in line.split()[2:]] == pytest.approx(
                 [100 * curve.scores.recall[place] for place in range(0, 61, 10)], abs=0.1
             )
-    assert "6 pictures of digits/test?seed=0[images=6,seed=0]" in out
+    assert "6 images of digits/test?seed=0[images=6,seed=0]" in out
     assert "k' = 2, k = 3, n = 60, alpha = 0.05, sigma = 0.5" in out
     assert "none left out" in out
     assert max(len(line) for line in out.splitlines() if str(home) not in line) <= 80
@@ -211,11 +211,11 @@ def test_a_report_with_fewer_sweeps_leaves_nothing_of_the_old_one(home):
     assert kept <= drawn(run)
 
 
-TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.pictures=false"]
+TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.images=false"]
 
 
 def test_a_report_made_again_is_the_run_s_own(home):
-    """Title, gallery, pictures and command are those of the run, as are its arms; not those of a run before it."""
+    """Title, gallery, images and command are those of the run, as are its arms; not those of a run before it."""
     run = home / "run"
     code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]")
     assert code == 0, err
@@ -232,7 +232,7 @@ def test_a_report_made_again_is_the_run_s_own(home):
     assert drawn(run) == files
     text = page.decode()
     assert "<title>A tiny run</title>" in text
-    assert "Only the 2 weakest of 6 pictures" in text
+    assert "Only the 2 weakest of 6 images" in text
     assert "were not at hand" in text
     assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
 
@@ -244,7 +244,7 @@ def test_what_is_typed_stands_over_the_recipe(home):
     assert code == 0, err
     text = (home / "run/report.html").read_text(encoding="utf-8")
     assert "<title>Another</title>" in text
-    assert "Only the 3 weakest of 6 pictures" in text
+    assert "Only the 3 weakest of 6 images" in text
 
 
 @pytest.mark.parametrize("change", [["vote.draws=70", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])

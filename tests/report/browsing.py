@@ -60,7 +60,7 @@ def assert_quiet(visited: Opened, path: Path) -> None:
 
 def assert_all_fits(page, width: int) -> None:
     """Nothing reaches beyond the right edge, so that a phone never scrolls sideways."""
-    page.locator("#pictures").scroll_into_view_if_needed()
+    page.locator("#images").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     beyond = page.evaluate(
         """() => [...document.querySelectorAll('body *:not(.unseen):not(.skip):not(svg *)')]

@@ -18,7 +18,7 @@ from multiguard.report import Study
 
 HOSTILE_NAMES = {
     "label_names": HOSTILE_LABELS,
-    "image_ids": (*HOSTILE_IDS, *(f"picture {i}" for i in range(len(HOSTILE_IDS), 40))),
+    "image_ids": (*HOSTILE_IDS, *(f"image {i}" for i in range(len(HOSTILE_IDS), 40))),
     "dataset": "<script>alert(5)</script>",
     "model": '"><svg onload=alert(6)>',
 }

@@ -9,20 +9,10 @@ from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.data import Sample
-from multiguard.evaluate import (
-    AnySetting,
-    CertificatesFolder,
-    Setting,
-    ThresholdSetting,
-    certify_votes,
-    curves,
-    radius_grid,
-    read_certificates,
-    sweep,
-    write_certificates,
-)
+from multiguard.evaluate import AnySetting, Setting, ThresholdSetting, certify_votes, curves, radius_grid, sweep
 from multiguard.report import Study
-from multiguard.votes import DrawVotes, Failure, LabelSets, Provenance, VoteRow, vote_dtype
+from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.votes import DrawVotes, ImageFailure, LabelSets, Provenance, VoteRow, vote_dtype
 
 LABELS = 20
 K_MAX = 5
@@ -42,7 +32,7 @@ THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
 ADAPTIVE = {
     "looks": (40, 70, 100),
-    "look_shares": (0.1, 0.2, 0.7),
+    "look_fractions": (0.1, 0.2, 0.7),
     "stopping": {"radii": (0.25, 1.0), "alpha": 0.001, "k": None},
 }
 
@@ -64,9 +54,9 @@ def make_run(
     hashes: Mapping[int, str] | None = None,
     **changes,
 ) -> CertificatesFolder:
-    """A certificates folder of random votes; every fifth picture has no label, the true ones do not depend on sigma.
+    """A certificates folder of random votes; every fifth image has no label, the true ones do not depend on sigma.
 
-    The pictures at the places `failed` have failed for these reasons; those at the places `hashes` have these hashes.
+    The images at the places `failed` have failed for these reasons; those at the places `hashes` have these hashes.
 
     `changes` make it a run of another kind: THRESHOLD, UNLABELLED, ADAPTIVE, and any of them together.
     """
@@ -74,11 +64,11 @@ def make_run(
     fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
-    rows: list[VoteRow | Failure] = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
+    rows: list[VoteRow | ImageFailure] = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
     for place, sha256 in (hashes or {}).items():
-        rows[place] = replace(rows[place], picture_hash=sha256)
+        rows[place] = replace(rows[place], image_hash=sha256)
     for place, reason in (failed or {}).items():
-        rows[place] = Failure(run.image_ids[place], reason)
+        rows[place] = ImageFailure(run.image_ids[place], reason)
     votes = stored_rows(folder / "votes", run, rows)
     asked = setting or (ThresholdSetting(0.3) if votes.rule == "threshold" else Setting(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)
@@ -97,7 +87,7 @@ def make_run(
 
 
 def _row(rng: np.random.Generator, run: Provenance, place: int, true: Sequence[int], spread: float) -> VoteRow:
-    """A picture in which true labels are likely, the more so the larger the spread; adaptive runs stop at each look."""
+    """An image in which true labels are likely, the more so the larger the spread; adaptive runs stop at each look."""
     scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
     scores[:, list(true)] += spread * rng.random(len(true))
     taken = run.looks[place % len(run.looks)] if run.looks else run.draws
@@ -136,8 +126,8 @@ def unlabelled_study(folder: Path, **changes) -> Study:
     return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
 
 
-class NoisePictures:
-    """Pictures of random pixels under the given ids."""
+class NoiseImages:
+    """Images of random pixels under the given ids."""
 
     def __init__(self, ids: Sequence[str], side: int = 128) -> None:
         self.name = "noise"

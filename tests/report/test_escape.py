@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard.naming import as_cell, from_cell
+from multiguard.io.names import as_cell, from_cell
 from multiguard.report import escape
 
 LATEX_COMMANDS = re.compile(

@@ -104,9 +104,9 @@ def test_every_family_of_choices_says_what_is_not_covered(study: Study) -> None:
     assert all("not covered" in family.note for family in families(study))
 
 
-def test_other_pictures_are_refused(tmp_path) -> None:
+def test_other_images_are_refused(tmp_path) -> None:
     main, other = make_run(tmp_path / "a"), make_run(tmp_path / "b", images=11)
-    with pytest.raises(InvalidInputError, match="'fewer' is about other pictures"):
+    with pytest.raises(InvalidInputError, match="'fewer' is about other images"):
         Study(main, {"fewer": other})
 
 

@@ -29,8 +29,8 @@ def test_every_figure_comes_in_three_formats(drawn: list[Path]) -> None:
     assert [path.name for path in drawn] == [f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "pdf")]
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(starts[path.suffix]) for path in drawn)
-    with Image.open(drawn[0]) as picture:
-        assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+    with Image.open(drawn[0]) as image:
+        assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
 
 
 def test_only_what_has_data_is_drawn(tmp_path: Path) -> None:

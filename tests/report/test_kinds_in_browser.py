@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.report.browsing import COLUMNS, assert_all_fits, assert_quiet, headline, settle, shown_ids, slide_to, table
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import Curve
@@ -25,8 +25,8 @@ def paths(of_threshold: Study, unlabelled: Study, hostile_unlabelled: Study, tmp
     folder = tmp_path_factory.mktemp("kinds")
     studies = {"threshold": of_threshold, "unlabelled": unlabelled, "hostile": hostile_unlabelled}
     for name, study in studies.items():
-        pictures = NoisePictures(study.main.certificates.ids, side=40) if name == "threshold" else None
-        write_page(study, folder / f"{name}.html", pictures=pictures)
+        images = NoiseImages(study.main.certificates.ids, side=40) if name == "threshold" else None
+        write_page(study, folder / f"{name}.html", images=images)
     return {name: folder / f"{name}.html" for name in studies}
 
 
@@ -155,7 +155,7 @@ def test_without_truth_there_is_neither_precision_nor_f1(unlabelled: Study, path
     page = opened(paths["unlabelled"]).page
     words = "\n".join(page.locator("header, .instrument, main > section:not(#origin)").all_inner_texts())
     assert not [word for word in ("precision", "F1", "true label", "recall") if word in words]
-    assert "of the labels predicted for a picture" in page.locator(".statement").inner_text()
+    assert "of the labels predicted for an image" in page.locator(".statement").inner_text()
     curve = unlabelled.main_curve("joint", "mean")
     for index in (0, 5):
         slide_to(page, index)
@@ -166,13 +166,13 @@ def test_without_truth_there_is_neither_precision_nor_f1(unlabelled: Study, path
     assert "of all predicted labels together" in page.locator(".statement").inner_text()
 
 
-def test_an_adaptive_run_shows_what_each_picture_drew(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+def test_an_adaptive_run_shows_what_each_image_drew(unlabelled: Study, paths: dict[str, Path], opened) -> None:
     page, certificates = opened(paths["unlabelled"]).page, unlabelled.main.certificates
     assert page.locator("#radius-shown").inner_text() == "0.25", "the first radius that draws were spent for"
     counts = {draws: certificates.draws.count(draws) for draws in (40, 70, 100)}
     rows = page.locator(".stops li").all()
     found = [(row.locator(".name").text_content(), row.locator(".value").text_content()) for row in rows]
-    assert found == [(f"{draws} draws:", f"{count} pictures") for draws, count in counts.items()]
+    assert found == [(f"{draws} draws:", f"{count} images") for draws, count in counts.items()]
     for card in page.locator(".card").all():
         place = certificates.ids.index(card.get_attribute("data-id"))
         assert card.locator("p.draws").text_content() == f"{certificates.draws[place]} draws"
@@ -212,7 +212,7 @@ def test_a_label_that_only_fills_up_k_is_marked_and_not_ticked(tmp_path: Path, o
     study = Study(replace(main, certificates=replace(main.certificates, predicted_hits=hits)))
     write_page(study, tmp_path / "report.html")
     page = opened(tmp_path / "report.html").page
-    told = page.locator("#pictures .words").inner_text()
+    told = page.locator("#images .words").inner_text()
     assert "Predicted names in bold are true labels." in told
     assert "A label that fills up k is returned because 5 labels are, though no draw had it." in told
     unticked = 0
@@ -230,4 +230,4 @@ def test_alone_is_said_to_take_the_whole_of_alpha(paths: dict[str, Path], opened
     page = opened(paths["threshold"]).page
     heading = page.locator(".card .true li:first-child").first
     assert heading.locator("span").last.text_content() == "alone (all of α) up to"
-    assert "fills up k" not in page.locator("#pictures").inner_text()
+    assert "fills up k" not in page.locator("#images").inner_text()

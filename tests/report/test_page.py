@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.studies import NoisePictures, make_run
+from tests.report.studies import NoiseImages, make_run
 
 from multiguard.certify import certified_size
 from multiguard.data import Sample
@@ -46,20 +46,20 @@ def test_the_data_are_the_curves_and_the_certificates(study: Study, text: str) -
     for line, method in zip(methods["lines"], certificates.methods, strict=True):
         for averaging in ("mean", "pooled"):
             assert line[averaging]["recall"] == study.main_curve(method, averaging).scores.recall.tolist()
-    assert len(data["pictures"]) == len(certificates.ids)
-    for picture in data["pictures"]:
-        place = certificates.ids.index(picture["id"])
+    assert len(data["images"]) == len(certificates.ids)
+    for image in data["images"]:
+        place = certificates.ids.index(image["id"])
         for method in certificates.methods:
-            stored = [float(radius) for radius in picture["radii"][method]]
+            stored = [float(radius) for radius in image["radii"][method]]
             assert stored == certificates.radii[method][place].tolist()
-        assert picture["labels"] == list(certificates.labels[place])
-        assert picture["predicted"] == list(certificates.predicted[place])
+        assert image["labels"] == list(certificates.labels[place])
+        assert image["predicted"] == list(certificates.predicted[place])
 
 
-def test_pictures_come_weakest_first(study: Study, text: str) -> None:
+def test_images_come_weakest_first(study: Study, text: str) -> None:
     certificates, found = study.main.certificates, []
-    for picture in stored_data(text)["pictures"]:
-        place = certificates.ids.index(picture["id"])
+    for image in stored_data(text)["images"]:
+        place = certificates.ids.index(image["id"])
         true, radii = len(certificates.labels[place]), certificates.radii["joint"][place]
         found.append(int(certified_size(radii, 0.5)) / true if true else math.inf)
     assert found == sorted(found)
@@ -67,8 +67,8 @@ def test_pictures_come_weakest_first(study: Study, text: str) -> None:
 
 def test_a_part_of_the_gallery_is_its_weakest(study: Study, text: str, tmp_path: Path) -> None:
     part = page_text(study, tmp_path / "part.html", gallery=5)
-    assert stored_data(part)["pictures"] == stored_data(text)["pictures"][:5]
-    assert "Only the 5 weakest of 12 pictures" in part
+    assert stored_data(part)["images"] == stored_data(text)["images"][:5]
+    assert "Only the 5 weakest of 12 images" in part
 
 
 def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
@@ -80,17 +80,17 @@ def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
-        ("digits/test?seed=0[images=12,seed=3]", "digits/test, 12 random pictures, seed 3"),
-        ("coco/val2017[images=12,seed=0]", "coco/val2017, 12 random pictures, seed 0"),
+        ("digits/test?seed=0[images=12,seed=3]", "digits/test, 12 random images, seed 3"),
+        ("coco/val2017[images=12,seed=0]", "coco/val2017, 12 random images, seed 0"),
         ("coco/val2017[images=9,seed=0]", "12 of coco/val2017[images=9,seed=0]"),
         ("digits/test?seed=5[images=12,seed=3]", "12 of digits/test?seed=5[images=12,seed=3]"),
         ("a[b][images=12,seed=0]", "12 of a[b][images=12,seed=0]"),
         ("mine", "12 of mine"),
     ],
 )
-def test_the_pictures_are_told_in_words(tmp_path: Path, dataset: str, words: str) -> None:
+def test_the_images_are_told_in_words(tmp_path: Path, dataset: str, words: str) -> None:
     written = page_text(Study(make_run(tmp_path, dataset=dataset)), tmp_path / "report.html")
-    assert f"<dt>pictures</dt><dd>{words}</dd>" in written
+    assert f"<dt>images</dt><dd>{words}</dd>" in written
 
 
 def test_joint_beside_other_methods_is_to_be_chosen_beforehand(study: Study, text: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_infinite_radii_survive(tmp_path: Path) -> None:
     endless = [np.full_like(radii, np.inf) for radii in main.certificates.radii["joint"]]
     certificates = replace(main.certificates, radii={"joint": tuple(endless)})
     stored = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
-    assert {radius for picture in stored["pictures"] for radius in picture["radii"]["joint"]} == {"inf"}
+    assert {radius for image in stored["images"] for radius in image["radii"]["joint"]} == {"inf"}
 
 
 def test_only_its_own_scripts_may_run_and_nothing_may_load(text: str) -> None:
@@ -133,9 +133,9 @@ def test_names_that_are_no_text_are_written_all_the_same(tmp_path: Path) -> None
     assert "file ? name" in page_text(study, tmp_path / "report.html")
 
 
-def test_left_out_pictures_are_counted_and_explained(text: str) -> None:
+def test_left_out_images_are_counted_and_explained(text: str) -> None:
     words = re.sub(r"<[^>]*>", "", text)
-    assert "9 pictures are counted; 3 are left out, because a picture without a true label has no recall." in words
+    assert "9 images are counted; 3 are left out, because an image without a true label has no recall." in words
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_tiny_alpha_is_not_rounded_away(tmp_path: Path) -> None:
     text = page_text(Study(make_run(tmp_path, setting=Setting(k=5, k_prime=2, alpha=1e-12))), tmp_path / "report.html")
     promise = text.split('id="promise"')[1].split("</section>")[0]
     assert "with probability at least 99.9999999999 %" in promise
-    assert "of 9 pictures, at most 9e-12 in expectation" in promise
+    assert "of 9 images, at most 9e-12 in expectation" in promise
 
 
 def test_the_radius_before_any_script_is_the_one_asked_for(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_origin_and_commands_are_there(study: Study, text: str) -> None:
     assert '<th scope="row">label_names</th><td>20 in all</td>' in origin
 
 
-class SomePictures(NoisePictures):
-    """Pictures of which one is spoilt."""
+class SomeImages(NoiseImages):
+    """Images of which one is spoilt."""
 
     def __getitem__(self, index: int, /) -> Sample:
         if index == 1:
@@ -185,36 +185,34 @@ class SomePictures(NoisePictures):
         return super().__getitem__(index)
 
 
-def test_pictures_that_are_not_there_are_said(study: Study, text: str, tmp_path: Path) -> None:
+def test_images_that_are_not_there_are_said(study: Study, text: str, tmp_path: Path) -> None:
     ids, told = study.main.certificates.ids, []
-    some = page_text(
-        study, tmp_path / "some.html", pictures=SomePictures(ids[:9]), progress=lambda *at: told.append(at)
-    )
+    some = page_text(study, tmp_path / "some.html", images=SomeImages(ids[:9]), progress=lambda *at: told.append(at))
     assert told == [(done, 12) for done in range(1, 13)]
     assert "4 of them could not be found or read" in some
-    without = {picture["id"] for picture in stored_data(some)["pictures"] if picture["thumbnail"] is None}
+    without = {image["id"] for image in stored_data(some)["images"] if image["thumbnail"] is None}
     assert without == {ids[1], *ids[9:]}
-    assert "The pictures themselves were not at hand" in text
+    assert "The images themselves were not at hand" in text
 
 
 @pytest.mark.parametrize(
     ("height", "width", "shown"), [(224, 224, (128, 128)), (400, 200, (64, 128)), (32, 32, (32, 32))]
 )
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
-def test_a_thumbnail_is_the_picture_made_small(height: int, width: int, shown: tuple[int, int], kind: type) -> None:
+def test_a_thumbnail_is_the_image_made_small(height: int, width: int, shown: tuple[int, int], kind: type) -> None:
     image = np.zeros((3, height, width), dtype=kind)
     image[0] = 255 if kind is np.uint8 else 1
     made = make_thumbnail(Sample("red", image, ()))
-    picture = Image.open(io.BytesIO(base64.b64decode(made.uri.partition(",")[2])))
-    assert picture.size == shown
+    image = Image.open(io.BytesIO(base64.b64decode(made.uri.partition(",")[2])))
+    assert image.size == shown
     assert (made.height, made.width) == (height, width)
-    assert np.abs(np.asarray(picture.convert("RGB")).mean(axis=(0, 1)) - [255, 0, 0]).max() < 8
+    assert np.abs(np.asarray(image.convert("RGB")).mean(axis=(0, 1)) - [255, 0, 0]).max() < 8
 
 
-def test_five_hundred_pictures_stay_under_25_megabytes(tmp_path: Path) -> None:
+def test_five_hundred_images_stay_under_25_megabytes(tmp_path: Path) -> None:
     """Random pixels are the hardest to compress: photographs take less."""
     study = Study(make_run(tmp_path / "run", images=500, draws=30, methods=("joint", "paper")))
-    write_page(study, tmp_path / "report.html", pictures=NoisePictures(study.main.certificates.ids))
+    write_page(study, tmp_path / "report.html", images=NoiseImages(study.main.certificates.ids))
     assert (tmp_path / "report.html").stat().st_size < 25e6
 
 

@@ -16,7 +16,7 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoisePictures, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
 from multiguard.report import Study, write_page
@@ -26,7 +26,7 @@ from multiguard.report.rounding import percent, radius_text
 @pytest.fixture(scope="module")
 def path(study: Study, tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(study, place, pictures=NoisePictures(study.main.certificates.ids, side=40))
+    write_page(study, place, images=NoiseImages(study.main.certificates.ids, side=40))
     return place
 
 
@@ -61,10 +61,10 @@ ODD_STEP = 0.0471234567890127
 
 @pytest.fixture(scope="module")
 def odd_path(tmp_path_factory) -> Path:
-    """A page whose radii have all the digits of a float, of pictures of one size."""
+    """A page whose radii have all the digits of a float, of images of one size."""
     folder = tmp_path_factory.mktemp("odd")
     study = Study(make_run(folder, step=ODD_STEP))
-    write_page(study, folder / "report.html", pictures=NoisePictures(study.main.certificates.ids, side=40))
+    write_page(study, folder / "report.html", images=NoiseImages(study.main.certificates.ids, side=40))
     return folder / "report.html"
 
 
@@ -162,16 +162,16 @@ def test_the_gallery_sorts(study: Study, path: Path, opened) -> None:
         slide_to(page, index)
         radius = study.main.curves[0].scores.radius[index]
         for order in ("weakest", "strongest"):
-            page.locator("#picture-order").select_option(order)
+            page.locator("#image-order").select_option(order)
             found = shown_ids(page)
-            assert set(found[: len(labelled)]) == set(labelled), "pictures without labels stand last"
+            assert set(found[: len(labelled)]) == set(labelled), "images without labels stand last"
             shares = [share(image_id, radius) for image_id in found[: len(labelled)]]
             assert shares == sorted(shares, reverse=order == "strongest")
             orders[order, index] = found
     assert len({tuple(order) for order in orders.values()}) == 4
-    page.locator("#picture-order").select_option("id")
+    page.locator("#image-order").select_option("id")
     assert shown_ids(page) == sorted(certificates.ids)
-    page.locator("#picture-order").select_option("labels")
+    page.locator("#image-order").select_option("labels")
     counts = [len(certificates.labels[certificates.ids.index(image_id)]) for image_id in shown_ids(page)]
     assert counts == sorted(counts, reverse=True)
 
@@ -179,13 +179,13 @@ def test_the_gallery_sorts(study: Study, path: Path, opened) -> None:
 def test_the_gallery_filters(study: Study, path: Path, opened) -> None:
     page, certificates = opened(path).page, study.main.certificates
     label = certificates.labels[4][0]
-    page.locator("#picture-label").select_option(str(label))
+    page.locator("#image-label").select_option(str(label))
     having = {i for i, true in zip(certificates.ids, certificates.labels, strict=True) if label in true}
     assert set(shown_ids(page)) == having
-    page.locator("#picture-label").select_option("")
-    page.locator("#picture-text").fill(certificates.ids[7].upper())
+    page.locator("#image-label").select_option("")
+    page.locator("#image-text").fill(certificates.ids[7].upper())
     assert shown_ids(page) == [certificates.ids[7]]
-    assert page.locator("#picture-count").inner_text() == "1 of 1 shown, 12 in all"
+    assert page.locator("#image-count").inner_text() == "1 of 1 shown, 12 in all"
 
 
 def test_labels_follow_the_slider(study: Study, path: Path, opened) -> None:
@@ -193,7 +193,7 @@ def test_labels_follow_the_slider(study: Study, path: Path, opened) -> None:
     for index in (0, 12):
         slide_to(page, index)
         rows = page.locator(".label-bars li").all()
-        names = [re.sub(r" \d+ pictures?$", "", row.locator(".name").text_content()) for row in rows]
+        names = [re.sub(r" \d+ images?$", "", row.locator(".name").text_content()) for row in rows]
         values = [row.locator(".value").text_content() for row in rows]
         expected = {label.label: f"{percent(float(label.certified[index]))} %" for label in study.main.labels}
         assert dict(zip(names, values, strict=True)) == expected
@@ -338,4 +338,4 @@ def test_it_can_be_used_from_the_keyboard(path: Path, opened) -> None:
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.name || ''"))
-    assert {"radius", "averaging", "method", "label-order", "picture-order", "picture-label", "picture-text"} <= reached
+    assert {"radius", "averaging", "method", "label-order", "image-order", "image-label", "image-text"} <= reached

@@ -86,8 +86,8 @@ def test_true_and_predicted_labels_are_not_mixed(of_threshold: Study, unlabelled
         Study(of_threshold.main, {"deployed": unlabelled.main})
 
 
-def test_unlabelled_runs_on_other_pictures_are_refused(unlabelled: Study, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="about other pictures"):
+def test_unlabelled_runs_on_other_images_are_refused(unlabelled: Study, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="about other images"):
         Study(unlabelled.main, {"fewer": make_run(tmp_path, images=9, **UNLABELLED)})
 
 
@@ -103,7 +103,7 @@ def test_a_panel_of_ceilings_counts_labels(of_threshold: Study) -> None:
         figure = _draw_family(of_threshold, by_key(of_threshold)["rules"])
     panel = figure.axes[-1]
     assert panel.get_title(loc="left") == "(d)  Wrong labels@R, at most"
-    assert panel.get_ylabel() == "labels a picture"
+    assert panel.get_ylabel() == "labels an image"
     ceiling = of_threshold.main_curve("joint", "mean").scores.false_ceiling
     assert np.array_equal(panel.lines[0].get_ydata(), ceiling)
     assert ceiling.max() > panel.get_ylim()[1] == 15
@@ -117,7 +117,7 @@ def test_the_figure_of_labels_says_whose_they_are(unlabelled: Study) -> None:
     assert "hold at once" in words
 
 
-def test_the_figure_of_draws_counts_all_pictures(unlabelled: Study) -> None:
+def test_the_figure_of_draws_counts_all_images(unlabelled: Study) -> None:
     with fixed_style():
         axes = _draw_draws(unlabelled, stops(unlabelled.main)).axes[0]
     assert [bar.get_height() for bar in axes.patches] == [4, 4, 4]
@@ -150,7 +150,7 @@ def test_tables_of_predicted_labels_and_adaptive_draws(unlabelled: Study, tmp_pa
     text = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md"))
     assert not re.search(r"precision|recall|F1|wrong", text)
     with (tmp_path / "draws.csv").open(encoding="utf-8", newline="") as file:
-        assert [(row["draws"], row["pictures"]) for row in csv.DictReader(file)] == [
+        assert [(row["draws"], row["images"]) for row in csv.DictReader(file)] == [
             ("40", "4"),
             ("70", "4"),
             ("100", "4"),
@@ -161,9 +161,9 @@ def test_tables_of_predicted_labels_and_adaptive_draws(unlabelled: Study, tmp_pa
 
 def test_the_page_carries_the_ceilings_it_looks_at(of_threshold: Study, tmp_path: Path) -> None:
     data, certificates = stored_data(page_text(of_threshold, tmp_path / "report.html")), of_threshold.main.certificates
-    for picture in data["pictures"]:
-        place = certificates.ids.index(picture["id"])
-        for method, stored in picture["ceilings"].items():
+    for image in data["images"]:
+        place = certificates.ids.index(image["id"])
+        for method, stored in image["ceilings"].items():
             kept = [float(radius) for radius in stored]
             assert kept == certificates.false_radii[method][place].tolist()[: len(kept)]
 
@@ -173,7 +173,7 @@ def test_ceilings_end_where_one_reaches_the_farthest_radius(tmp_path: Path) -> N
     radii = ([-math.inf, 0.5, 1.5, 2.0], [2.0, 3.0], [-math.inf, 0.1])
     certificates = replace(main.certificates, false_radii={"joint": tuple(map(np.array, radii))})
     data = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
-    found = {picture["id"]: picture["ceilings"]["joint"] for picture in data["pictures"]}
+    found = {image["id"]: image["ceilings"]["joint"] for image in data["images"]}
     assert data["grid"][-1] == 1.5
     assert list(map(found.get, certificates.ids)) == [["-inf", 0.5, 1.5], [2.0], ["-inf", 0.1]]
 
@@ -206,11 +206,11 @@ def without_tags(study: Study, path: Path) -> str:
     return re.sub(r"<[^>]*>", "", page_text(study, path))
 
 
-def test_pictures_for_which_nothing_is_predicted_are_left_out_and_said(tmp_path: Path) -> None:
+def test_images_for_which_nothing_is_predicted_are_left_out_and_said(tmp_path: Path) -> None:
     study = Study(make_run(tmp_path, **THRESHOLD, **UNLABELLED, setting=ThresholdSetting(0.95)))
     without = sum(not labels for labels in study.main.certificates.labels)
     assert 1 < without < 12
-    words = f"{12 - without} pictures are counted; {without} are left out, because no label was predicted there."
+    words = f"{12 - without} images are counted; {without} are left out, because no label was predicted there."
     assert words in without_tags(study, tmp_path / "report.html")
 
 

@@ -11,7 +11,7 @@ from tests.report.studies import HOSTILE_LABELS, make_run
 from multiguard.report import Study, write_tables
 
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
-AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
+AVERAGED = {"mean": "mean per image", "pooled": "pooled"}
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def _body(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.search(r"[|&] (?:precision|recall|F1) [|&]", line)]
 
 
-def test_left_out_pictures_are_counted(folder: Path) -> None:
-    assert "Over 9 pictures; 3 without labels are left out." in (folder / "k.md").read_text(encoding="utf-8")
+def test_left_out_images_are_counted(folder: Path) -> None:
+    assert "Over 9 images; 3 without labels are left out." in (folder / "k.md").read_text(encoding="utf-8")
 
 
 def test_labels_are_those_of_the_certificates(study: Study, folder: Path) -> None:

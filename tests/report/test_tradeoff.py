@@ -11,7 +11,7 @@ from multiguard.report import draw_tradeoff
 from multiguard.report.canvas import fixed_style
 from multiguard.report.tradeoff import _draw, _point
 
-PRINTED = """draws,kindness,looks,max_draws,pictures,average_draws,certified_recall
+PRINTED = """draws,forecast_margin,looks,max_draws,images,average_draws,certified_recall
 fixed,,1,1000,all,1000.0,43.72
 fixed,,1,100,all,100.0,38.19
 fixed,,1,100,held out,100.0,37.87
@@ -30,12 +30,12 @@ def test_it_comes_in_three_formats_and_the_same_each_time(tmp_path: Path) -> Non
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
-def test_a_panel_for_each_set_of_pictures_and_a_line_for_each_way_to_draw() -> None:
+def test_a_panel_for_each_set_of_images_and_a_line_for_each_way_to_draw() -> None:
     with fixed_style():
         figure = _draw([_point(row) for row in rows()], "k = 10")
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["all pictures", "held out pictures"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["all images", "held out images"]
     fixed, adaptive = figure.axes[0].lines
-    assert (fixed.get_label(), adaptive.get_label()) == ("fixed", "adaptive, kindness 2")
+    assert (fixed.get_label(), adaptive.get_label()) == ("fixed", "adaptive, forecast_margin 2")
     assert fixed.get_xydata().tolist() == [[100.0, 38.19], [1000.0, 43.72]]
     assert adaptive.get_xydata().tolist() == [[55.8, 37.67]]
     low, high = figure.axes[0].get_ylim()

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from safetensors.numpy import load_file
-from tests.smooth.toy import Pictures, linear
+from tests.smooth.toy import Images, linear
 
 from multiguard.certify import look_plan
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
@@ -46,7 +46,7 @@ KINDS = {
 def vote(folder: Path, kind: str) -> None:
     options, arguments = KINDS[kind]
     smoother = Smoother(linear(), sigma=0.5, device="cpu", batch_size=64, **options)
-    vote_dataset(smoother, Pictures(SHARDS), folder, seed=3, shard_images=1, **arguments)
+    vote_dataset(smoother, Images(SHARDS), folder, seed=3, shard_images=1, **arguments)
 
 
 def learner() -> Callable[[Path], None]:

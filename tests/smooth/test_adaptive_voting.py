@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from toy import Pictures, linear
+from toy import Images, linear
 
 from multiguard.certify import Looks, StoppingRule, ThresholdStoppingRule
 from multiguard.data.sample import Sample
@@ -32,12 +32,12 @@ def smoother(**options) -> Smoother:
     return Smoother(linear(), **{"sigma": 0.5, "device": "cpu", "batch_size": 64, **options})
 
 
-def draws_by_the_rule(one: Smoother, pictures: Pictures, seed: int, *, labelled: bool) -> list[int]:
+def draws_by_the_rule(one: Smoother, images: Images, seed: int, *, labelled: bool) -> list[int]:
     """Slow and obvious: one image at a time, one look after the other, its votes drawn anew at each."""
     top_k = one.settings.rule == "top-k"
     rule = StoppingRule(LOOKS, **TOP_K_RULE) if top_k else ThresholdStoppingRule(LOOKS, **PASSING_RULE)
     found = []
-    for sample in pictures:
+    for sample in images:
         labels = sample.labels
         if not labelled:
             pilot = one.votes(sample.image, 30, seed=seed, image_id=sample.id, stream="pilot")
@@ -55,13 +55,13 @@ def draws_by_the_rule(one: Smoother, pictures: Pictures, seed: int, *, labelled:
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize(("rule", "plan"), [("top-k", TOP_K), ("threshold", PASSING)])
 def test_every_image_stops_where_the_rule_says_with_the_first_draws_of_a_fixed_run(tmp_path, rule, plan, labelled):
-    pictures, one = Pictures(20), smoother(rule=rule)
+    images, one = Images(20), smoother(rule=rule)
     more = {"seed": 3, "shard_images": 6, "pilot_draws": 30, "labelled": labelled}
-    vote_dataset(one, pictures, tmp_path / "adaptive", adaptive=plan, **more)
-    vote_dataset(one, pictures, tmp_path / "fixed", draws=300, **more)
+    vote_dataset(one, images, tmp_path / "adaptive", adaptive=plan, **more)
+    vote_dataset(one, images, tmp_path / "fixed", draws=300, **more)
     adaptive, fixed = read_votes(tmp_path / "adaptive"), read_votes(tmp_path / "fixed")
     draws = [adaptive.draws_of(position) for position in range(20)]
-    assert draws == draws_by_the_rule(one, pictures, 3, labelled=labelled)
+    assert draws == draws_by_the_rule(one, images, 3, labelled=labelled)
     assert len(set(draws)) >= 3, "images must stop at different looks for this test to mean anything"
     for position, count in enumerate(draws):
         if rule == "top-k":
@@ -76,10 +76,10 @@ def test_every_image_stops_where_the_rule_says_with_the_first_draws_of_a_fixed_r
 @pytest.mark.parametrize("shard_images", [1, 4, 100])
 @pytest.mark.parametrize("batch_size", [1, 7, 512])
 def test_votes_do_not_depend_on_shards_or_batches(tmp_path, shard_images, batch_size):
-    pictures = Pictures(9)
-    vote_dataset(smoother(), pictures, tmp_path / "a", adaptive=TOP_K, seed=0)
+    images = Images(9)
+    vote_dataset(smoother(), images, tmp_path / "a", adaptive=TOP_K, seed=0)
     other = smoother(batch_size=batch_size)
-    vote_dataset(other, pictures, tmp_path / "b", adaptive=TOP_K, seed=0, shard_images=shard_images)
+    vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, seed=0, shard_images=shard_images)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 
@@ -90,28 +90,28 @@ def same_votes(one: Path, other: Path) -> bool:
 
 
 def test_the_record_says_what_was_asked(tmp_path):
-    vote_dataset(smoother(), Pictures(2), tmp_path / "a", adaptive=TOP_K, seed=0)
+    vote_dataset(smoother(), Images(2), tmp_path / "a", adaptive=TOP_K, seed=0)
     run = read_votes(tmp_path / "a").provenance
-    assert (run.draws, run.looks, run.look_shares) == (300, LOOKS.draws, LOOKS.shares)
-    assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "kindness": 2.0, "k": 2, "k_prime": 2}
-    proof = AdaptivePlan(LOOKS, radii=[np.float64(0.1)], threshold=0.5, kindness=math.inf)
-    vote_dataset(smoother(rule="threshold"), Pictures(2), tmp_path / "b", adaptive=proof, seed=0)
+    assert (run.draws, run.looks, run.look_fractions) == (300, LOOKS.draws, LOOKS.shares)
+    assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "forecast_margin": 2.0, "k": 2, "k_prime": 2}
+    proof = AdaptivePlan(LOOKS, radii=[np.float64(0.1)], threshold=0.5, forecast_margin=math.inf)
+    vote_dataset(smoother(rule="threshold"), Images(2), tmp_path / "b", adaptive=proof, seed=0)
     run = read_votes(tmp_path / "b").provenance
-    assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "kindness": None, "threshold": 0.5}
+    assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "forecast_margin": None, "threshold": 0.5}
 
 
 def test_another_plan_is_another_run(tmp_path):
-    vote_dataset(smoother(), Pictures(2), tmp_path, adaptive=TOP_K, seed=0)
+    vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, seed=0)
     for changed in (AdaptivePlan(LOOKS, (0.1,), 0.01, 2, 2), AdaptivePlan(LOOKS, (0.1, 0.4), 0.01, 2, 1)):
         with pytest.raises(VotesError, match="another run: stopping differ"):
-            vote_dataset(smoother(), Pictures(2), tmp_path, adaptive=changed, seed=0)
-    with pytest.raises(VotesError, match="another run: looks, look_shares and stopping differ"):
-        vote_dataset(smoother(), Pictures(2), tmp_path, draws=300, seed=0)
+            vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, seed=0)
+    with pytest.raises(VotesError, match="another run: looks, look_fractions and stopping differ"):
+        vote_dataset(smoother(), Images(2), tmp_path, draws=300, seed=0)
 
 
 def test_progress_counts_images_that_have_stopped(tmp_path):
     calls: list[tuple[int, int]] = []
-    vote_dataset(smoother(), Pictures(9), tmp_path, adaptive=TOP_K, seed=0, progress=lambda *c: calls.append(c))
+    vote_dataset(smoother(), Images(9), tmp_path, adaptive=TOP_K, seed=0, progress=lambda *c: calls.append(c))
     assert calls == [(done, 9) for done in range(1, 10)]
 
 
@@ -144,12 +144,12 @@ def landing(request, monkeypatch):
     monkeypatch.setattr(streaming, "_fly", late)
 
 
-def shards_of(pictures, images, read=None):
-    """The pictures in shards of so many, each noted in `read` when it is asked for."""
-    for shard in range(len(pictures) // images):
-        samples = (pictures[position] for position in range(images * shard, images * (shard + 1)))
+def shards_of(images, size, read=None):
+    """The images in shards of so many, each noted in `read` when it is asked for."""
+    for shard in range(len(images) // size):
+        samples = (images[position] for position in range(size * shard, size * (shard + 1)))
         noted = samples if read is None else (read.append(None) or sample for sample in samples)
-        yield OpenShard(shard, noted, images)
+        yield OpenShard(shard, noted, size)
 
 
 @pytest.mark.usefixtures("landing")
@@ -164,16 +164,16 @@ def test_the_device_stays_full_and_draws_nothing_twice(pilot_draws):
         return images.flatten(1)[:, :5]
 
     f = load_classifier(watch, labels=list("abcde"), output="logits")
-    pictures, rule = Pictures(64), ByNumber()
-    shards = shards_of(pictures, 8)
+    images, rule = Images(64), ByNumber()
+    shards = shards_of(images, 8)
     scheme = Scheme(0, LOOKS.draws, rule, pilot_draws, labelled=True)
     stopped: list[None] = []
     one = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
     found = {shard.index: shard.rows for shard in ShardVoting(one, shards, scheme, lambda: stopped.append(None))}
     rows = {row.image_id: row for shard in range(8) for row in found[shard]}
-    assert [row.image_id for shard in range(8) for row in found[shard]] == pictures.ids
+    assert [row.image_id for shard in range(8) for row in found[shard]] == images.ids
     assert [len(found[shard]) for shard in range(8)] == [8] * 8
-    assert [rows[image_id].draws for image_id in pictures.ids] == [LOOKS.draws[i % 4] for i in range(64)]
+    assert [rows[image_id].draws for image_id in images.ids] == [LOOKS.draws[i % 4] for i in range(64)]
     total = 16 * sum(LOOKS.draws) + 64 * pilot_draws
     assert len(seen) == total
     assert set(sizes) == {64}, "padded, so that no score depends on how full its batch was"
@@ -190,22 +190,22 @@ def test_the_compiler_sees_no_more_shapes_in_mixed_batches_than_in_those_of_one_
         return graph(kind, few, rows)
 
     monkeypatch.setattr(one._step, "_graph", watch)
-    pictures, scheme = Pictures(64), Scheme(0, LOOKS.draws, ByNumber(), 7, labelled=True)
-    shards = shards_of(pictures, 8)
+    images, scheme = Images(64), Scheme(0, LOOKS.draws, ByNumber(), 7, labelled=True)
+    shards = shards_of(images, 8)
     list(ShardVoting(one, shards, scheme, lambda: None))
     mixed = dict(seen)
     seen.clear()
     for rows in mixed:
-        one.votes(pictures[0].image, rows, seed=0, image_id="alone")
+        one.votes(images[0].image, rows, seed=0, image_id="alone")
     assert 64 in mixed
     assert mixed == seen
 
 
 def test_a_rule_is_asked_once_a_look_and_never_at_the_last():
-    pictures, rule = Pictures(8), ByNumber()
+    images, rule = Images(8), ByNumber()
     scheme = Scheme(0, LOOKS.draws, rule, 0, labelled=True)
-    list(ShardVoting(smoother(), shards_of(pictures, 8), scheme, lambda: None))
-    expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(pictures.ids) if i % 4 >= look]
+    list(ShardVoting(smoother(), shards_of(images, 8), scheme, lambda: None))
+    expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(images.ids) if i % 4 >= look]
     assert rule.asked == expected
 
 
@@ -224,8 +224,8 @@ def test_a_judge_that_falls_behind_holds_new_shards_back(monkeypatch):
         wait(futures)
 
     monkeypatch.setattr(rounds, "wait", told)
-    pictures = Pictures(40)
-    shards = shards_of(pictures, 2, read)
+    images = Images(40)
+    shards = shards_of(images, 2, read)
     one, scheme = smoother(batch_size=16), Scheme(0, LOOKS.draws, Slow(), 0, labelled=True)
     assert len(list(ShardVoting(one, shards, scheme, lambda: None))) == 20
     assert read_when_blocked[0] <= 2 * (rounds._MOST_JUDGED + 2)
@@ -236,9 +236,9 @@ def test_a_judge_that_fails_is_heard():
         def decided(self, rows):
             raise InvalidInputError("these votes cannot be judged")
 
-    pictures, scheme = Pictures(8), Scheme(0, LOOKS.draws, Broken(), 0, labelled=True)
+    images, scheme = Images(8), Scheme(0, LOOKS.draws, Broken(), 0, labelled=True)
     with pytest.raises(InvalidInputError, match="cannot be judged"):
-        list(ShardVoting(smoother(), shards_of(pictures, 8), scheme, lambda: None))
+        list(ShardVoting(smoother(), shards_of(images, 8), scheme, lambda: None))
 
 
 def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
@@ -248,11 +248,11 @@ def test_pixels_are_let_go_when_no_more_draws_can_be_wanted():
     class Voting(ShardVoting):
         def _landed(self, job, votes):
             of = super()._landed(job, votes)
-            held.append(sum(picture.pixels is not None for picture in of.active))
+            held.append(sum(image.pixels is not None for image in of.active))
             return of
 
-    pictures = Pictures(40)
-    list(Voting(smoother(), shards_of(pictures, 40), Scheme(0, (16,), None, 4, True), lambda: None))
+    images = Images(40)
+    list(Voting(smoother(), shards_of(images, 40), Scheme(0, (16,), None, 4, True), lambda: None))
     assert max(held) <= 4
 
 
@@ -267,41 +267,41 @@ def test_a_batch_that_finds_no_memory_is_halved_with_the_same_noise(tmp_path):
 
     f = load_classifier(cramped, labels=exact.label_names, output="logits", name="linear")
     small = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
-    vote_dataset(small, Pictures(9), tmp_path / "small", adaptive=TOP_K, seed=0, shard_images=2)
-    vote_dataset(smoother(), Pictures(9), tmp_path / "large", adaptive=TOP_K, seed=0, shard_images=2)
+    vote_dataset(small, Images(9), tmp_path / "small", adaptive=TOP_K, seed=0, shard_images=2)
+    vote_dataset(smoother(), Images(9), tmp_path / "large", adaptive=TOP_K, seed=0, shard_images=2)
     assert same_votes(tmp_path / "small", tmp_path / "large")
 
 
-class Failing(Pictures):
+class Failing(Images):
     broken = True
 
     def __getitem__(self, index: int, /) -> Sample:
         if self.broken and index == 18:
-            raise DataError("picture-18.jpg: cannot be decoded")
+            raise DataError("image-18.jpg: cannot be decoded")
         return super().__getitem__(index)
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_votes(tmp_path):
-    pictures, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 1}
-    with pytest.raises(DataError, match="picture-18"):
-        vote_dataset(smoother(), pictures, tmp_path / "a", **arguments)
+    images, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 1}
+    with pytest.raises(DataError, match="image-18"):
+        vote_dataset(smoother(), images, tmp_path / "a", **arguments)
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
     assert 1 <= len(before) <= 18
-    pictures.broken = False
-    vote_dataset(smoother(), pictures, tmp_path / "a", **arguments)
+    images.broken = False
+    vote_dataset(smoother(), images, tmp_path / "a", **arguments)
     assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
-    vote_dataset(smoother(), Pictures(20), tmp_path / "b", **arguments)
+    vote_dataset(smoother(), Images(20), tmp_path / "b", **arguments)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 
 KILLED = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
-from test_adaptive_voting import TOP_K, Pictures, smoother, vote_dataset
+from test_adaptive_voting import TOP_K, Images, smoother, vote_dataset
 def die(done, total):
     if done == 13:
         os._exit(9)
-vote_dataset(smoother(), Pictures(20), sys.argv[1], adaptive=TOP_K, seed=0, shard_images=1, progress=die)
+vote_dataset(smoother(), Images(20), sys.argv[1], adaptive=TOP_K, seed=0, shard_images=1, progress=die)
 """
 
 
@@ -314,7 +314,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_votes(tmp_path, monkeypatch
     unfinished = len(read_votes(tmp_path / "a", partial=True))
     assert 0 < unfinished < 20
     for folder in ("a", "b"):
-        vote_dataset(smoother(), Pictures(20), tmp_path / folder, adaptive=TOP_K, seed=0, shard_images=1)
+        vote_dataset(smoother(), Images(20), tmp_path / folder, adaptive=TOP_K, seed=0, shard_images=1)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 
@@ -330,17 +330,17 @@ def test_stored_pilot_draws_are_never_among_those_that_certify(tmp_path, rule, a
     f = load_classifier(watch, labels=list("abcde"), output="logits", name="watched")
     one = Smoother(f, sigma=0.5, rule=rule, device="cpu", batch_size=64)
     how = {"adaptive": TOP_K if rule == "top-k" else PASSING} if adaptive else {"draws": 50}
-    vote_dataset(one, Pictures(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
+    vote_dataset(one, Images(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
     votes = read_votes(tmp_path)
     assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * 30
-    for position, sample in enumerate(Pictures(3)):
+    for position, sample in enumerate(Images(3)):
         pilot = one.votes(sample.image, 30, seed=0, image_id=sample.id, stream="pilot")
         stored = votes.pilot_ranked(position) if rule == "top-k" else votes.pilot_hits(position)
         assert np.array_equal(stored, pilot if rule == "top-k" else pilot.hits())
 
 
 def test_a_run_without_labels_stores_none(tmp_path):
-    vote_dataset(smoother(), Pictures(3), tmp_path, draws=5, pilot_draws=5, labelled=False, seed=0)
+    vote_dataset(smoother(), Images(3), tmp_path, draws=5, pilot_draws=5, labelled=False, seed=0)
     votes = read_votes(tmp_path)
     assert [row.labels for row in votes] == [()] * 3
     with pytest.raises(VotesError, match="no ground truth"):
@@ -365,5 +365,5 @@ def test_a_run_without_labels_stores_none(tmp_path):
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_written(tmp_path, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        vote_dataset(smoother(k_max=3), Pictures(2), tmp_path / "votes", seed=0, **arguments)
+        vote_dataset(smoother(k_max=3), Images(2), tmp_path / "votes", seed=0, **arguments)
     assert not (tmp_path / "votes").exists()

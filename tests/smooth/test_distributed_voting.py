@@ -110,7 +110,7 @@ def test_two_processes_one_of_them_killed_and_started_again(tmp_path, alone):
     kept = {path.stem for path in (tmp_path / "votes").glob("votes-*.json")}
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "votes").glob("*.parquet")}
     out = ended(agent)
-    assert out.count("100 votes on each of 24 pictures at sigma 0.5") == 1
+    assert out.count("100 votes on each of 24 images at sigma 0.5") == 1
     assert {name: text.replace(b" --force", b"") for name, text in contents(tmp_path).items()} == alone
     assert all((tmp_path / "votes" / name).stat().st_mtime_ns == before[name] for name in before if name[:-8] in kept)
 

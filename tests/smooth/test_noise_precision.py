@@ -62,8 +62,8 @@ def test_the_largest_values_there_are():
     assert 2 * stats.norm.sf(9.4193) < 5e-21
 
 
-def test_whole_pictures_of_noise_are_gaussian_along_any_direction():
-    """A certificate is about half-spaces: what a picture of noise weighs along one direction must be N(0, 1)."""
+def test_whole_images_of_noise_are_gaussian_along_any_direction():
+    """A certificate is about half-spaces: what an image of noise weighs along one direction must be N(0, 1)."""
     size, draws, rng = 3 * 16 * 16, 4000, np.random.default_rng(1)
     noise = np.empty((draws, size), dtype=np.float32)
     image, key = np.zeros(size, dtype=np.float32), noise_key(3, "directions")

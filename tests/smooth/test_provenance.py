@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from toy import Pictures
+from toy import Images
 
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth import Smoother, vote_dataset
-from multiguard.smooth.provenance import describe_run, first_picture
+from multiguard.smooth.provenance import describe_run, first_image
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.settings import resolve_settings
-from multiguard.votes import Provenance, picture_hash, read_votes
+from multiguard.votes import Provenance, image_hash, read_votes
 
 LABELS = list("abcde")
 OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise")
@@ -35,8 +35,8 @@ def smoother(**options) -> Smoother:
     return Smoother(load_classifier(network(), labels=LABELS, output="logits", **options), sigma=0.5, device="cpu")
 
 
-def described(one: Smoother, pictures: Pictures = Pictures(3)) -> Provenance:  # noqa: B008 - never altered
-    return describe_run(one, pictures, Scheme(0, (5,), None, 0, True), first_picture(pictures))
+def described(one: Smoother, images: Images = Images(3)) -> Provenance:  # noqa: B008 - never altered
+    return describe_run(one, images, Scheme(0, (5,), None, 0, True), first_image(images))
 
 
 def test_the_same_run_is_described_in_the_same_words():
@@ -56,8 +56,8 @@ def test_the_noise_of_training_is_recorded(sigma):
     assert described(smoother()).trained_sigma is None
 
 
-class Labelled(Pictures):
-    """Pictures whose labels are known before they are read."""
+class Labelled(Images):
+    """Images whose labels are known before they are read."""
 
     labels = ((0,), (1, 2), ())
 
@@ -67,7 +67,7 @@ def test_other_labels_are_another_run(tmp_path):
     other.labels = ((0,), (1,), ())
     assert described(one, truth).differences(described(one, other)) == ["truth_hash"]
     assert described(one).truth_hash is None
-    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False), first_picture(truth)).truth_hash is None
+    assert describe_run(one, truth, Scheme(0, (5,), None, 5, False), first_image(truth)).truth_hash is None
     vote_dataset(one, truth, tmp_path, draws=5, seed=0)
     with pytest.raises(VotesError, match="truth_hash"):
         vote_dataset(one, other, tmp_path, draws=5, seed=0)
@@ -107,11 +107,11 @@ def test_edited_code_is_another_run(tmp_path, monkeypatch, maker):
 @pytest.mark.parametrize("tensor", ["3.weight", "2.running_mean"])
 def test_weights_changed_in_place_are_another_run(tmp_path, tensor):
     one = smoother()
-    vote_dataset(one, Pictures(3), tmp_path, draws=5, seed=0)
+    vote_dataset(one, Images(3), tmp_path, draws=5, seed=0)
     with torch.no_grad():
         one.classifier.network.state_dict()[tensor].add_(1)
     with pytest.raises(VotesError, match="another run: classifier_hash differ"):
-        vote_dataset(one, Pictures(3), tmp_path, draws=5, seed=0)
+        vote_dataset(one, Images(3), tmp_path, draws=5, seed=0)
 
 
 def test_a_buffer_that_is_not_saved_counts_too():
@@ -121,28 +121,28 @@ def test_a_buffer_that_is_not_saved_counts_too():
     assert described(one).differences(described(other)) == ["classifier_hash"]
 
 
-def test_pictures_of_another_size_or_from_another_decoder_are_another_run():
-    other, scaled = Pictures(3), Pictures(3)
+def test_images_of_another_size_or_from_another_decoder_are_another_run():
+    other, scaled = Images(3), Images(3)
     other._images[0] = other._images[0] ^ np.uint8(1)
     scaled._images = [image.astype(np.float32) / 255 for image in scaled._images]
-    for pictures in (Pictures(3, size=8), other, scaled):
-        assert described(smoother(), pictures).differences(described(smoother())) == ["first_picture_hash"]
+    for images in (Images(3, size=8), other, scaled):
+        assert described(smoother(), images).differences(described(smoother())) == ["first_image_hash"]
 
 
-def test_every_row_says_which_picture_was_voted_on(tmp_path):
-    pictures = Pictures(5)
-    vote_dataset(smoother(), pictures, tmp_path, draws=5, seed=0, shard_images=2)
+def test_every_row_says_which_image_was_voted_on(tmp_path):
+    images = Images(5)
+    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
     votes = read_votes(tmp_path)
-    assert votes.picture_hashes == tuple(picture_hash(sample.image) for sample in pictures)
-    assert votes.picture_hashes[0] == votes.provenance.first_picture_hash
-    assert len(set(votes.picture_hashes)) == 5
+    assert votes.image_hashes == tuple(image_hash(sample.image) for sample in images)
+    assert votes.image_hashes[0] == votes.provenance.first_image_hash
+    assert len(set(votes.image_hashes)) == 5
     head = b"uint8 (3, 4, 4);"
-    assert votes.picture_hashes[1] == hashlib.sha256(head + pictures[1].image.tobytes()).hexdigest()
+    assert votes.image_hashes[1] == hashlib.sha256(head + images[1].image.tobytes()).hexdigest()
 
 
-def test_a_dataset_without_pictures_is_refused():
-    with pytest.raises(InvalidInputError, match="'generated' holds no picture"):
-        described(smoother(), Pictures(0))
+def test_a_dataset_without_images_is_refused():
+    with pytest.raises(InvalidInputError, match="'generated' holds no image"):
+        described(smoother(), Images(0))
 
 
 def test_a_function_needs_a_name_of_its_own(tmp_path):
@@ -151,9 +151,9 @@ def test_a_function_needs_a_name_of_its_own(tmp_path):
 
     unnamed = Smoother(load_classifier(scores, labels=LABELS, output="logits"), sigma=0.5, device="cpu")
     with pytest.raises(InvalidInputError, match=r"name=\.\.\.\) a name that changes when the function does"):
-        vote_dataset(unnamed, Pictures(3), tmp_path, draws=5, seed=0)
+        vote_dataset(unnamed, Images(3), tmp_path, draws=5, seed=0)
     named = load_classifier(scores, labels=LABELS, output="logits", name="first five pixels")
-    vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Pictures(3), tmp_path, draws=5, seed=0)
+    vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Images(3), tmp_path, draws=5, seed=0)
 
 
 def test_libraries_that_are_imported_are_recorded_with_their_versions(monkeypatch):

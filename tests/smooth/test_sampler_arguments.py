@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toy import Pictures, linear
+from toy import Images, linear
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.models import Classifier
@@ -22,7 +22,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
     numpy = smoother(k_max=np.int64(2), batch_size=eight)
     votes = numpy.votes(IMAGE, np.int32(5), seed=np.int64(3), image_id="a", first_draw=np.int64(1))
     assert np.array_equal(votes, plain)
-    vote_dataset(smoother(), Pictures(2), tmp_path, draws=np.int64(5), seed=np.int64(3), shard_images=eight)
+    vote_dataset(smoother(), Images(2), tmp_path, draws=np.int64(5), seed=np.int64(3), shard_images=eight)
     assert read_votes(tmp_path).provenance.seed == 3
 
 
@@ -59,7 +59,7 @@ def test_an_image_that_is_no_array_of_numbers_is_named(image):
 )
 def test_an_argument_of_vote_dataset_that_will_not_do_is_named(tmp_path, name, value):
     with pytest.raises(InvalidInputError, match=f"^{name} must be .*{value!r}"):
-        vote_dataset(smoother(), Pictures(2), tmp_path, **{"draws": 5, "seed": 0, name: value})
+        vote_dataset(smoother(), Images(2), tmp_path, **{"draws": 5, "seed": 0, name: value})
 
 
 def test_more_labels_than_votes_can_hold_are_refused():
@@ -68,8 +68,8 @@ def test_more_labels_than_votes_can_hold_are_refused():
         Smoother(f, sigma=0.5, device="cpu")
 
 
-class Floats(Pictures):
-    """The same pictures in float32, times a factor."""
+class Floats(Images):
+    """The same images in float32, times a factor."""
 
     def __init__(self, count: int, factor: float) -> None:
         super().__init__(count)
@@ -77,7 +77,7 @@ class Floats(Pictures):
 
 
 @pytest.mark.parametrize("factor", [1.0, -1 / 255, np.nan])
-def test_a_picture_whose_values_are_no_pixels_is_named(tmp_path, factor):
-    with pytest.raises(DataError, match=r"image 'picture-0': holds values from .* \[0, 1\]"):
+def test_a_image_whose_values_are_no_pixels_is_named(tmp_path, factor):
+    with pytest.raises(DataError, match=r"image 'image-0': holds values from .* \[0, 1\]"):
         vote_dataset(smoother(), Floats(2, factor), tmp_path, draws=5, seed=0)
     vote_dataset(smoother(), Floats(2, 1 / 255), tmp_path / "pixels", draws=5, seed=0)

@@ -115,8 +115,8 @@ def test_noise_is_added_in_pixel_space_before_normalisation(source, clamp):
         return images.flatten(1)[:, :2]
 
     f = load_classifier(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
-    picture = np.full((3, 8, 8), 51, dtype=np.uint8)
-    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise=source).votes(picture, 300, seed=0, image_id="a")
+    image = np.full((3, 8, 8), 51, dtype=np.uint8)
+    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise=source).votes(image, 300, seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
     assert pixels.min() < (1e-6 if clamp else -0.4)
     assert (pixels.min() >= -1e-6) == clamp
@@ -287,7 +287,7 @@ def test_a_bad_image_is_named(classifier, image, message):
         Smoother(classifier, sigma=1.0, device="cpu").votes(image, 3, seed=0, image_id="cat")
 
 
-def test_a_picture_of_another_size_is_named():
+def test_a_image_of_another_size_is_named():
     f = load_classifier(lambda x: x.flatten(1)[:, :1], labels=["a"], output="logits", image_size=(8, 8))
     with pytest.raises(InvalidInputError, match=r"'cat'.*\(4, 4\).*\(8, 8\)"):
         Smoother(f, sigma=1.0, device="cpu").votes(IMAGE, 3, seed=0, image_id="cat")

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor, nn
-from toy import Pictures
+from toy import Images
 
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother, vote_dataset
@@ -23,7 +23,7 @@ def test_votes_of_a_real_network_are_the_same_in_any_parts(tmp_path):
         classifier = load_classifier(scores, labels=list("abcde"), output="logits", name="wide")
         one = Smoother(classifier, sigma=0.5, device="cpu", batch_size=64)
         for stop in calls:
-            vote_dataset(one, Pictures(6), folder, draws=11, seed=0, shard_images=shard_images, stop=stop)
+            vote_dataset(one, Images(6), folder, draws=11, seed=0, shard_images=shard_images, stop=stop)
         votes = read_votes(folder)
         return np.stack([votes.ranked(position) for position in range(6)])
 

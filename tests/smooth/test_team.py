@@ -10,8 +10,8 @@ import torch
 from torch.distributed import HashStore
 
 from multiguard.errors import VotesError
+from multiguard.io.ranks import Rank
 from multiguard.pipeline.voting import _own_device
-from multiguard.ranks import Rank
 from multiguard.smooth import team
 from multiguard.smooth.team import Team
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor, nn
-from toy import Pictures, linear
+from toy import Images, linear
 
 from multiguard.certify import threshold_label_radii, threshold_radii
 from multiguard.errors import InvalidInputError, ModelError
@@ -161,11 +161,11 @@ def test_options_that_make_no_sense_are_refused(options, message):
 
 @pytest.mark.parametrize("shard_images", [1, 3])
 def test_a_dataset_is_voted_on_and_its_rule_recorded(tmp_path, shard_images):
-    pictures, one = Pictures(5), Smoother(linear(), sigma=0.5, rule="threshold", score_threshold=0.4, device="cpu")
-    vote_dataset(one, pictures, tmp_path, draws=10, seed=4, shard_images=shard_images)
+    images, one = Images(5), Smoother(linear(), sigma=0.5, rule="threshold", score_threshold=0.4, device="cpu")
+    vote_dataset(one, images, tmp_path, draws=10, seed=4, shard_images=shard_images)
     votes = read_votes(tmp_path)
     assert (votes.provenance.rule, votes.provenance.score_threshold, votes.provenance.k_max) == ("threshold", 0.4, None)
-    for position, sample in enumerate(pictures):
+    for position, sample in enumerate(images):
         alone = one.votes(sample.image, 10, seed=4, image_id=sample.id)
         assert np.array_equal(votes.hits(position), alone.hits())
 

@@ -1,14 +1,14 @@
-"""A picture that cannot be read stops the run, or is put on record while all the others get their own votes."""
+"""An image that cannot be read stops the run, or is put on record while all the others get their own votes."""
 
 import numpy as np
 import pytest
-from toy import Pictures, linear
+from toy import Images, linear
 
 from multiguard.certify import look_plan
 from multiguard.data.sample import Sample
-from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
+from multiguard.errors import DataError, ImageError, InvalidInputError, VotesError
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
-from multiguard.votes import Failure, read_votes
+from multiguard.votes import ImageFailure, read_votes
 
 FIXED = {"draws": 20, "seed": 0, "shard_images": 3}
 PILOT = {**FIXED, "pilot_draws": 7}
@@ -19,8 +19,8 @@ ADAPTIVE = {
 }
 
 
-class Torn(Pictures):
-    """A dataset of which some pictures cannot be read."""
+class Torn(Images):
+    """A dataset of which some images cannot be read."""
 
     def __init__(self, count: int, torn: set[int]) -> None:
         super().__init__(count)
@@ -28,7 +28,7 @@ class Torn(Pictures):
 
     def __getitem__(self, index: int, /) -> Sample:
         if index in self.torn:
-            raise PictureError(f"{index}.jpg", "cannot\n  be decoded")
+            raise ImageError(f"{index}.jpg", "cannot\n  be decoded")
         return super().__getitem__(index)
 
 
@@ -40,43 +40,43 @@ def smoother() -> Smoother:
 @pytest.mark.parametrize("torn", [{4}, {0}, {2}, {3, 4, 5}, {7}, {0, 1, 2, 6, 7}, set()])
 def test_the_others_have_the_votes_of_a_run_without_failures(tmp_path, arguments, torn):
     calls: list[tuple[int, int]] = []
-    torn_pictures = Torn(8, torn)
+    torn_images = Torn(8, torn)
     vote_dataset(
         smoother(),
-        torn_pictures,
+        torn_images,
         tmp_path / "some",
         **arguments,
         on_error="record",
         progress=lambda *c: calls.append(c),
     )
-    vote_dataset(smoother(), Pictures(8), tmp_path / "all", **arguments)
+    vote_dataset(smoother(), Images(8), tmp_path / "all", **arguments)
     some, every = read_votes(tmp_path / "some"), read_votes(tmp_path / "all")
-    assert some.failures == tuple(Failure(f"picture-{i}", "cannot be decoded") for i in sorted(torn))
-    assert some.ids == tuple(f"picture-{i}" for i in range(8) if i not in torn)
+    assert some.failures == tuple(ImageFailure(f"image-{i}", "cannot be decoded") for i in sorted(torn))
+    assert some.ids == tuple(f"image-{i}" for i in range(8) if i not in torn)
     for found, position in zip(some.ids, range(len(some)), strict=True):
         own, other = (votes.row(at, looks=votes.looks) for votes, at in ((some, position), (every, int(found[-1]))))
         assert np.array_equal(own.ranked, other.ranked)
-        assert (own.labels, own.picture_hash) == (other.labels, other.picture_hash)
+        assert (own.labels, own.image_hash) == (other.labels, other.image_hash)
     assert calls == [(done, 8) for done in range(1, 9)]
 
 
 def test_a_run_that_stopped_goes_on_with_record_and_back(tmp_path):
-    pictures = Torn(8, {4})
+    images = Torn(8, {4})
     with pytest.raises(DataError, match=r"4.jpg: cannot\s+be decoded"):
-        vote_dataset(smoother(), pictures, tmp_path, **FIXED)
-    vote_dataset(smoother(), pictures, tmp_path, **FIXED, on_error="record")
+        vote_dataset(smoother(), images, tmp_path, **FIXED)
+    vote_dataset(smoother(), images, tmp_path, **FIXED, on_error="record")
     assert len(read_votes(tmp_path)) == 7
     with pytest.raises(DataError, match=r"4.jpg: cannot\s+be decoded"):
-        vote_dataset(smoother(), pictures, tmp_path, **FIXED)
+        vote_dataset(smoother(), images, tmp_path, **FIXED)
     vote_dataset(smoother(), Torn(8, {4, 1, 7}), tmp_path, **FIXED, on_error="record")
     assert len(read_votes(tmp_path).failures) == 1, "shards that are done are not read again"
-    vote_dataset(smoother(), Pictures(8), tmp_path, **FIXED)
+    vote_dataset(smoother(), Images(8), tmp_path, **FIXED)
     votes = read_votes(tmp_path)
     assert (len(votes), votes.failures) == (8, ())
 
 
 @pytest.mark.parametrize("mended", [{0}, {0, 1}, {0, 4}])
-def test_a_first_picture_that_was_mended_is_the_same_run(tmp_path, mended):
+def test_a_first_image_that_was_mended_is_the_same_run(tmp_path, mended):
     torn = {0, 1, 4}
     vote_dataset(smoother(), Torn(8, torn), tmp_path, **FIXED, on_error="record")
     vote_dataset(smoother(), Torn(8, torn - mended), tmp_path, **FIXED, on_error="record")
@@ -84,11 +84,11 @@ def test_a_first_picture_that_was_mended_is_the_same_run(tmp_path, mended):
     if mended == {0}:
         with pytest.raises(DataError, match=r"1\.jpg"):
             vote_dataset(smoother(), Torn(8, torn - mended), tmp_path, **FIXED)
-    vote_dataset(smoother(), Pictures(8), tmp_path, **FIXED)
+    vote_dataset(smoother(), Images(8), tmp_path, **FIXED)
     votes = read_votes(tmp_path)
     assert (len(votes), votes.failures) == (8, ())
     vote_dataset(smoother(), Torn(8, {0}), tmp_path, **FIXED, on_error="record")
-    assert len(read_votes(tmp_path)) == 8, "a picture that is gone after it was voted on"
+    assert len(read_votes(tmp_path)) == 8, "an image that is gone after it was voted on"
 
 
 class Brighter(Torn):
@@ -100,15 +100,15 @@ class Brighter(Torn):
 
 
 @pytest.mark.parametrize("torn", [{0}, set()])
-def test_pictures_that_are_decoded_otherwise_are_another_run_whichever_can_be_read(tmp_path, torn):
+def test_images_that_are_decoded_otherwise_are_another_run_whichever_can_be_read(tmp_path, torn):
     vote_dataset(smoother(), Torn(8, torn), tmp_path, **FIXED, on_error="record")
     for now in (set(), {0}, {0, 1}):
-        with pytest.raises(VotesError, match="another run: the first picture"):
+        with pytest.raises(VotesError, match="another run: the first image"):
             vote_dataset(smoother(), Brighter(8, now), tmp_path, **FIXED, on_error="record")
 
 
 class Vanishing(Torn):
-    """A dataset whose pictures are all gone after so many were read."""
+    """A dataset whose images are all gone after so many were read."""
 
     def __init__(self, count: int, torn: set[int], reads: int) -> None:
         super().__init__(count, torn)
@@ -117,24 +117,24 @@ class Vanishing(Torn):
     def __getitem__(self, index: int, /) -> Sample:
         self.reads -= 1
         if self.reads < 0:
-            raise PictureError(f"{index}.jpg", "no such picture")
+            raise ImageError(f"{index}.jpg", "no such image")
         return super().__getitem__(index)
 
 
 @pytest.mark.parametrize("reads", [1, 5, 9])
-def test_pictures_that_are_all_gone_in_mid_run_are_not_recorded(tmp_path, reads):
-    with pytest.raises(DataError, match="no such picture; but it could be read when the run began"):
+def test_images_that_are_all_gone_in_mid_run_are_not_recorded(tmp_path, reads):
+    with pytest.raises(DataError, match="no such image; but it could be read when the run began"):
         vote_dataset(smoother(), Vanishing(12, {2}, reads), tmp_path, **FIXED, readers=1, on_error="record")
-    assert {failure.image_id for failure in read_votes(tmp_path, partial=True).failures} <= {"picture-2"}
+    assert {failure.image_id for failure in read_votes(tmp_path, partial=True).failures} <= {"image-2"}
     vote_dataset(smoother(), Torn(12, {2}), tmp_path, **FIXED, on_error="record")
-    assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["picture-2"]
+    assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["image-2"]
 
 
-def test_a_dataset_without_any_picture_that_can_be_read_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no picture of 'generated' can be read"):
+def test_a_dataset_without_any_image_that_can_be_read_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no image of 'generated' can be read"):
         vote_dataset(smoother(), Torn(2, {0, 1}), tmp_path, **FIXED, on_error="record")
 
 
 def test_another_word_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="on_error must be one of stop, record, not 'skip'"):
-        vote_dataset(smoother(), Pictures(2), tmp_path, **FIXED, on_error="skip")
+        vote_dataset(smoother(), Images(2), tmp_path, **FIXED, on_error="skip")

@@ -8,15 +8,15 @@ from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load_classifier
 
 
-class Pictures:
-    """A dataset of generated pictures, held in memory."""
+class Images:
+    """A dataset of generated images, held in memory."""
 
     name = "generated"
     label_names = ("a", "b", "c", "d", "e")
 
     def __init__(self, count: int, *, size: int = 4, first: int = 0) -> None:
         numbers = range(first, first + count)
-        self.ids = [f"picture-{number}" for number in numbers]
+        self.ids = [f"image-{number}" for number in numbers]
         self._images = [
             np.random.default_rng(number).integers(0, 256, (3, size, size), dtype=np.uint8) for number in numbers
         ]
@@ -29,7 +29,7 @@ class Pictures:
 
 
 def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
-    """A linear classifier of pictures; exact, since its weights are whole numbers over a power of two."""
+    """A linear classifier of images; exact, since its weights are whole numbers over a power of two."""
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randint(-8, 9, (3 * size * size, labels), generator=generator).float() / 8
 

@@ -49,7 +49,7 @@ def launch(prefix, out, *more):
 
 
 def test_two_processes_train_one_model_and_write_it_once(tmp_path):
-    """60 validation pictures are one piece of work, so that the second process validates nothing.
+    """60 validation images are one piece of work, so that the second process validates nothing.
 
     Another run's model lies there, which the main process throws away before the other one looks.
     """

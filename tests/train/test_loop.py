@@ -133,7 +133,7 @@ def test_splits_that_do_not_fit_each_other_are_refused(tmp_path, pixels, val_pix
     cases = [
         (other(val_pixels, label_names=tuple("abcdefghij")), "same labels"),
         (other(val_pixels, images=val_pixels.images[..., :8]), "one size"),
-        (other(val_pixels, targets=val_pixels.targets * 0), "not one picture has a label"),
+        (other(val_pixels, targets=val_pixels.targets * 0), "not one image has a label"),
     ]
     for bad, message in cases:
         with pytest.raises(InvalidInputError, match=message):
@@ -141,7 +141,7 @@ def test_splits_that_do_not_fit_each_other_are_refused(tmp_path, pixels, val_pix
 
 
 def test_a_short_run_on_digits_learns_to_see_through_noise(tmp_path):
-    """A short run of the default recipe, at the noise it is made for, on pictures of test digits."""
+    """A short run of the default recipe, at the noise it is made for, on images of test digits."""
     recipe = recipe_for("digits", epochs=3, sigma=0.25, batch=16)
     run_job(Job("digits", tmp_path, recipe, model="cnn:24", images=2000, val_images=200))
     test = load_pixels(DigitsDataset("test", images=300))
@@ -175,7 +175,7 @@ def test_the_denoiser_is_part_of_the_saved_model(tmp_path, ffdnet_weights):
     assert noisy_map(loaded.network.classifier, val, 0.5) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
 
 
-def gradient_pictures(pixels, val_pixels, sigma, denoiser):
+def gradient_images(pixels, val_pixels, sigma, denoiser):
     """What the classifier was shown in one step."""
     recipe = replace(RECIPE, sigma=sigma, val_sigma=0.5)
     network = backbone()
@@ -190,12 +190,12 @@ def gradient_pictures(pixels, val_pixels, sigma, denoiser):
 
 def test_behind_a_denoiser_training_sees_what_smoothing_will_see(pixels, val_pixels):
     denoiser = FFDNet().eval()
-    noisy = gradient_pictures(pixels, val_pixels, 0.5, None)
+    noisy = gradient_images(pixels, val_pixels, 0.5, None)
     with torch.no_grad():
         expected = denoiser(noisy, 0.5).clamp(0, 1)
-    torch.testing.assert_close(gradient_pictures(pixels, val_pixels, 0.5, denoiser), expected)
-    clean = gradient_pictures(pixels, val_pixels, 0.0, None)
-    torch.testing.assert_close(gradient_pictures(pixels, val_pixels, 0.0, denoiser), clean)
+    torch.testing.assert_close(gradient_images(pixels, val_pixels, 0.5, denoiser), expected)
+    clean = gradient_images(pixels, val_pixels, 0.0, None)
+    torch.testing.assert_close(gradient_images(pixels, val_pixels, 0.0, denoiser), clean)
 
 
 def test_the_last_epoch_is_kept_where_asked(tmp_path, pixels, val_pixels):
@@ -213,9 +213,9 @@ def test_the_last_epoch_is_kept_where_asked(tmp_path, pixels, val_pixels):
         replace(steep, keep="lest")
 
 
-def test_a_picture_in_both_splits_is_refused(tmp_path, pixels):
+def test_a_image_in_both_splits_is_refused(tmp_path, pixels):
     part = other(pixels, name="part", ids=pixels.ids[:20], images=pixels.images[:20], targets=pixels.targets[:20])
-    with pytest.raises(InvalidInputError, match="20 pictures of part, the first 'train-0-00000', are also in digits"):
+    with pytest.raises(InvalidInputError, match="20 images of part, the first 'train-0-00000', are also in digits"):
         train(backbone(), pixels, part, RECIPE, tmp_path)
 
 
@@ -240,7 +240,7 @@ def test_a_folders_splits_are_kept_apart_by_default(tmp_path):
     assert (len(training), len(validation)) == (20, 6)
     training, validation = open_splits(folder_job(tmp_path, split="all"), 8)
     assert (len(training), len(validation)) == (23, 3)
-    with pytest.raises(InvalidInputError, match=r"6 pictures of folder:set/val, the first '20\.png'"):
+    with pytest.raises(InvalidInputError, match=r"6 images of folder:set/val, the first '20\.png'"):
         open_splits(folder_job(tmp_path, split="all", val_split="val"), 8)
 
 
@@ -261,7 +261,7 @@ def test_relabelled_data_does_not_continue_a_run(tmp_path, pixels, val_pixels):
         train(backbone(), *both, recipe, tmp_path)
 
 
-def test_pictures_of_another_size_do_not_continue_a_run(tmp_path, pixels, val_pixels):
+def test_images_of_another_size_do_not_continue_a_run(tmp_path, pixels, val_pixels):
     recipe = replace(RECIPE, epochs=1)
     train(backbone(), pixels, val_pixels, recipe, tmp_path)
     smaller = (other(part, images=part.images[..., :12, :12]) for part in (pixels, val_pixels))
@@ -338,7 +338,7 @@ def test_dropout_reaches_a_network_that_comes_from_a_folder(tmp_path):
     assert start_backbone(again, training, 16).network.dropout.p == 0.7
 
 
-def test_mistakes_are_found_before_any_picture_is_decoded(tmp_path, monkeypatch):
+def test_mistakes_are_found_before_any_image_is_decoded(tmp_path, monkeypatch):
     job = Job("digits", tmp_path / "a", Recipe(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
     run_job(job)
     (tmp_path / "file").write_text("in the way")

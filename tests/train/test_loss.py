@@ -78,7 +78,7 @@ def test_asl_in_float32_is_near_float64(batch):
     assert float(single) == pytest.approx(float(double), rel=1e-5)
 
 
-def test_loss_is_a_mean_over_pictures_of_a_sum_over_labels(batch):
+def test_loss_is_a_mean_over_images_of_a_sum_over_labels(batch):
     logits, targets = (torch.tensor(array) for array in batch)
     for loss in (asymmetric_loss, binary_cross_entropy):
         rows = [loss(logits[i : i + 1], targets[i : i + 1]) for i in range(7)]

@@ -24,7 +24,7 @@ def test_noise_has_its_deviation_and_its_own_draw_everywhere():
     assert float(noise.max()) > 0.75
 
 
-def test_no_noise_is_the_picture_itself():
+def test_no_noise_is_the_image_itself():
     images = torch.rand(2, 3, 4, 4)
     assert add_noise(images, 0.0, seeded()) is images
 
@@ -51,7 +51,7 @@ def test_one_cycle_climbs_to_its_peak_and_falls_to_nearly_nothing():
     assert one_cycle(0, 1, 1e-3) > 0
 
 
-def test_flip_mirrors_about_half_of_the_pictures_exactly():
+def test_flip_mirrors_about_half_of_the_images_exactly():
     images = torch.rand(200, 3, 6, 6)
     out = augment(images, Augmentation(least_area=1, flip=True), seeded())
     mirrored = (out - images.flip(-1)).abs().amax((1, 2, 3)) < 1e-5
@@ -69,7 +69,7 @@ def test_shift_moves_by_whole_pixels_and_fills_with_black():
     torch.testing.assert_close(out.sum((2, 3)), torch.ones(300, 3), atol=1e-3, rtol=0)
 
 
-def test_crops_stay_inside_the_picture_and_keep_the_least_area():
+def test_crops_stay_inside_the_image_and_keep_the_least_area():
     ramp = torch.linspace(0, 1, 64).expand(64, 64)
     images = torch.stack((ramp, ramp.T, torch.ones(64, 64))).expand(200, 3, 64, 64)
     out = augment(images, Augmentation(least_area=0.5, flip=False), seeded())
@@ -82,7 +82,7 @@ def test_crops_stay_inside_the_picture_and_keep_the_least_area():
     assert float(area.std()) > 0.08
 
 
-def test_augmentation_is_seeded_and_differs_by_picture():
+def test_augmentation_is_seeded_and_differs_by_image():
     images = torch.rand(1, 3, 16, 16).expand(4, 3, 16, 16)
     first, again = (augment(images, Augmentation(), seeded(3)) for _ in range(2))
     torch.testing.assert_close(first, again, atol=0, rtol=0)
@@ -105,7 +105,7 @@ def test_average_follows_weights_and_running_statistics():
     assert not any(parameter.requires_grad for parameter in average.module.parameters())
 
 
-def test_an_epoch_reads_each_picture_at_most_once_and_ranks_share_batches():
+def test_an_epoch_reads_each_image_at_most_once_and_ranks_share_batches():
     whole = epoch_positions(103, 10, seed=1, epoch=4)
     assert [len(batch) for batch in whole] == [10] * 10
     assert len(set(np.concatenate(whole))) == 100
@@ -117,7 +117,7 @@ def test_an_epoch_reads_each_picture_at_most_once_and_ranks_share_batches():
 
 
 @pytest.mark.parametrize("resident", [True, False])
-def test_feed_gives_the_pictures_asked_for_however_it_holds_them(resident, tmp_path):
+def test_feed_gives_the_images_asked_for_however_it_holds_them(resident, tmp_path):
     pixels = load_pixels(DigitsDataset("val", images=12), cache=tmp_path)
     positions = [np.array([3, 1, 7]), np.array([0, 11])]
     for (images, targets), where in zip(
@@ -154,7 +154,7 @@ def test_noisy_map_is_fixed_by_its_seed_and_falls_with_noise():
     torch.manual_seed(0)
     probe = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)).eval()
     flat = torch.from_numpy(pixels.images).flatten(1).float() / 255
-    with torch.no_grad():  # ridge regression: knows its 150 clean pictures by heart
+    with torch.no_grad():  # ridge regression: knows its 150 clean images by heart
         gram = flat @ flat.T + 1e-2 * torch.eye(150)
         probe[1].weight.copy_((flat.T @ torch.linalg.solve(gram, torch.from_numpy(pixels.targets).float())).T)
     clean, noisy = noisy_map(probe, pixels, 0.0), noisy_map(probe, pixels, 0.5, seed=1)

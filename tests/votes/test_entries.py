@@ -10,10 +10,10 @@ import pytest
 from tests.votes.vote_runs import provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
+from multiguard.io.records import own_hash
 from multiguard.pipeline.discarding import discard_votes
-from multiguard.plain_json import own_hash
-from multiguard.votes import Failure, VotesWriter, read_votes
+from multiguard.votes import ImageFailure, VotesWriter, read_votes
 
 RUN = provenance()
 
@@ -230,9 +230,9 @@ def test_another_runs_manifest_is_refused(half, tmp_path):
 
 
 FAILED = [
-    Failure("image-é-0", "it was torn"),
-    Failure("image-é-3", "it was empty"),
-    Failure("image-é-4", "it was huge"),
+    ImageFailure("image-é-0", "it was torn"),
+    ImageFailure("image-é-3", "it was empty"),
+    ImageFailure("image-é-4", "it was huge"),
 ]
 
 
@@ -272,10 +272,10 @@ def test_failures_stay_where_they_are_kept_and_are_tried_again_where_not(tmp_pat
 @pytest.mark.parametrize(
     ("positions", "failures"),
     [
-        ((0, 1), [Failure("image-é-1", "an image too many")]),
-        ((1,), [Failure("image-é-0", "once"), Failure("image-é-0", "twice")]),
-        ((0,), [Failure("stranger", "never heard of")]),
-        ((), [Failure("image-é-1", "the other way"), Failure("image-é-0", "round")]),
+        ((0, 1), [ImageFailure("image-é-1", "an image too many")]),
+        ((1,), [ImageFailure("image-é-0", "once"), ImageFailure("image-é-0", "twice")]),
+        ((0,), [ImageFailure("stranger", "never heard of")]),
+        ((), [ImageFailure("image-é-1", "the other way"), ImageFailure("image-é-0", "round")]),
         ((0,), []),
     ],
 )
@@ -325,7 +325,7 @@ def test_shards_that_nobody_wrote_stay_missing(half):
 
 
 def test_entries_without_a_manifest_count_for_nothing(half, whole):
-    """Their pictures may be others now: the name of the run tells only of the first one."""
+    """Their images may be others now: the name of the run tells only of the first one."""
     (half / "manifest.json").unlink()
     assert VotesWriter(half, RUN, shard_images=2).missing() == [0, 1, 2]
     write(half, RUN)

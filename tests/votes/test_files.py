@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from multiguard.files import file_hash, write_atomically
+from multiguard.io.files import file_hash, write_atomically
 
 
 def test_a_reader_of_the_old_file_never_sees_a_part_of_the_new_one(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.tiny import command
 
 from multiguard.errors import FolderInUseError
-from multiguard.lock import LOCK_NAME, NoLocksWarning, held
+from multiguard.io.lock import LOCK_NAME, NoLocksWarning, folder_lock
 
 FORK = multiprocessing.get_context("fork")
 
@@ -19,7 +19,7 @@ def held_elsewhere(folder):
     """Another process that holds the folder until it is killed."""
 
     def hold():
-        with held(folder):
+        with folder_lock(folder):
             mine.send("held")
             signal.pause()
 
@@ -36,13 +36,13 @@ def test_a_folder_in_use_is_refused_until_its_holder_is_gone(tmp_path):
         pytest.raises(
             FolderInUseError, match=rf"another run \(process {process.pid} on .*\) is writing into {tmp_path};"
         ),
-        held(tmp_path),
+        folder_lock(tmp_path),
     ):
         pass
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert (tmp_path / LOCK_NAME).exists()
-    with held(tmp_path):
+    with folder_lock(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -52,12 +52,12 @@ def test_whoever_holds_a_folder_may_ask_again_but_not_another_thread(tmp_path):
 
     def other():
         try:
-            with held(tmp_path):
+            with folder_lock(tmp_path):
                 found.append("got in")
         except FolderInUseError:
             found.append("refused")
 
-    with held(tmp_path), held(tmp_path / ".." / tmp_path.name):
+    with folder_lock(tmp_path), folder_lock(tmp_path / ".." / tmp_path.name):
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
@@ -65,7 +65,7 @@ def test_whoever_holds_a_folder_may_ask_again_but_not_another_thread(tmp_path):
 
 
 def test_a_folder_that_stays_empty_goes(tmp_path):
-    with held(tmp_path / "new"):
+    with folder_lock(tmp_path / "new"):
         assert (tmp_path / "new").is_dir()
     assert not (tmp_path / "new").exists()
 
@@ -79,7 +79,7 @@ def test_only_one_of_many_gets_in_at_a_time(tmp_path):
         done = 0
         while done < 40:
             try:
-                with held(tmp_path):
+                with folder_lock(tmp_path):
                     number.write_text(str(int(number.read_text()) + 1))
                     done += 1
             except FolderInUseError:
@@ -97,8 +97,8 @@ def test_a_file_system_without_locks_is_written_to_after_a_warning(tmp_path, mon
     def none(handle):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("multiguard.lock._lock", none)
-    with pytest.warns(NoLocksWarning, match="lies on a file system without locks: a second run"), held(tmp_path):
+    monkeypatch.setattr("multiguard.io.lock._lock", none)
+    with pytest.warns(NoLocksWarning, match="lies on a file system without locks: a second run"), folder_lock(tmp_path):
         pass
     asked = ["--data", "digits", "--model", "cnn:2", "--images", 8, "--val-images", 8, "--batch", 8, "--epochs", 0]
     code, _, err = command("train", *asked, "--out", tmp_path / "model")
@@ -111,10 +111,10 @@ def test_of_processes_that_work_together_the_main_one_holds_the_folder(tmp_path,
     process = held_elsewhere(tmp_path)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    with held(tmp_path):
+    with folder_lock(tmp_path):
         pass
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(FolderInUseError), held(tmp_path):
+    with pytest.raises(FolderInUseError), folder_lock(tmp_path):
         pass
     process.kill()
     process.join()

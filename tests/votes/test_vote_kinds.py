@@ -7,7 +7,7 @@ import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
 from multiguard.votes import LabelSets, VoteRow, VotesWriter, read_votes
 
 KINDS = {
@@ -42,7 +42,7 @@ def test_what_is_written_is_read_back(tmp_path, kind, labels):
     for position in range(len(votes)):
         found, expected = votes.row(position, looks=votes.looks), row(run, position)
         assert (found.image_id, found.labels) == (expected.image_id, expected.labels)
-        assert found.picture_hash == expected.picture_hash == votes.picture_hashes[position]
+        assert found.image_hash == expected.image_hash == votes.image_hashes[position]
         assert same(found.votes, expected.votes)
         assert same(found.pilot, expected.pilot)
         assert found.draws == expected.draws == votes.draws_of(position)
@@ -117,7 +117,7 @@ def test_a_run_without_pilot_draws_has_none_to_give(tmp_path):
         ("threshold", {"score_threshold": 0.4}),
         ("pilot", {"pilot_draws": 6}),
         ("adaptive", {"looks": (3, 4, 7)}),
-        ("adaptive", {"look_shares": (0.5, 0.25, 0.25)}),
+        ("adaptive", {"look_fractions": (0.5, 0.25, 0.25)}),
         ("adaptive", {"stopping": {**ADAPTIVE["stopping"], "radii": (0.25, 0.75)}}),
         ("pilot", {"labelled": False}),
     ],
@@ -148,14 +148,14 @@ def test_runs_of_different_kinds_never_share_a_folder(tmp_path, kind, field):
         ({"pilot_draws": -1}, "pilot_draws"),
         ({**ADAPTIVE, "stopping": None}, "belong together"),
         ({**ADAPTIVE, "looks": None}, "belong together"),
-        ({**ADAPTIVE, "look_shares": None}, "belong together"),
+        ({**ADAPTIVE, "look_fractions": None}, "belong together"),
         ({**ADAPTIVE, "draws": 8}, "draws = 8"),
         ({**ADAPTIVE, "looks": (4, 2, 7)}, "must grow"),
         ({**ADAPTIVE, "looks": (0, 4, 7)}, "must grow"),
         ({**ADAPTIVE, "looks": ()}, "must grow"),
-        ({**ADAPTIVE, "look_shares": (0.5, 0.5)}, "one above 0 for each look"),
-        ({**ADAPTIVE, "look_shares": (0.5, 0.5, 0.0)}, "one above 0 for each look"),
-        ({**ADAPTIVE, "look_shares": (0.5, 0.5, 0.5)}, "1 together at most"),
+        ({**ADAPTIVE, "look_fractions": (0.5, 0.5)}, "one above 0 for each look"),
+        ({**ADAPTIVE, "look_fractions": (0.5, 0.5, 0.0)}, "one above 0 for each look"),
+        ({**ADAPTIVE, "look_fractions": (0.5, 0.5, 0.5)}, "1 together at most"),
     ],
 )
 def test_a_provenance_that_contradicts_itself_is_refused(tmp_path, changes, message):

@@ -127,7 +127,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path, field, value):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"first_picture_hash": "0"}, "the first picture (size or content) differs"),
+        ({"first_image_hash": "0"}, "the first image (size or content) differs"),
         ({"sigma": 0.25, "seed": 2}, "sigma and seed differ"),
         ({"sigma": 0.25, "seed": 2, "clamp": True}, "sigma, seed and clamp differ"),
     ],
@@ -180,7 +180,9 @@ def alter(folder, change) -> None:
     reseal(folder / "manifest.json", change)
 
 
-@pytest.mark.parametrize(("name", "value"), [("sigma", 5.0), ("draws", 6), ("look_shares", [1.0]), ("labelled", False)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("sigma", 5.0), ("draws", 6), ("look_fractions", [1.0]), ("labelled", False)]
+)
 def test_a_manifest_that_was_edited_is_refused(tmp_path, name, value):
     run = provenance()
     write(tmp_path, run)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 
-from multiguard.files import file_hash
-from multiguard.plain_json import own_hash
+from multiguard.io.files import file_hash
+from multiguard.io.records import own_hash
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
 
 
@@ -23,7 +23,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "truth_hash": "2" * 64,
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
-        "first_picture_hash": "1" * 64,
+        "first_image_hash": "1" * 64,
         "sigma": 0.1 + 0.2,
         "rule": "top-k",
         "k_max": 3,
@@ -31,7 +31,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "draws": 7,
         "pilot_draws": 0,
         "looks": None,
-        "look_shares": None,
+        "look_fractions": None,
         "stopping": None,
         "seed": 1 << 70,
         "noise": "dice",
@@ -52,7 +52,7 @@ THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 ADAPTIVE = {
     "draws": 7,
     "looks": (2, 4, 7),
-    "look_shares": (0.25, 0.25, 0.5),
+    "look_fractions": (0.25, 0.25, 0.5),
     "stopping": {"radii": (0.25, 0.5), "alpha": 0.001, "k": 2, "k_prime": 1},
 }
 UNLABELLED = {"labelled": False, "pilot_draws": 5}

@@ -2,6 +2,6 @@
 
 from multiguard.attack.eot import gradient_fault
 from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.search import Attacked, Change, Victim, attack_pictures
+from multiguard.attack.search import Attacked, Change, Victim, attack_images
 
-__all__ = ["AttackName", "AttackPlan", "Attacked", "Change", "Victim", "attack_pictures", "gradient_fault"]
+__all__ = ["AttackName", "AttackPlan", "Attacked", "Change", "Victim", "attack_images", "gradient_fault"]

@@ -34,7 +34,7 @@ class Aim:
 
         Args:
             shares: (P, c).
-            inside: (P, c) boolean, L of each picture.
+            inside: (P, c) boolean, L of each image.
         """
         ours = inside if self.goal == "in" else ~inside
         values = shares if self.goal == "in" else -shares

@@ -1,9 +1,9 @@
-"""The l2-ball around a picture, in the very numbers that the classifier is given."""
+"""The l2-ball around an image, in the very numbers that the classifier is given."""
 
 import torch
 from torch import Tensor
 
-_INWARD = 1e-6  # what float32 may add to a norm when a change is added to a picture
+_INWARD = 1e-6  # what float32 may add to a norm when a change is added to an image
 
 
 def lengths(change: Tensor) -> Tensor:
@@ -12,9 +12,9 @@ def lengths(change: Tensor) -> Tensor:
     return found
 
 
-def norms(clean: Tensor, picture: Tensor) -> Tensor:
-    """(P,) float64, the l2-norm of what was added to each picture, without rounding the difference."""
-    return lengths(picture.to(torch.float64) - clean.to(torch.float64))
+def norms(clean: Tensor, image: Tensor) -> Tensor:
+    """(P,) float64, the l2-norm of what was added to each image, without rounding the difference."""
+    return lengths(image.to(torch.float64) - clean.to(torch.float64))
 
 
 def scaled(change: Tensor, factors: Tensor) -> Tensor:
@@ -28,17 +28,17 @@ def unit(change: Tensor) -> Tensor:
     return scaled(finite, 1 / lengths(finite).clamp(min=1e-30))
 
 
-def within(clean: Tensor, picture: Tensor, radius: Tensor, *, box: bool, onto: bool = False) -> Tensor:
-    """The picture moved so that what is added to the clean one has, in float32 as it is, at most the norm allowed.
+def within(clean: Tensor, image: Tensor, radius: Tensor, *, box: bool, onto: bool = False) -> Tensor:
+    """The image moved so that what is added to the clean one has, in float32 as it is, at most the norm allowed.
 
     Args:
-        clean: (P, ...) the pictures as they are.
-        picture: (P, ...) what they are to become.
+        clean: (P, ...) the images as they are.
+        image: (P, ...) what they are to become.
         radius: (P,) float64, the norms allowed.
         box: Whether to stay in [0, 1] as well.
         onto: Whether a shorter change is made as long as allowed.
     """
-    change = picture - clean
+    change = image - clean
     if onto:
         change = scaled(unit(change), radius)
     if box:
@@ -52,6 +52,6 @@ def within(clean: Tensor, picture: Tensor, radius: Tensor, *, box: bool, onto: b
 
 
 def _shrunk(clean: Tensor, change: Tensor, radius: Tensor, inward: Tensor) -> Tensor:
-    """The picture after the change, which is cut to a little less than the radius where it is longer."""
+    """The image after the change, which is cut to a little less than the radius where it is longer."""
     factors = (radius * (1 - inward).clamp(min=0) / lengths(change).clamp(min=1e-30)).clamp(max=1.0)
     return clean + scaled(change, factors)

@@ -27,40 +27,40 @@ class SoftVotes:
 
     A hit is a step, which has no slope; here a score that is half a spread of the scores above or below the border
     counts as mostly in or out. The border is what a score must pass: midway between the k'-th and the next score of
-    the draw, or the score threshold. The spread is the picture's own, so that the scale of the scores does not matter.
+    the draw, or the score threshold. The spread is the image's own, so that the scale of the scores does not matter.
 
     Args:
         smoother: The smoothed classifier.
         aim: What is to be made small.
-        copies: Noisy copies of each picture that are averaged over.
+        copies: Noisy copies of each image that are averaged over.
     """
 
     def __init__(self, smoother: Smoother, aim: Aim, copies: int) -> None:
         self._smoother, self._aim, self._copies = smoother, aim, copies
         self._noise = NoisyCopies(smoother.settings)
 
-    def values(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
-        """(P,), the aim's value at each picture; needs no gradients."""
+    def values(self, group: Group, images: Tensor, first_draw: int) -> Tensor:
+        """(P,), the aim's value at each image; needs no gradients."""
         with torch.no_grad():
             return torch.cat(
                 [
                     self._aim.value(self._shares(noisy), part.inside)
-                    for part, noisy in self._parts(group, pictures, first_draw)
+                    for part, noisy in self._parts(group, images, first_draw)
                 ]
             )
 
-    def gradients(self, group: Group, pictures: Tensor, first_draw: int) -> Tensor:
-        """(P, ...), the gradient of the aim's loss at each picture."""
-        return torch.cat([self._gradient(part, noisy) for part, noisy in self._parts(group, pictures, first_draw)])
+    def gradients(self, group: Group, images: Tensor, first_draw: int) -> Tensor:
+        """(P, ...), the gradient of the aim's loss at each image."""
+        return torch.cat([self._gradient(part, noisy) for part, noisy in self._parts(group, images, first_draw)])
 
-    def _parts(self, group: Group, pictures: Tensor, first_draw: int) -> Iterator[tuple[Group, Tensor]]:
-        """So many pictures at a time that a batch has a good size, each with its noisy copies."""
+    def _parts(self, group: Group, images: Tensor, first_draw: int) -> Iterator[tuple[Group, Tensor]]:
+        """So many images at a time that a batch has a good size, each with its noisy copies."""
         self._smoother.classifier.eval()
-        numbers = _CPU_NUMBERS if pictures.device.type == "cpu" else _DEVICE_NUMBERS
-        step = max(1, numbers // (self._copies * max(1, pictures[0].numel())))
+        numbers = _CPU_NUMBERS if images.device.type == "cpu" else _DEVICE_NUMBERS
+        step = max(1, numbers // (self._copies * max(1, images[0].numel())))
         for start in range(0, len(group), step):
             part = group.take(range(start, min(start + step, len(group))))
-            yield part, self._noise.of(pictures[start : start + step], part.keys, first_draw, self._copies)
+            yield part, self._noise.of(images[start : start + step], part.keys, first_draw, self._copies)
 
     def _gradient(self, group: Group, noisy: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -82,8 +82,8 @@ def soft_hits(scores: Tensor, border: Tensor) -> Tensor:
 
 
 def gradient_fault(smoother: Smoother, images: Iterable[NDArray[np.generic]]) -> str | None:
-    """Why no gradient can be had of this classifier at any of the pictures; None where one can at some."""
-    fault: str | None = "no picture was given"
+    """Why no gradient can be had of this classifier at any of the images; None where one can at some."""
+    fault: str | None = "no image was given"
     for image in images:
         fault = _fault(smoother, image)
         if fault is None:
@@ -92,15 +92,15 @@ def gradient_fault(smoother: Smoother, images: Iterable[NDArray[np.generic]]) ->
 
 
 def _fault(smoother: Smoother, image: NDArray[np.generic]) -> str | None:
-    picture = to_pixels(torch.from_numpy(np.array(image))).to(smoother.settings.device)[None].requires_grad_()
+    inputs = to_pixels(torch.from_numpy(np.array(image))).to(smoother.settings.device)[None].requires_grad_()
     try:
         with torch.enable_grad():
-            scores = _scores(smoother, picture)
+            scores = _scores(smoother, inputs)
             if not scores.requires_grad:
                 return "its scores carry none"
             # Each label counts differently: probabilities that add up to 1 have a sum without a slope.
             weights = torch.linspace(1, 2, scores.shape[1], device=scores.device)
-            (found,) = torch.autograd.grad((scores * weights).sum(), picture)
+            (found,) = torch.autograd.grad((scores * weights).sum(), inputs)
     except (RuntimeError, TypeError, ModelError) as error:
         return " ".join(str(error).split())[:120]
     if not bool(torch.isfinite(found).all()):

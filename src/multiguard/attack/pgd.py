@@ -23,7 +23,7 @@ class GradientSearch:
         referee: Compares what the starts ended with.
         aim: What is to be made small.
         plan: How many starts and steps.
-        flat: Takes the ids of pictures at which some gradient was 0 or not finite, so that a step led nowhere.
+        flat: Takes the ids of images at which some gradient was 0 or not finite, so that a step led nowhere.
     """
 
     def __init__(self, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan, flat: set[str]) -> None:
@@ -34,31 +34,31 @@ class GradientSearch:
         """The best of what was found at smaller radii and of new starts at these radii.
 
         Args:
-            group: The pictures.
+            group: The images.
             rank: How many smaller radii were searched before: it decides the draws.
             radius: (P,) float64, the norms allowed.
             found: What smaller radii gave.
         """
         best = found
         for start in range(self._plan.starts):
-            picture = found.pictures if start == 0 else self._random(group, rank, start, radius)
+            image = found.images if start == 0 else self._random(group, rank, start, radius)
             for step in range(self._plan.steps):
                 turn = (rank * self._plan.starts + start) * self._plan.steps + step
-                picture = self._stepped(group, picture, radius, turn)
-            ended = self._referee.compare(group, picture, self._aim, self._plan.pick_draws)
+                image = self._stepped(group, image, radius, turn)
+            ended = self._referee.compare(group, image, self._aim, self._plan.pick_draws)
             best = best.better(ended)
         return best
 
-    def _stepped(self, group: Group, picture: Tensor, radius: Tensor, turn: int) -> Tensor:
+    def _stepped(self, group: Group, image: Tensor, radius: Tensor, turn: int) -> Tensor:
         # The first draws of the stream compare; each step has draws of its own after them.
-        slope = self._soft.gradients(group, picture, self._plan.pick_draws + turn * self._plan.copies)
+        slope = self._soft.gradients(group, image, self._plan.pick_draws + turn * self._plan.copies)
         usable = torch.isfinite(slope).flatten(1).all(dim=1) & (slope != 0).flatten(1).any(dim=1)
         self._flat.update(name for name, has in zip(group.ids, usable.tolist(), strict=True) if not has)
         length = _REACH * radius / self._plan.steps
-        return within(group.clean, picture - scaled(unit(slope), length), radius, box=self._plan.box)
+        return within(group.clean, image - scaled(unit(slope), length), radius, box=self._plan.box)
 
     def _random(self, group: Group, rank: int, start: int, radius: Tensor) -> Tensor:
-        """A random place on each picture's sphere."""
+        """A random place on each image's sphere."""
         shape = tuple(group.clean.shape[1:])
         drawn = [
             group.chance(place, 1, rank, start).standard_normal(shape, dtype=np.float32) for place in range(len(group))

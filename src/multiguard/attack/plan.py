@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 AttackName = Literal["pgd", "random"]
 
@@ -21,7 +21,7 @@ class AttackPlan:
         tries: Changes that the random search tries at each radius.
         pick_draws: Draws that compare two changes while searching.
         judge_draws: Fresh draws that judge the change in the end.
-        box: Whether the changed picture must stay in [0, 1]. The certificate covers every change of the norm, and so
+        box: Whether the changed image must stay in [0, 1]. The certificate covers every change of the norm, and so
             without it the attack may use all of them.
         seed: Decides every random choice.
     """

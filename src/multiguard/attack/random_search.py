@@ -13,7 +13,7 @@ from multiguard.attack.plan import AttackPlan
 from multiguard.attack.referee import Referee
 from multiguard.smooth import Smoother
 
-_PICTURE = 3
+_IMAGE = 3
 _LEAST_STEP = 0.15  # of the radius, at the last try
 _COARSE = 4  # pixels that smooth noise holds alike, a side
 
@@ -21,7 +21,7 @@ _COARSE = 4  # pixels that smooth noise holds alike, a side
 class RandomSearch:
     """Tries changes one after the other, each a step away from the best so far, and keeps what lowers the value.
 
-    Steps go, in turn, towards another picture of the group, along smooth noise, towards a square of another picture,
+    Steps go, in turn, towards another image of the group, along smooth noise, towards a square of another image,
     and towards a square of one colour in place of what is there; they grow shorter from try to try.
 
     Args:
@@ -38,23 +38,23 @@ class RandomSearch:
     def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found:
         """The best of what was found at smaller radii and of new tries at these; arguments as of `GradientSearch`."""
         chances = [group.chance(place, 2, rank) for place in range(len(group))]
-        longest = within(group.clean, found.pictures, radius, box=self._plan.box, onto=True)
+        longest = within(group.clean, found.images, radius, box=self._plan.box, onto=True)
         best = self._tried(group, rank, longest)
         for turn in range(self._plan.tries):
             left = 1 - turn / self._plan.tries
             away = self._directions(group, chances, turn, left)
             step = scaled(unit(away), radius * max(_LEAST_STEP, left))
-            tried = within(group.clean, best.pictures + step, radius, box=self._plan.box, onto=True)
+            tried = within(group.clean, best.images + step, radius, box=self._plan.box, onto=True)
             best = best.better(self._tried(group, rank, tried))
-        return found.better(self._referee.compare(group, best.pictures, self._aim, self._plan.pick_draws))
+        return found.better(self._referee.compare(group, best.images, self._aim, self._plan.pick_draws))
 
-    def _tried(self, group: Group, rank: int, pictures: Tensor) -> Found:
+    def _tried(self, group: Group, rank: int, images: Tensor) -> Found:
         """All tries of one radius meet the same draws, so that only the changes differ."""
         first_draw = self._plan.pick_draws + rank * self._plan.copies
-        return Found(pictures, self._soft.values(group, pictures, first_draw))
+        return Found(images, self._soft.values(group, images, first_draw))
 
     def _directions(self, group: Group, chances: list[np.random.Generator], turn: int, left: float) -> Tensor:
-        """For each picture where to go next."""
+        """For each image where to go next."""
         clean = group.clean.cpu().numpy()
         drawn = [_direction(clean, place, chance, turn, left) for place, chance in enumerate(chances)]
         return torch.from_numpy(np.stack(drawn)).to(group.clean.device)
@@ -63,10 +63,10 @@ class RandomSearch:
 def _direction(
     clean: NDArray[np.float32], place: int, chance: np.random.Generator, turn: int, left: float
 ) -> NDArray[np.float32]:
-    """Where to go from a picture: each kind in turn, as far as its shape and its neighbours allow."""
+    """Where to go from an image: each kind in turn, as far as its shape and its neighbours allow."""
     own, shape = clean[place], clean.shape[1:]
     other = clean[(place + int(chance.integers(1, len(clean)))) % len(clean)] if len(clean) > 1 else 1 - own
-    if len(shape) != _PICTURE:
+    if len(shape) != _IMAGE:
         return other - own if turn % 2 else chance.standard_normal(shape, dtype=np.float32)
     if turn % 4 == 0:
         return np.asarray(other - own)
@@ -78,7 +78,7 @@ def _direction(
 
 
 def _square(shape: tuple[int, ...], chance: np.random.Generator, left: float) -> NDArray[np.bool_]:
-    """A square somewhere in the picture, smaller from try to try."""
+    """A square somewhere in the image, smaller from try to try."""
     _, height, width = shape
     side = max(1, round(min(height, width) * (0.2 + 0.4 * left)))
     top, start = int(chance.integers(0, height - side + 1)), int(chance.integers(0, width - side + 1))

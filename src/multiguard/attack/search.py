@@ -1,4 +1,4 @@
-"""Attacking pictures radius by radius: what a smaller radius found is where a larger one goes on."""
+"""Attacking images radius by radius: what a smaller radius found is where a larger one goes on."""
 
 import hashlib
 import math
@@ -30,8 +30,8 @@ from multiguard.smooth.noise import noise_key
 from multiguard.smooth.step import to_pixels
 
 Counts = NDArray[np.int64]
-# Pictures attacked at once: they fill batches, and the random search goes from one towards another. All that is found
-# of them is held until it is judged, and so there are fewer of large pictures.
+# Images attacked at once: they fill batches, and the random search goes from one towards another. All that is found
+# of them is held until it is judged, and so there are fewer of large images.
 _TOGETHER = 64
 _NUMBERS = 1 << 22
 # Where the value is below this, nothing is left, and clearly so: larger radii need no new search.
@@ -40,7 +40,7 @@ _NOTHING_LEFT = -0.25
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """A picture to attack.
+    """An image to attack.
 
     Attributes:
         id: Its id, which keys the noise.
@@ -57,14 +57,14 @@ class Victim:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A changed picture and its hits in fresh draws.
+    """A changed image and its hits in fresh draws.
 
     Attributes:
-        attack: What found it; "none" for the picture as it is.
+        attack: What found it; "none" for the image as it is.
         goal: What was to be made small.
         radius: The norm allowed.
         norm: The norm of the change, in exact differences of the float32 values, never more.
-        picture: The changed picture, float32.
+        image: The changed image, float32.
         counts: (c,), in how many of the judging draws each label was hit.
     """
 
@@ -72,16 +72,16 @@ class Change:
     goal: Goal
     radius: float
     norm: float
-    picture: NDArray[np.float32]
+    image: NDArray[np.float32]
     counts: Counts
 
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A victim and every change that was found, the picture as it is first.
+    """A victim and every change that was found, the image as it is first.
 
     Attributes:
-        victim: The picture.
+        victim: The image.
         changes: What was found.
         flat: Whether some gradient was 0 or not finite, so that a step of pgd led nowhere.
     """
@@ -95,7 +95,7 @@ class _Search(Protocol):
     def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found: ...
 
 
-def attack_pictures(
+def attack_images(
     smoother: Smoother,
     victims: Iterable[Victim],
     setting: AnySetting,
@@ -103,18 +103,18 @@ def attack_pictures(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Attacked]:
-    """For each picture and radius the change of at most that norm after which an attack found the fewest labels left.
+    """For each image and radius the change of at most that norm after which an attack found the fewest labels left.
 
     The changes are chosen by draws of the search alone, and judged by draws that had no part in it: what is counted in
-    `Change.counts` are independent draws of the smoothed classifier at a picture fixed before them. Neither draws are
-    those that certify. The search is a function of the seed and the pictures, the same every time on a CPU.
+    `Change.counts` are independent draws of the smoothed classifier at an image fixed before them. Neither draws are
+    those that certify. The search is a function of the seed and the images, the same every time on a CPU.
 
     Args:
         smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` asks for scores alone.
-        victims: The pictures.
+        victims: The images.
         setting: Which smoothed classifier: a `Setting` or a `ThresholdSetting`, as the smoother's rule is.
         plan: Which attacks, and how hard they try.
-        progress: Called with the number of pictures done.
+        progress: Called with the number of images done.
     """
     asked = _asked(smoother, setting)
     done = 0
@@ -186,13 +186,13 @@ class _Pending:
     goal: Goal
     radius: float
     place: int
-    picture: Tensor
+    image: Tensor
 
 
 def _by_radius(
     victims: Sequence[Victim], group: Group, search: _Search, found: Found, name: str, goal: Goal
 ) -> list[_Pending]:
-    """What one attack finds at every radius of every picture."""
+    """What one attack finds at every radius of every image."""
     pending: list[_Pending] = []
     for rank in range(max(len(victim.radii) for victim in victims)):
         asked = [place for place, victim in enumerate(victims) if rank < len(victim.radii)]
@@ -201,7 +201,7 @@ def _by_radius(
             radius = torch.tensor([victims[place].radii[rank] for place in active], dtype=torch.float64)
             better = search.improve(group.take(active), rank, radius.to(group.clean.device), found.take(active))
             found = found.put(active, better)
-        pending += [_Pending(name, goal, victims[place].radii[rank], place, found.pictures[place]) for place in asked]
+        pending += [_Pending(name, goal, victims[place].radii[rank], place, found.images[place]) for place in asked]
     return pending
 
 
@@ -213,7 +213,7 @@ def _judged(
     for each in pending:
         different.setdefault(_name(each), each)
     ids = [group.ids[each.place] for each in different.values()]
-    counts = referee.counts(ids, [each.picture for each in different.values()], draws, "judge")
+    counts = referee.counts(ids, [each.image for each in different.values()], draws, "judge")
     by_name = dict(zip(different, counts, strict=True))
     changes: list[list[Change]] = [[] for _ in victims]
     for each in pending:
@@ -222,9 +222,9 @@ def _judged(
 
 
 def _name(each: _Pending) -> tuple[int, bytes]:
-    return each.place, hashlib.blake2b(each.picture.cpu().numpy().tobytes()).digest()
+    return each.place, hashlib.blake2b(each.image.cpu().numpy().tobytes()).digest()
 
 
 def _change(group: Group, each: _Pending, counts: Counts) -> Change:
-    norm = float(norms(group.clean[each.place][None], each.picture[None])[0])
-    return Change(each.attack, each.goal, each.radius, norm, each.picture.cpu().numpy(), counts)
+    norm = float(norms(group.clean[each.place][None], each.image[None])[0])
+    return Change(each.attack, each.goal, each.radius, norm, each.image.cpu().numpy(), counts)

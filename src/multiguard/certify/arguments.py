@@ -62,7 +62,7 @@ def checked_labels(labels: ArrayLike, num_labels: int, *, allow_none: bool = Fal
     if indices.size == 0 and allow_none:
         return np.empty(0, np.int64)
     if indices.size == 0:
-        raise InvalidInputError("labels is empty: there is nothing to protect; leave such a picture out and count it")
+        raise InvalidInputError("labels is empty: there is nothing to protect; leave such an image out and count it")
     if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
         raise InvalidInputError(f"labels must be a list of integer label indices, got {indices.dtype} {indices.shape}")
     if indices.min() < 0 or indices.max() >= num_labels:
@@ -108,11 +108,13 @@ def checked_radii(radii: Sequence[float]) -> Floats:
     return asked
 
 
-def checked_kindness(kindness: float) -> float:
+def checked_forecast_margin(forecast_margin: float) -> float:
     """How kind a forecast is, not negative; infinity is allowed."""
-    if not (_is_real(kindness) and kindness >= 0):
-        raise InvalidInputError(f"kindness is a number of standard deviations, not negative, got {kindness!r}")
-    return float(kindness)
+    if not (_is_real(forecast_margin) and forecast_margin >= 0):
+        raise InvalidInputError(
+            f"forecast_margin must be a number of standard deviations, at least 0, got {forecast_margin!r}"
+        )
+    return float(forecast_margin)
 
 
 def checked_sigma(sigma: float) -> float:
@@ -144,25 +146,25 @@ def checked_distribution(probabilities: ArrayLike, sets: int) -> Floats:
     return weights
 
 
-def each_picture(
+def each_image(
     votes: Iterable[ArrayLike], labels: Iterable[ArrayLike], name: str, read: Callable[[ArrayLike, ArrayLike], _Read]
 ) -> Iterator[_Read]:
-    """What `read` makes of each picture's votes and labels, one by one; an error says which picture it was.
+    """What `read` makes of each image's votes and labels, one by one; an error says which image it was.
 
     Args:
-        votes: One entry per picture.
-        labels: One entry per picture.
+        votes: One entry per image.
+        labels: One entry per image.
         name: What the caller calls the votes.
-        read: From the votes and the labels of one picture.
+        read: From the votes and the labels of one image.
     """
     for index, (given, true) in enumerate(zip_longest(votes, labels)):
         if given is None or true is None:
             short = name if given is None else "labels"
-            raise InvalidInputError(f"{name} and labels must have one entry per picture, but {short} ends at {index}")
+            raise InvalidInputError(f"{name} and labels must have one entry per image, but {short} ends at {index}")
         try:
             yield read(given, true)
         except InvalidInputError as error:
-            raise InvalidInputError(f"picture {index}: {error}") from error
+            raise InvalidInputError(f"image {index}: {error}") from error
 
 
 def _one_of(known: tuple[_Name, ...], given: str, what: str) -> _Name:

@@ -49,24 +49,26 @@ class Exact:
 class Projected:
     """What the bounds would be after `draws` draws in all, were the draws to come kind: a forecast, never a proof.
 
-    Of the draws to come, an event that we want to be probable is taken to happen `kindness` standard deviations more
-    often than so far, one that we want to be rare as much less often. The deviation is that of a forecast: of the
-    draws to come and of the frequency seen so far. With infinite kindness every draw to come is the best there can be,
-    and no future votes can have better bounds.
+    In the draws to come, an event that helps the certificate is taken to happen `forecast_margin` standard deviations
+    more often than so far, and one that hurts it as much less often. The standard deviation is that of a forecast: of
+    the draws to come and of the frequency seen so far. With an infinite margin every draw to come is the best possible
+    one, and no future votes can have better bounds.
     """
 
     draws: float
-    kindness: float
+    forecast_margin: float
 
     def lower(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
         """The lower bound that is hoped for."""
-        hoped = np.floor(mass + self._to_come(mass, draws, self.kindness))
+        hoped = np.floor(mass + self._to_come(mass, draws, self.forecast_margin))
         return ClopperPearson().lower(hoped, np.asarray(self.draws), level)
 
     def upper(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
         """The upper bound that is hoped for."""
         seen = np.minimum(mass, draws)
-        return ClopperPearson().upper(seen + self._to_come(seen, draws, -self.kindness), np.asarray(self.draws), level)
+        return ClopperPearson().upper(
+            seen + self._to_come(seen, draws, -self.forecast_margin), np.asarray(self.draws), level
+        )
 
     def _to_come(self, mass: Floats, draws: Floats, deviations: float) -> Floats:
         left = self.draws - draws

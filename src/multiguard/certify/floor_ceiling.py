@@ -23,7 +23,7 @@ from multiguard.certify.types import Floats
 
 At = tuple[float, ...] | None
 
-# What single labels have of the floors' and of the ceilings' alpha; chosen on half of the COCO pictures.
+# What single labels have of the floors' and of the ceilings' alpha; chosen on half of the COCO images.
 SINGLES_IN, SINGLES_OUT = 0.9, 0.7
 
 
@@ -47,8 +47,8 @@ def joint_ceilings(
     """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha.
 
     Args:
-        group: The pictures.
-        suspects: The same pictures, their most hit labels outside L in place of L.
+        group: The images.
+        suspects: The same images, their most hit labels outside L in place of L.
         threshold: t.
         alpha: What all ceilings together may spend.
         bounds: Where probabilities come from.
@@ -131,7 +131,7 @@ def _ceiling_levels(alpha: float, rivals: int, together: int) -> tuple[float, li
 
 
 class _SuspectSide:
-    """r -> max over V among the suspects of min over T in V of the mean of p* over T; rows are |V| by pictures.
+    """r -> max over V among the suspects of min over T in V of the mean of p* over T; rows are |V| by images.
 
     `each` holds for each |V| = 1, 2, ... the levels of the bounds on a T of 1, 2, ..., |V| labels.
     """

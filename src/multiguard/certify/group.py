@@ -1,4 +1,4 @@
-"""Pictures with equally many true labels, stacked so that one evaluation serves them all."""
+"""Images with equally many true labels, stacked so that one evaluation serves them all."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from multiguard.certify.tally import Tally
 from multiguard.certify.types import Floats, Ints
 
-# Pictures certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
+# Images certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
 _NUMBERS_AT_A_TIME = 1 << 21
 
 
@@ -29,18 +29,18 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The tallies of pictures that have the same number of true labels, d = `num_true`."""
+    """The tallies of images that have the same number of true labels, d = `num_true`."""
 
     tallies: Sequence[Tally]
 
     @property
     def images(self) -> int:
-        """How many pictures there are."""
+        """How many images there are."""
         return len(self.tallies)
 
     @property
     def num_true(self) -> int:
-        """d, the number of labels in each picture's L."""
+        """d, the number of labels in each image's L."""
         return len(self.tallies[0].labels)
 
     @property
@@ -50,7 +50,7 @@ class Group:
 
     @cached_property
     def draws(self) -> Floats:
-        """(images,) the number of draws of each picture."""
+        """(images,) the number of draws of each image."""
         return np.array([tally.draws for tally in self.tallies], dtype=np.float64)
 
     @cached_property
@@ -98,11 +98,11 @@ class Group:
 
 
 def batches(tallies: Sequence[Tally], numbers: Callable[[int], int]) -> Iterator[list[int]]:
-    """Indices of pictures with equally many labels in L, few enough at a time for one evaluation.
+    """Indices of images with equally many labels in L, few enough at a time for one evaluation.
 
     Args:
-        tallies: All pictures.
-        numbers: How many numbers a picture with d labels needs.
+        tallies: All images.
+        numbers: How many numbers an image with d labels needs.
     """
     order = sorted(range(len(tallies)), key=lambda i: len(tallies[i].labels))
     for num_true, same in groupby(order, key=lambda i: len(tallies[i].labels)):

@@ -1,6 +1,6 @@
 """Sums of shifted Gaussian probabilities, the two sides of every certificate, and where they cross.
 
-A region of input space that has probability q around the picture x keeps at least `down(q) = Phi(Phi^-1(q) - r)`
+A region of input space that has probability q around the image x keeps at least `down(q) = Phi(Phi^-1(q) - r)`
 around any x + delta with |delta| <= r sigma, and has at most `up(q) = Phi(Phi^-1(q) + r)` there (Neyman-Pearson).
 Each side of a certificate is a maximum or minimum over *terms*, each a weighted sum of such *layers*.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_count, checked_alpha, checked_hits, each_picture
+from multiguard.certify.arguments import check_count, checked_alpha, checked_hits, each_image
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.radii import certified_radii
 from multiguard.certify.rules import Rule, Tallied, Threshold, TopK
@@ -15,17 +15,17 @@ from multiguard.certify.threshold import ThresholdRadii
 from multiguard.certify.types import Floats, Method, ThresholdMethod
 from multiguard.errors import InvalidInputError
 
-# The plan that `look_plan` makes: it was chosen on half of the COCO pictures and judged on the other half.
+# The plan that `look_plan` makes: it was chosen on half of the COCO images and judged on the other half.
 _FIRST_LOOK = 50
 _GROWTH = math.sqrt(2)
-_LAST_SHARE = 0.6
+_LAST_FRACTION = 0.6
 
 
 @dataclass(frozen=True)
 class Looks:
-    """The numbers of draws at which a picture may be looked at, and what each look may spend of alpha.
+    """The numbers of draws at which an image may be looked at, and what each look may spend of alpha.
 
-    Fixed before any draw. A picture may stop at any look, for any reason.
+    Fixed before any draw. An image may stop at any look, for any reason.
 
     Attributes:
         draws: n_1 < n_2 < ..., the draws taken in all at each look.
@@ -67,7 +67,7 @@ class Looks:
 
 
 def look_plan(
-    max_draws: int, *, first: int = _FIRST_LOOK, growth: float = _GROWTH, last_share: float = _LAST_SHARE
+    max_draws: int, *, first: int = _FIRST_LOOK, growth: float = _GROWTH, last_fraction: float = _LAST_FRACTION
 ) -> Looks:
     """Looks at `max_draws` and at ever fewer draws before, each `growth` times fewer, down to about `first`.
 
@@ -78,19 +78,19 @@ def look_plan(
         max_draws: The draws at the last look.
         first: No look has fewer draws, unless `max_draws` is smaller.
         growth: How many times the draws of a look those of the next one are, above 1.
-        last_share: What the last look has of alpha; all of it where it is the only one.
+        last_fraction: What the last look has of alpha; all of it where it is the only one.
     """
     check_count("max_draws", max_draws, None)
     check_count("first", first, None)
     if not 1 < growth < math.inf:
         raise InvalidInputError(f"growth is the ratio of the draws of two looks, above 1 and finite, got {growth!r}")
-    if not 0 < last_share < 1:
-        raise InvalidInputError(f"last_share is a part of alpha, strictly between 0 and 1, got {last_share!r}")
+    if not 0 < last_fraction < 1:
+        raise InvalidInputError(f"last_fraction is a part of alpha, strictly between 0 and 1, got {last_fraction!r}")
     before = {round(max_draws / growth**i) for i in range(1, 1 + math.ceil(math.log(max_draws) / math.log(growth)))}
     early = sorted(draws for draws in before if first <= draws < max_draws)
     if not early:
         return Looks((max_draws,), (1.0,))
-    shares, last = [(1 - last_share) / len(early)] * len(early), last_share
+    shares, last = [(1 - last_fraction) / len(early)] * len(early), last_fraction
     while math.fsum((*shares, last)) > 1:
         last = math.nextafter(last, 0.0)
     return Looks((*early, max_draws), (*shares, last))
@@ -143,9 +143,9 @@ def adaptive_radii_batch(
     alpha: float = 0.001,
     method: Method = "joint",
 ) -> list[Floats]:
-    """For each picture the promise of `adaptive_radii`, from ranked votes as `certified_radii_batch` takes them.
+    """For each image the promise of `adaptive_radii`, from ranked votes as `certified_radii_batch` takes them.
 
-    The draws of each picture must be one of `looks.draws`; pictures may have stopped at different looks.
+    The draws of each image must be one of `looks.draws`; images may have stopped at different looks.
     """
     rule = TopK.checked(num_labels, k, k_prime, sigma, alpha, method)
     return best_over_looks(rule, looks, tallies_at_looks(rule, looks, ranked, labels, "ranked"))
@@ -162,34 +162,34 @@ def adaptive_threshold_radii_batch(
     alpha: float = 0.001,
     method: ThresholdMethod = "joint",
 ) -> list[ThresholdRadii]:
-    """For each picture the promise of `threshold_radii`, whatever rule decided at which look to stop.
+    """For each image the promise of `threshold_radii`, whatever rule decided at which look to stop.
 
-    The draws of each picture must be one of `looks.draws`; the other arguments are those of `threshold_radii_batch`.
+    The draws of each image must be one of `looks.draws`; the other arguments are those of `threshold_radii_batch`.
     """
     rule = Threshold.checked(num_labels, threshold, sigma, alpha, method)
     tallies = tallies_at_looks(rule, looks, hits, labels, "hits")
     best = best_over_looks(rule, looks, tallies)
-    num_true = [len(picture[0].true.labels) for picture in tallies]
+    num_true = [len(image[0].true.labels) for image in tallies]
     return [ThresholdRadii(row[:d], row[d:]) for row, d in zip(best, num_true, strict=True)]
 
 
 def tallies_at_looks(
     rule: Rule[Tallied], looks: Looks, votes: Iterable[ArrayLike], labels: Iterable[ArrayLike], name: str
 ) -> list[list[Tallied]]:
-    """For each picture its tally at every look it has reached; its draws must end at a look."""
+    """For each image its tally at every look it has reached; its draws must end at a look."""
 
     def read(given: ArrayLike, true: ArrayLike) -> list[Tallied]:
         drawn = np.atleast_1d(given)
         return [rule.tally(drawn[:n], true) for n, _ in looks.taken(len(drawn))]
 
-    return list(each_picture(votes, labels, name, read))
+    return list(each_image(votes, labels, name, read))
 
 
 def best_over_looks(rule: Rule[Tallied], looks: Looks, tallies: Sequence[Sequence[Tallied]]) -> list[Floats]:
-    """For each picture the best radii of the looks it has reached, each look with its own share of alpha."""
+    """For each image the best radii of the looks it has reached, each look with its own share of alpha."""
     best: dict[int, Floats] = {}
     for look, share in enumerate(looks.shares):
-        reached = [i for i, picture in enumerate(tallies) if len(picture) > look]
+        reached = [i for i, image in enumerate(tallies) if len(image) > look]
         solved = rule.solve([tallies[i][look] for i in reached], share, ClopperPearson())
         for i, radii in zip(reached, solved, strict=True):
             best[i] = np.maximum(best[i], radii) if i in best else radii

@@ -14,7 +14,7 @@ from multiguard.certify.arguments import (
     checked_method,
     checked_setting,
     checked_sigma,
-    each_picture,
+    each_image,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.group import Group, Setting, batches
@@ -85,14 +85,14 @@ def certified_radii_batch(
     alpha: float = 0.001,
     method: Method = "joint",
 ) -> list[Floats]:
-    """For each picture the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
+    """For each image the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
 
-    Pictures are read one by one, so `ranked` may be a generator over votes that do not fit in memory.
+    Images are read one by one, so `ranked` may be a generator over votes that do not fit in memory.
 
     Args:
-        ranked: For each picture its ranked votes (draws, K') of integers, from the highest score down; the first k'
-            of each row are used. Pictures may differ in their number of draws.
-        labels: For each picture the indices of its true labels; none is allowed.
+        ranked: For each image its ranked votes (draws, K') of integers, from the highest score down; the first k'
+            of each row are used. Images may differ in their number of draws.
+        labels: For each image the indices of its true labels; none is allowed.
         num_labels: c, the number of labels there are.
         k: As in `certified_radii`.
         k_prime: As in `certified_radii`.
@@ -101,11 +101,11 @@ def certified_radii_batch(
         method: As in `certified_radii`.
 
     Returns:
-        For each picture its radii, (min(d, k),); a picture without labels has an empty array, a claim about nothing.
+        For each image its radii, (min(d, k),); an image without labels has an empty array, a claim about nothing.
     """
     setting = checked_setting(k, k_prime, alpha, num_labels)
     sigma, method = checked_sigma(sigma), checked_method(method)
-    tallies = each_picture(
+    tallies = each_image(
         ranked, labels, "ranked", lambda votes, true: ranked_tally(votes, true, setting.k_prime, num_labels)
     )
     return solved_ranked(list(tallies), setting, sigma, method, ClopperPearson())
@@ -147,7 +147,7 @@ def exact_radii(
 
 
 def ranked_tally(votes: ArrayLike, labels: ArrayLike, k_prime: int, num_labels: int) -> Tally:
-    """The tally of one picture's ranked votes; a picture without labels is allowed."""
+    """The tally of one image's ranked votes; an image without labels is allowed."""
     chosen = checked_ranked(votes, k_prime=k_prime, num_labels=num_labels)
     return tally_ranked(chosen, checked_labels(labels, num_labels, allow_none=True), k_prime, num_labels)
 
@@ -155,7 +155,7 @@ def ranked_tally(votes: ArrayLike, labels: ArrayLike, k_prime: int, num_labels: 
 def solved_ranked(
     tallies: Sequence[Tally], setting: Setting, sigma: float, method: Method, bounds: Bounds
 ) -> list[Floats]:
-    """The radii of each picture; pictures with equally many labels are solved together."""
+    """The radii of each image; images with equally many labels are solved together."""
 
     def numbers(num_true: int) -> int:
         return (min(1 << num_true, 4096) + setting.k) * setting.k_prime * min(num_true, setting.k)

@@ -1,6 +1,6 @@
 """The two rules, top-k and threshold, as adaptive draws see them: tallies of the votes, and radii in one row.
 
-A row holds every radius that is claimed of a picture, whatever it is about: more is better for each of them.
+A row holds every radius that is claimed of an image, whatever it is about: more is better for each of them.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ class Rule(Protocol, Generic[Tallied]):
         """The same rule where only these radii matter: much faster, and right about which of them are proved."""
 
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tallied:
-        """The tally of one picture's votes."""
+        """The tally of one image's votes."""
 
     def solve(self, tallies: Sequence[Tallied], share: float, bounds: Bounds) -> list[Floats]:
-        """Every radius that is proved of each picture, with this share of alpha."""
+        """Every radius that is proved of each image, with this share of alpha."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class TopK:
         return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
 
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tally:
-        """The tally of one picture's ranked votes."""
+        """The tally of one image's ranked votes."""
         return ranked_tally(votes, labels, self.setting.k_prime, self.num_labels)
 
     def solve(self, tallies: Sequence[Tally], share: float, bounds: Bounds) -> list[Floats]:
-        """The radii of each picture."""
+        """The radii of each image."""
         setting = replace(self.setting, alpha=self.setting.alpha * share)
         return solved_ranked(tallies, setting, self.sigma, self.method, bounds)
 
@@ -88,11 +88,11 @@ class Threshold:
         return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
 
     def tally(self, votes: ArrayLike, labels: ArrayLike) -> SetTally:
-        """The tally of one picture's sets."""
+        """The tally of one image's sets."""
         return set_tally(votes, labels, self.num_labels)
 
     def solve(self, tallies: Sequence[SetTally], share: float, bounds: Bounds) -> list[Floats]:
-        """The radii of each picture, floors before ceilings."""
+        """The radii of each image, floors before ceilings."""
         setting = replace(self.setting, alpha=self.setting.alpha * share)
         solved = solved_sets(tallies, setting, self.sigma, bounds)
         return [np.concatenate([radii.true, radii.false]) for radii in solved]

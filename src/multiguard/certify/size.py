@@ -13,7 +13,7 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     It holds wherever the radii do, at all values of `radius` at once if they were proved at once.
 
     Args:
-        radii: (sizes,) the radii of one picture, as `certified_radii` returns them.
+        radii: (sizes,) the radii of one image, as `certified_radii` returns them.
         radius: A number or an array of any shape, not negative.
 
     Returns:
@@ -21,9 +21,7 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     """
     proved, asked = np.asarray(radii, dtype=np.float64), np.asarray(radius, dtype=np.float64)
     if proved.ndim != 1 or np.any(np.isnan(proved)) or np.any(proved[1:] > proved[:-1]):
-        raise InvalidInputError(
-            "radii must be the non-increasing radii of one picture, as certified_radii returns them"
-        )
+        raise InvalidInputError("radii must be the non-increasing radii of one image, as certified_radii returns them")
     if not np.all(asked >= 0):
         raise InvalidInputError(f"radius must not be negative or NaN, got {radius!r}")
     sizes: Ints = np.sum(proved >= asked[..., None], axis=-1, dtype=np.int64)

@@ -58,7 +58,7 @@ def weakest_out(
     """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
 
     Args:
-        group: The pictures, all with d >= 1 labels.
+        group: The images, all with d >= 1 labels.
         sizes: The sizes e.
         k_prime: The most labels that a draw can hit.
         spending: The levels of the bounds of one U.
@@ -69,7 +69,7 @@ def weakest_out(
 
 
 class SubsetSide:
-    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by pictures."""
+    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by images."""
 
     def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
         self.members = subset_sizes(group.num_true)

@@ -1,4 +1,4 @@
-"""From the votes of one picture to the few numbers that certificates are made of."""
+"""From the votes of one image to the few numbers that certificates are made of."""
 
 from dataclasses import dataclass
 

@@ -15,7 +15,7 @@ from multiguard.certify.arguments import (
     checked_sigma,
     checked_threshold,
     checked_threshold_method,
-    each_picture,
+    each_image,
 )
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.floor_ceiling import (
@@ -37,7 +37,7 @@ MOST_SUSPECTS = 6
 
 @dataclass(frozen=True, eq=False)
 class ThresholdRadii:
-    """What is proved of g_t = {i : p_i >= t} around one picture with the labels L, d of c.
+    """What is proved of g_t = {i : p_i >= t} around one image with the labels L, d of c.
 
     Attributes:
         true: (d,), non-increasing: at least e labels of L are in g_t for every perturbation of l2-norm <= true[e-1].
@@ -91,14 +91,14 @@ def threshold_radii_batch(
     alpha: float = 0.001,
     method: ThresholdMethod = "joint",
 ) -> list[ThresholdRadii]:
-    """For each picture the promise of `threshold_radii`, each with its own probability of at least 1 - alpha.
+    """For each image the promise of `threshold_radii`, each with its own probability of at least 1 - alpha.
 
-    Pictures are read one by one, so `hits` may be a generator. Each is boolean (draws, num_labels); pictures may differ
+    Images are read one by one, so `hits` may be a generator. Each is boolean (draws, num_labels); images may differ
     in their number of draws. The other arguments are those of `threshold_radii`.
     """
     check_count("num_labels", num_labels, None)
     setting, sigma = checked_threshold_setting(threshold, alpha, method), checked_sigma(sigma)
-    tallies = each_picture(hits, labels, "hits", lambda votes, true: set_tally(votes, true, num_labels))
+    tallies = each_image(hits, labels, "hits", lambda votes, true: set_tally(votes, true, num_labels))
     return solved_sets(list(tallies), setting, sigma, ClopperPearson())
 
 
@@ -163,7 +163,7 @@ class ThresholdSetting:
 
 @dataclass(frozen=True, eq=False)
 class SetTally:
-    """The votes of one picture, tallied by its labels L, and by the labels outside L that were hit most."""
+    """The votes of one image, tallied by its labels L, and by the labels outside L that were hit most."""
 
     true: Tally
     suspects: Tally
@@ -175,7 +175,7 @@ def checked_threshold_setting(threshold: float, alpha: float, method: str) -> Th
 
 
 def set_tally(hits: ArrayLike, labels: ArrayLike, num_labels: int, weights: Floats | None = None) -> SetTally:
-    """The tally of one picture's sets; a picture without labels is allowed."""
+    """The tally of one image's sets; an image without labels is allowed."""
     votes = checked_sets(hits, num_labels)
     true = tally_sets(votes, checked_labels(labels, num_labels, allow_none=True), weights)
     outside = np.setdiff1d(np.arange(num_labels), true.labels)
@@ -186,7 +186,7 @@ def set_tally(hits: ArrayLike, labels: ArrayLike, num_labels: int, weights: Floa
 def solved_sets(
     tallies: Sequence[SetTally], setting: ThresholdSetting, sigma: float, bounds: Bounds
 ) -> list[ThresholdRadii]:
-    """The radii of each picture; pictures with equally many labels are solved together."""
+    """The radii of each image; images with equally many labels are solved together."""
     radii: dict[int, ThresholdRadii] = {}
     for indices in batches([tally.true for tally in tallies], _numbers):
         chosen = [tallies[i] for i in indices]

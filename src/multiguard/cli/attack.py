@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import Device, Force, Mean, Output, Std, Weights
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
 _Attack = Annotated[str, Option(help="pgd (gradients through the noise), random (needs none) or pgd,random.")]
 _Radius = Annotated[list[float] | None, Option(help="A norm allowed; again for more [sigma/2, sigma ... 3 sigma].")]
-_Own = Annotated[bool, Option("--own-radii", help="Attack each picture at its own certified radii, too.")]
-_Images = Annotated[int | None, Option(help="Attack a random part of so many pictures [all that have labels].")]
+_Own = Annotated[bool, Option("--own-radii", help="Attack each image at its own certified radii, too.")]
+_Images = Annotated[int | None, Option(help="Attack a random part of so many images [all that have labels].")]
 _Steps = Annotated[int, Option(help="Gradient steps of each start.")]
 _Copies = Annotated[int, Option(help="Noisy copies that a gradient, or a try, is averaged over.")]
 _Starts = Annotated[int, Option(help="Starts of pgd at each radius; all but the first are random.")]
 _Tries = Annotated[int, Option(help="Changes that the random search tries at each radius.")]
 _Draws = Annotated[int, Option(help="Fresh noisy copies that judge each change.")]
-_Beta = Annotated[float, Option(help="The probability, a picture, of calling a certificate broken that is not.")]
-_Box = Annotated[bool, Option("--box", help="Keep changed pictures in [0, 1]; certificates hold without.")]
+_Beta = Annotated[float, Option(help="The probability, an image, of calling a certificate broken that is not.")]
+_Box = Annotated[bool, Option("--box", help="Keep changed images in [0, 1]; certificates hold without.")]
 _Seed = Annotated[int, Option(help="Decides every random choice.")]
 _Model = Annotated[str | None, Option(help="The model that was voted with, if it lies elsewhere now.")]
 _Labels = Annotated[Path | None, Option(help="With --model: a label name a line, in the order of the scores.")]
-_Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
+_Root = Annotated[Path | None, Option(help="Where the images lie [where they were voted on].")]
 
 _BROKEN = 1
 
@@ -79,7 +79,7 @@ def _attack(*, run: Path, out: Path | None, **rest: Any) -> None:
     ready = prepare_attack(_job(certificates, out or certificates.parent / "attack", rest))
     for note in ready.notes:
         echo(f"note: {note}")
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         written = ready.attack(lambda done, total: progress("attacking", done, total))
     _show(written.attacks)
     echo(f"attack.parquet, the table and the figure: {ready.job.out}")

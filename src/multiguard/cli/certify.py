@@ -8,10 +8,10 @@ from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import Force, one_of
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
 _K = Annotated[int | None, Option(help="How many labels the smoothed classifier returns.")]
@@ -23,7 +23,7 @@ _Rule = Annotated[str, Option(help="The rule of the votes: top-k or threshold.")
 _NoLabels = Annotated[
     bool, Option("--no-labels", help="Certify the labels that the pilot draws chose, not the true ones.")
 ]
-_Alpha = Annotated[float, Option(help="The probability of a wrong certificate of a picture.")]
+_Alpha = Annotated[float, Option(help="The probability of a wrong certificate of an image.")]
 _Draws = Annotated[int | None, Option(help="Use the first so many draws [all; adaptive votes: always all].")]
 _Method = Annotated[
     list[str] | None,
@@ -38,7 +38,7 @@ _Sweep = Annotated[
 ]
 _To = Annotated[float | None, Option(help="The largest radius of the curves [3 sigma].")]
 _Step = Annotated[float | None, Option(help="The step between two radii [sigma / 20].")]
-_Bands = Annotated[float | None, Option(help="Add bootstrap bands over pictures at this level, such as 0.95.")]
+_Bands = Annotated[float | None, Option(help="Add bootstrap bands over images at this level, such as 0.95.")]
 _Out = Annotated[Path | None, Option(help="The certificates folder to write [certificates beside the votes].")]
 
 _ALL = {"top-k": ("joint", "paper", "independent", "jia"), "threshold": ("joint", "independent")}
@@ -62,7 +62,7 @@ def certify_command(
     out: _Out = None,
     force: Force = False,
 ) -> None:
-    """Certify the votes of every picture and average certified recall, precision and F1 over radii.
+    """Certify the votes of every image and average certified recall, precision and F1 over radii.
 
     Top-k votes take --k and --k-prime, votes of sets --rule threshold and --threshold. A sweep holds point by point:
     its best point, picked afterwards, is not covered by alpha.
@@ -88,7 +88,7 @@ def certify_command(
         command=typed(),
         force=force,
     )
-    with shown("steps") as progress:
+    with progress_bar("steps") as progress:
         found = certify(job, progress)
     show_scores(found, PlainConsole())
     echo(f"\ncertificates.parquet, curves.csv and labels.csv: {target}")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from multiguard.cli.options import Difficult, Images, Root, Seed, Separator, Table, Workers, given
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole
 from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
 from multiguard.data.catalog import training_split
@@ -19,7 +19,7 @@ data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=
 
 _Name = Annotated[str, typer.Argument(help="voc2007, coco, nuswide, folder or digits.")]
 _Split = Annotated[str | None, typer.Option(help="Which split, in the dataset's own words [what training reads].")]
-_Size = Annotated[int | None, typer.Option(help="Squash the pictures to this height and width, as training does.")]
+_Size = Annotated[int | None, typer.Option(help="Squash the images to this height and width, as training does.")]
 
 
 @data_app.callback()
@@ -40,7 +40,7 @@ def check_command(
     difficult: Difficult = None,
     workers: Workers = None,
 ) -> None:
-    """Read every picture once; print counts, labels a picture, label frequencies and every problem found.
+    """Read every image once; print counts, labels an image, label frequencies and every problem found.
 
     The exit code is 1 where there are problems.
 
@@ -58,21 +58,21 @@ def check_command(
         _show_problems((*faults, Problem(name, str(error))), console)
         raise typer.Exit(1) from None
     part = dataset if images is None else subset(dataset, images, seed)
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         report = check_dataset(part, workers, faults, partial(progress, "reading"))
     _show(report, console)
     raise typer.Exit(1 if report.problems else 0)
 
 
 def _show(report: DataReport, console: Console) -> None:
-    console.print(f"{report.name}: {report.images} pictures, {report.readable} readable")
+    console.print(f"{report.name}: {report.images} images, {report.readable} readable")
     _show_problems(report.problems, console)
     shapes = ", ".join(f"{h}x{w} ({n})" for (h, w), n in list(report.shapes.items())[:5])
     more = len(report.shapes) - 5
     console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}")
     per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
-    console.print(f"labels a picture: {report.mean_labels:.2f} on average; {per_image}")
-    frequencies = RichTable("label", "pictures", "share", box=None)
+    console.print(f"labels an image: {report.mean_labels:.2f} on average; {per_image}")
+    frequencies = RichTable("label", "images", "share", box=None)
     for label, count in zip(report.label_names, report.frequencies, strict=True):
         frequencies.add_row(label, str(count), f"{count / max(report.readable, 1):.1%}")
     console.print(frequencies, soft_wrap=False)

@@ -16,13 +16,13 @@ from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
-from multiguard.cli.signals import at_once, stopped_line
+from multiguard.cli.signals import immediate_stop, stopped_line
 from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
 from multiguard.errors import InvalidInputError, MultiGuardError
-from multiguard.lock import NoLocksWarning
-from multiguard.ranks import this_rank
+from multiguard.io.lock import NoLocksWarning
+from multiguard.io.ranks import this_rank
 
 _MISTAKE = 2
 _GOES_ON = ("vote", "run", "demo")
@@ -36,7 +36,7 @@ class _OneLine(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            with at_once(), _warned():
+            with immediate_stop(), _warned():
                 return super().invoke(ctx)
         except MultiGuardError as error:
             raise _left(str(error), _MISTAKE) from error
@@ -133,6 +133,6 @@ def run() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
     # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # A picture is decoded whole or refused in our own words; what Pillow warns of beside says no more.
+    # An image is decoded whole or refused in our own words; what Pillow warns of beside says no more.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     app()

@@ -13,7 +13,7 @@ Root = Annotated[Path | None, Option(help="The folder that holds the dataset; di
 Table = Annotated[Path | None, Option(help="The CSV of labels (folder, nuswide), if not the usual one.")]
 Separator = Annotated[str | None, Option(help="What stands between two labels in a CSV field (folder) [;].")]
 Difficult = Annotated[bool | None, Option("--difficult", help="Count difficult-only labels as present (voc2007).")]
-Images = Annotated[int | None, Option(help="Read a random part of so many pictures [all].")]
+Images = Annotated[int | None, Option(help="Read a random part of so many images [all].")]
 Seed = Annotated[int, Option(help="Which part that is.")]
 Workers = Annotated[int | None, Option(help="Decoding threads [one a core].")]
 Force = Annotated[bool, Option("--force", help="Replace what is there.")]
@@ -27,11 +27,11 @@ Weights = Annotated[Path | None, Option(help="A .safetensors or .pth file (timm)
 Output = Annotated[str | None, Option(help="What the scores are: logits or probabilities (onnx, module).")]
 Mean = Annotated[str | None, Option(help="Subtracted inside the model, as in 0.48,0.46,0.41 [the model's].")]
 Std = Annotated[str | None, Option(help="Divided by inside the model, as in 0.23,0.22,0.23 [the model's].")]
-Size = Annotated[int | None, Option(help="Height and width of the pictures [the model's].")]
+Size = Annotated[int | None, Option(help="Height and width of the images [the model's].")]
 Device = Annotated[str | None, Option(help="Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
 Precision = Annotated[str | None, Option(help="float32, bfloat16 or float16 [float32; on a GPU bfloat16].")]
-BatchSize = Annotated[int | None, Option(help="Noisy pictures at a time [what fits].")]
-Clamp = Annotated[bool, Option("--clamp", help="Clamp noisy pictures to [0, 1] first.")]
+BatchSize = Annotated[int | None, Option(help="Noisy images at a time [what fits].")]
+Clamp = Annotated[bool, Option("--clamp", help="Clamp noisy images to [0, 1] first.")]
 
 Rule = Annotated[str, Option(help="What the model returns: top-k, its first labels; threshold, those that pass.")]
 ScoreThreshold = Annotated[

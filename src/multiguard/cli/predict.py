@@ -1,4 +1,4 @@
-"""`multiguard predict`: the smoothed classifier's labels for pictures of your own, each with what is proved of it."""
+"""`multiguard predict`: the smoothed classifier's labels for images of your own, each with what is proved of it."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from multiguard.cli.options import (
     Weights,
     one_of,
 )
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import progress_bar
 from multiguard.cli.scores import as_chosen, asked_text, radius_text
 from multiguard.cli.terminal import PlainConsole, echo
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from multiguard.pipeline.predicting import Predicted, Predictions, PredictJob
     from multiguard.smooth import Prediction
 
-_Pictures = Annotated[list[Path], Argument(help="Picture files.")]
+_Images = Annotated[list[Path], Argument(help="Image files.")]
 _K = Annotated[int | None, Option(help="How many labels to predict [5, or all].")]
 _KPrime = Annotated[int | None, Option(help="Labels that the model returns for a noisy copy [half of k, rounded up].")]
 _Threshold = Annotated[
@@ -42,11 +42,11 @@ _Threshold = Annotated[
 _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [the model folder's].")]
 _Draws = Annotated[int, Option(help="Noisy copies that certify.")]
 _Pilot = Annotated[int, Option(help="Further noisy copies that choose the labels.")]
-_Alpha = Annotated[float, Option(help="The probability that anything said of a picture is wrong.")]
+_Alpha = Annotated[float, Option(help="The probability that anything said of an image is wrong.")]
 _Seed = Annotated[int, Option(help="The seed of the noise.")]
 _Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the model's].")]
 _OnError = Annotated[
-    str, Option(help="Where a picture cannot be predicted: stop, or record it and go on with the others.")
+    str, Option(help="Where an image cannot be predicted: stop, or record it and go on with the others.")
 ]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
@@ -54,7 +54,7 @@ _MOST_OTHERS = 3
 
 
 def predict_command(
-    images: _Pictures,
+    images: _Images,
     model: Model,
     k: _K = None,
     k_prime: _KPrime = None,
@@ -78,10 +78,10 @@ def predict_command(
     on_error: _OnError = "stop",
     json_: _Json = False,
 ) -> None:
-    """Predict the labels of pictures, and certify how far each label, and the set of them, stays.
+    """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Some draws choose the labels, others certify them: a label that these cannot tell of is marked unconfirmed.
-    The noise follows from a picture's bytes and the seed, so that a renamed file has the same answer.
+    The noise follows from an image's bytes and the seed, so that a renamed file has the same answer.
 
     Example: multiguard predict digit.png --model runs/digits --k 4
     """
@@ -99,13 +99,13 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     part = model_part(model, rest)
     chosen = {name: value for name, value in rest.items() if name in PredictJob.__dataclass_fields__}
     job = PredictJob(tuple(images), part, **chosen)
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         found = predict(job, lambda done, total: progress("predicting", done, total))
     if json_:
         echo(json.dumps(_as_json(job, found), indent=1, ensure_ascii=False, allow_nan=False))
         return
     console = PlainConsole()
-    for one in found.pictures:
+    for one in found.images:
         _show(one, console)
     for failure in found.failures:
         console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
@@ -113,7 +113,7 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
         f"{asked_text(found.setting)}, sigma = {as_chosen(found.sigma)}; "
         f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
     )
-    console.print(f"what is said of a picture is wrong, in any part, with probability {as_chosen(job.alpha)} at most")
+    console.print(f"what is said of an image is wrong, in any part, with probability {as_chosen(job.alpha)} at most")
 
 
 def _show(one: "Predicted", console: Console) -> None:
@@ -167,10 +167,10 @@ def _as_json(job: "PredictJob", found: "Predictions") -> dict[str, Any]:
         said["score_threshold"] = found.score_threshold
     asked = {name: getattr(job, name) for name in ("pilot_draws", "seed")}
     failed = [{"file": failure.image_id, "reason": failure.reason} for failure in found.failures]
-    return {**said, **asked, "images": [_picture_json(one) for one in found.pictures], "failed": failed}
+    return {**said, **asked, "images": [_image_json(one) for one in found.images], "failed": failed}
 
 
-def _picture_json(one: "Predicted") -> dict[str, Any]:
+def _image_json(one: "Predicted") -> dict[str, Any]:
     said = one.prediction
     labels = [
         {"label": name, "radius": _number(radius), "confirmed": sure}

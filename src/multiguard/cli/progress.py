@@ -50,7 +50,7 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def shown(unit: str) -> Iterator[Report]:
+def progress_bar(unit: str) -> Iterator[Report]:
     """A function to call with (what is going on, done, total); what it is told is drawn while the block lasts.
 
     Args:

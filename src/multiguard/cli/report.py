@@ -8,14 +8,14 @@ from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import Force
-from multiguard.cli.progress import shown
+from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Beside = Annotated[
     list[str] | None,
-    Option(help="Other certificates on the same pictures: another sigma, no training noise.", metavar="NAME=FOLDER"),
+    Option(help="Other certificates on the same images: another sigma, no training noise.", metavar="NAME=FOLDER"),
 ]
 _Out = Annotated[
     str | None, Option(help="The page to write [report.html in the run, or beside the certificates].", metavar="PATH")
@@ -23,9 +23,9 @@ _Out = Annotated[
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
 _Title = Annotated[str | None, Option(help="The page's title [the recipe's, or the dataset's name].")]
-_Root = Annotated[Path | None, Option(help="Where the pictures lie [where they were voted on].")]
-_NoPictures = Annotated[bool, Option("--no-pictures", help="Show no pictures on the page.")]
-_Gallery = Annotated[int | None, Option(help="The most pictures in the gallery [the recipe's, or all].")]
+_Root = Annotated[Path | None, Option(help="Where the images lie [where they were voted on].")]
+_NoImages = Annotated[bool, Option("--no-images", help="Show no images on the page.")]
+_Gallery = Annotated[int | None, Option(help="The most images in the gallery [the recipe's, or all].")]
 
 
 def report_command(
@@ -36,7 +36,7 @@ def report_command(
     tables: _Tables = None,
     title: _Title = None,
     root: _Root = None,
-    no_pictures: _NoPictures = False,
+    no_images: _NoImages = False,
     gallery: _Gallery = None,
     force: Force = False,
 ) -> None:
@@ -48,7 +48,7 @@ def report_command(
     from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
 
     found = find_certificates(run)
-    asked = (beside, out, figures, tables, title, root, no_pictures or None, gallery)
+    asked = (beside, out, figures, tables, title, root, no_images or None, gallery)
     page = found.main.parent / PAGE if out is None else _page(out, PAGE)
     job = ReportJob(
         found.main,
@@ -60,14 +60,14 @@ def report_command(
         commands=found.commands,
         command=typed() if not found.commands or any(option is not None for option in asked) else "",
         root=root,
-        pictures=found.report.pictures and not no_pictures,
+        images=found.report.images and not no_images,
         gallery=found.report.gallery if gallery is None else gallery,
         force=force,
     )
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         done = report(job, lambda ready, total: progress("reporting", ready, total))
-    if done.without_pictures is not None and job.pictures:
-        echo(f"the page shows no pictures: {done.without_pictures}")
+    if done.without_images is not None and job.images:
+        echo(f"the page shows no images: {done.without_images}")
     for words in filter(None, (done.replaced, done.failed.removesuffix("."))):
         echo(words)
     echo(f"{len(done.figures)} files of figures: {job.figures}")

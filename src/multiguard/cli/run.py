@@ -9,9 +9,9 @@ from typer import Argument, Option
 
 from multiguard.cli.command import typed
 from multiguard.cli.options import one_of
-from multiguard.cli.progress import say, shown
+from multiguard.cli.progress import progress_bar, say
 from multiguard.cli.scores import show_scores
-from multiguard.cli.signals import gently
+from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.train import show_epoch
 from multiguard.cli.vote import FINISHING
@@ -79,13 +79,13 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
         done[name] = words != SKIPPED
         say(f"{name}: {words}")
 
-    watcher = Watcher(on_step, show_epoch, shown, partial(gently, FINISHING))
+    watcher = Watcher(on_step, show_epoch, progress_bar, partial(graceful_stop, FINISHING))
     record = run_recipe(recipe, out, until=until, force=force, command=typed(), watcher=watcher)  # type: ignore[arg-type]
     _show_end(out, until, _taken(record, done))
 
 
 def _show_end(out: Path, until: str, taken: str) -> None:
-    from multiguard.evaluate import read_certificates
+    from multiguard.results import read_certificates
 
     if until in ("certify", "report"):
         say("")

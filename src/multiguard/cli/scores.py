@@ -8,8 +8,9 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from multiguard.evaluate import AnySetting, Certificates, CertificatesFolder, Curve, Setting
+from multiguard.evaluate import AnySetting, Certificates, Curve, Setting
 from multiguard.evaluate.failed import failed_words
+from multiguard.results import CertificatesFolder
 
 _RADII = 7
 _RADIUS_DIGITS = 4
@@ -86,16 +87,16 @@ def show_scores(found: CertificatesFolder, console: Console) -> None:
 
 
 def _asked_lines(found: CertificatesFolder, curve: Curve) -> list[str]:
-    """Of which pictures the scores are, and what was asked."""
+    """Of which images the scores are, and what was asked."""
     proved, adaptive = found.certificates, found.provenance["looks"] is not None
     asked = asked_text(proved.setting) + ("" if adaptive else f", n = {proved.setting.n}")
     alpha, sigma = as_chosen(proved.setting.alpha), as_chosen(proved.sigma)
     lines = [
-        f"{curve.scores.images} pictures of {found.provenance['dataset']}",
-        f"{asked}, alpha = {alpha}, sigma = {sigma}; means over pictures",
+        f"{curve.scores.images} images of {found.provenance['dataset']}",
+        f"{asked}, alpha = {alpha}, sigma = {sigma}; means over images",
     ]
     if adaptive:
-        lines.append(f"adaptive draws: {curve.mean_draws:.1f} a picture on average, {proved.setting.n} at most")
+        lines.append(f"adaptive draws: {curve.mean_draws:.1f} an image on average, {proved.setting.n} at most")
     if not proved.labelled:
         lines.append(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
         lines.append("stay: share of the predicted labels that provably stay, right or wrong")
@@ -104,9 +105,9 @@ def _asked_lines(found: CertificatesFolder, curve: Curve) -> list[str]:
 
 def _left_out_lines(proved: Certificates, curve: Curve) -> list[str]:
     """Who is not among the means, and why."""
-    pictures, without, failed = curve.scores.images, curve.scores.without_labels, len(proved.failures)
+    images, without, failed = curve.scores.images, curve.scores.without_labels, len(proved.failures)
     lines = [failed_words(failed, failed + len(proved.ids))] if failed else []
-    return [*lines, _left_out(pictures, without, proved.labelled)] if without or not failed else lines
+    return [*lines, _left_out(images, without, proved.labelled)] if without or not failed else lines
 
 
 def _rule_lines(proved: Certificates) -> list[str]:
@@ -128,16 +129,16 @@ def _rows(proved: Certificates) -> list[Row]:
 
 
 def _own_curves(found: CertificatesFolder) -> list[Curve]:
-    """The curves of the setting itself, averaged picture by picture: not those of a sweep."""
+    """The curves of the setting itself, averaged image by image: not those of a sweep."""
     setting = found.certificates.setting
     return [curve for curve in found.curves if curve.setting == setting and curve.averaging == "mean"]
 
 
-def _left_out(pictures: int, without: int, labelled: bool) -> str:
+def _left_out(images: int, without: int, labelled: bool) -> str:
     if without == 0:
-        return f"none left out: every picture has a {'label' if labelled else 'predicted label'}"
+        return f"none left out: every image has a {'label' if labelled else 'predicted label'}"
     why = "have no label" if labelled else "are predicted to have no label"
-    return f"{without} of {pictures + without} left out: they {why}, so no share of labels can survive"
+    return f"{without} of {images + without} left out: they {why}, so no share of labels can survive"
 
 
 def _table(curves: Sequence[Curve], rows: Sequence[Row]) -> Table:

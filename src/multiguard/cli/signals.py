@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from multiguard.ranks import this_rank
+from multiguard.io.ranks import this_rank
 
 # Seconds in which a signal that comes again is one: a scheduler may signal all processes while torchrun passes it on.
 _ONE_REQUEST = 2.0
@@ -41,7 +41,7 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
+def immediate_stop() -> Iterator[None]:
     """While the block lasts, either signal raises `Stopped` wherever the program is."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -52,7 +52,7 @@ def at_once() -> Iterator[None]:
 
 
 @contextmanager
-def gently(doing: str) -> Iterator[Callable[[], bool]]:
+def graceful_stop(doing: str) -> Iterator[Callable[[], bool]]:
     """A function that says whether to stop; the block then ends in its own time, and `Stopped` is raised after it.
 
     The first signal is answered with a line; a second one raises `Stopped` at once. The same signal again within two

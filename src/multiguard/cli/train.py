@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from multiguard.cli.options import Data, Difficult, ForceOther, Root, Separator, Table, Workers, given
-from multiguard.cli.progress import say, shown
+from multiguard.cli.progress import progress_bar, say
 from multiguard.cli.terminal import echo
-from multiguard.ranks import this_rank
+from multiguard.io.ranks import this_rank
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 _Out = Annotated[Path, Option(help="The model folder to write; with a run in it, the run goes on.")]
 _Model = Annotated[str | None, Option(help="cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")]
 _Weights = Annotated[str | None, Option(help="A .safetensors or .pth file, or 'pretrained' to download.")]
-_Size = Annotated[int | None, Option(help="Height and width of the pictures [the network's own].")]
+_Size = Annotated[int | None, Option(help="Height and width of the images [the network's own].")]
 _Split = Annotated[str | None, Option(help="The split to train on [train, or all of a folder without splits].")]
 _ValSplit = Annotated[
     str | None, Option(help="The split to validate on [what belongs to --split, or a held-out tenth].")
 ]
-_Images = Annotated[int | None, Option(help="Train on a random part of so many pictures.")]
-_ValImages = Annotated[int | None, Option(help="Validate on a random part of so many pictures.")]
+_Images = Annotated[int | None, Option(help="Train on a random part of so many images.")]
+_ValImages = Annotated[int | None, Option(help="Validate on a random part of so many images.")]
 _Denoiser = Annotated[Path | None, Option(help="FFDNet weights: a denoiser in front, in training and after.")]
-_Cache = Annotated[Path | None, Option(help="A folder to keep decoded pictures in.")]
+_Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.")]
 _Compile = Annotated[bool, Option("--compile", help="Compile the forward and backward pass.")]
-_Sigma = Annotated[float | None, Option(help="Noise on training pictures in [0, 1]; 0 for none [0.5].")]
-_ValSigma = Annotated[float | None, Option(help="Noise on validation pictures [sigma].")]
-_Epochs = Annotated[int | None, Option(help="Passes over the pictures; 0 only validates [45; digits 4].")]
-_Batch = Annotated[int | None, Option(help="Pictures a step, all processes together [32].")]
+_Sigma = Annotated[float | None, Option(help="Noise on training images in [0, 1]; 0 for none [0.5].")]
+_ValSigma = Annotated[float | None, Option(help="Noise on validation images [sigma].")]
+_Epochs = Annotated[int | None, Option(help="Passes over the images; 0 only validates [45; digits 4].")]
+_Batch = Annotated[int | None, Option(help="Images a step, all processes together [32].")]
 _Lr = Annotated[float | None, Option(help="Peak learning rate of Adam [0.001; digits 0.002].")]
 _Warmup = Annotated[float | None, Option(help="Share of the steps in which the rate climbs [0.1].")]
 _Decay = Annotated[float | None, Option(help="L2 on the weights [0.0001].")]
@@ -39,8 +39,8 @@ _Ramp = Annotated[int | None, Option(help="Epochs in which sigma climbs from nea
 _Ema = Annotated[float | None, Option(help="Decay of the moving average of the weights [0.999].")]
 _Clip = Annotated[float | None, Option(help="Largest gradient norm [1].")]
 _Crop = Annotated[float | None, Option(help="Least share of the area that a crop keeps [0.5; digits 1].")]
-_Shift = Annotated[int | None, Option(help="Most pixels a picture is moved [0; digits 2].")]
-_Flip = Annotated[bool | None, Option(help="Mirror pictures at random [yes; digits no].")]
+_Shift = Annotated[int | None, Option(help="Most pixels an image is moved [0; digits 2].")]
+_Flip = Annotated[bool | None, Option(help="Mirror images at random [yes; digits no].")]
 _Keep = Annotated[str | None, Option(help="Whose weights are left: the best epoch's, or the last's [best].")]
 _Seed = Annotated[int | None, Option(help="Decides order, crops, noise and first weights [0].")]
 
@@ -104,7 +104,7 @@ def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) ->
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
     job = Job(data, out, recipe, options=options, compiled=compile_, **rest)
-    with shown("pictures") as progress:
+    with progress_bar("images") as progress:
         result = run_job(job, show_epoch, progress, discard_model if force else None)
     if this_rank().is_main:
         _show_result(result)

@@ -1,4 +1,4 @@
-"""`multiguard vote`: noisy copies of pictures, classified and kept draw by draw."""
+"""`multiguard vote`: noisy copies of images, classified and kept draw by draw."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -30,11 +30,11 @@ from multiguard.cli.options import (
     numbers,
     one_of,
 )
-from multiguard.cli.progress import shown
-from multiguard.cli.signals import gently
+from multiguard.cli.progress import progress_bar
+from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
-from multiguard.ranks import this_rank
+from multiguard.io.ranks import this_rank
 
 if TYPE_CHECKING:
     from multiguard.evaluate import AnySetting
@@ -45,13 +45,13 @@ FINISHING = "the shards under way are finished first"
 
 _Out = Annotated[Path, Option(help="The votes folder to write; with the same run in it, the run goes on.")]
 _Split = Annotated[str | None, Option(help="Which split [test; coco and nuswide: val].")]
-_Images = Annotated[int | None, Option(help="Vote on a random part of so many pictures [all].")]
+_Images = Annotated[int | None, Option(help="Vote on a random part of so many images [all].")]
 _Seed = Annotated[int, Option(help="Decides that part, and the noise.")]
 _Draws = Annotated[
-    str, Option(help="n, the noisy copies of each picture; or adaptive, as many as its certificate needs.")
+    str, Option(help="n, the noisy copies of each image; or adaptive, as many as its certificate needs.")
 ]
 _Radius = Annotated[list[float] | None, Option(help="What adaptive draws shall prove something at; again for more.")]
-_MaxDraws = Annotated[int | None, Option(help="The most that adaptive draws take of a picture [10000].")]
+_MaxDraws = Annotated[int | None, Option(help="The most that adaptive draws take of an image [10000].")]
 _K = Annotated[int | None, Option(help="For adaptive draws: the k to be certified.")]
 _KPrime = Annotated[int | None, Option(help="For adaptive draws: the k' to be certified.")]
 _Threshold = Annotated[
@@ -59,15 +59,15 @@ _Threshold = Annotated[
 ]
 _Alpha = Annotated[float | None, Option(help="For adaptive draws: the alpha to be certified [0.001].")]
 _NoLabels = Annotated[
-    bool, Option("--no-labels", help="The pictures have no labels, or none to be kept; a folder then needs no CSV.")
+    bool, Option("--no-labels", help="The images have no labels, or none to be kept; a folder then needs no CSV.")
 ]
 _Pilot = Annotated[int | None, Option(help="Further copies that choose the labels [100 with --no-labels].")]
 _Sigma = Annotated[float | None, Option(help="The noise, in pixels of [0, 1] [the model folder's].")]
 _KMax = Annotated[int | None, Option(help="Ranked labels kept of each draw: the largest k' [10, or all].")]
-_Shard = Annotated[int, Option(help="Pictures a file; an interruption costs those under way.")]
-_Readers = Annotated[int, Option(help="Threads that decode pictures.")]
+_Shard = Annotated[int, Option(help="Images a file; an interruption costs those under way.")]
+_Readers = Annotated[int, Option(help="Threads that decode images.")]
 _OnError = Annotated[
-    str, Option(help="Where a picture cannot be voted on: stop, or record it and go on with the others.")
+    str, Option(help="Where an image cannot be voted on: stop, or record it and go on with the others.")
 ]
 
 
@@ -110,10 +110,10 @@ def vote_command(
     on_error: _OnError = "stop",
     force: ForceOther = False,
 ) -> None:
-    """Classify many noisy copies of each picture and keep every vote.
+    """Classify many noisy copies of each image and keep every vote.
 
     The same command goes on after an interruption, and runs on several GPUs under torchrun. One folder of votes answers
-    every k, k', alpha and radius; those given here tell adaptive draws when a picture has enough of them.
+    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
@@ -134,7 +134,7 @@ def _vote(*, data: str, out: Path, force: bool, **rest: Any) -> None:
     ready = prepare_vote(job)
     if this_rank().is_main:
         _say_before(ready)
-    with gently(FINISHING) as stop, shown("pictures") as progress:
+    with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
         ready.vote(lambda done, total: progress("voting", done, total), stop, force=force)
     if this_rank().is_main:
         _say_after(ready)
@@ -152,8 +152,8 @@ def _say_after(ready: "ReadyVote") -> None:
     failed = ready.failures_said()
     if failed is not None:
         echo(failed)
-    voted = len(ready.pictures) - len(ready.failures())
-    echo(f"{_drawn(ready)} on each of {voted} pictures at sigma {ready.sigma:g}: {ready.job.out}")
+    voted = len(ready.images) - len(ready.failures())
+    echo(f"{_drawn(ready)} on each of {voted} images at sigma {ready.sigma:g}: {ready.job.out}")
 
 
 def _how(said: dict[str, Any]) -> "VotePart":
@@ -176,11 +176,11 @@ def _draws(text: str) -> int | str:
 
 def _aim(how: "VotePart", said: dict[str, Any]) -> "AnySetting | None":
     """What adaptive draws shall prove; a fixed number of draws has no use for it."""
-    from multiguard.pipeline.asked import USUAL_ALPHA, asked_setting
+    from multiguard.pipeline.asked import DEFAULT_ALPHA, asked_setting
 
     asked = {name: said[name] for name in ("k", "k_prime", "threshold", "alpha")}
     if how.adaptive:
-        alpha = USUAL_ALPHA if asked["alpha"] is None else asked["alpha"]
+        alpha = DEFAULT_ALPHA if asked["alpha"] is None else asked["alpha"]
         return asked_setting(how.rule, **{**asked, "alpha": alpha})
     for name in given(**asked):
         raise InvalidInputError(

@@ -1,9 +1,9 @@
-"""The data room: pictures with their label sets, from the layouts that people have, or embedded."""
+"""The data room: images with their label sets, from the layouts that people have, or embedded."""
 
 from multiguard.data.catalog import DATASETS, open_dataset
 from multiguard.data.check import DataReport, check_dataset
 from multiguard.data.digits import DigitsDataset
-from multiguard.data.pictures import open_pictures
+from multiguard.data.images import open_images
 from multiguard.data.pixels import Pixels, load_pixels
 from multiguard.data.sample import Catalogued, Dataset, Problem, Sample
 from multiguard.data.source import Source
@@ -24,6 +24,6 @@ __all__ = [
     "hold_out",
     "load_pixels",
     "open_dataset",
-    "open_pictures",
+    "open_images",
     "subset",
 ]

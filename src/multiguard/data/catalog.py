@@ -11,7 +11,7 @@ from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import Catalogued, Problem
 from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Known:
 
     Attributes:
         opener: Called with (root, split, size, options).
-        needs_root: Whether its pictures lie in a folder of the user's.
+        needs_root: Whether its images lie in a folder of the user's.
         train_split: What training reads by default.
         val_splits: For a training split, what validation reads by default; where none is named here, a part of
             the training split is held out.
@@ -44,16 +44,16 @@ def _open_digits(split: str, size: int | None, **options: int) -> Catalogued:
     return DigitsDataset(split, size=32 if size is None else size, **options)
 
 
-_USUAL = {"train": "val"}
+_DEFAULT = {"train": "val"}
 _WITH_YEARS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
 _FOLDER_OPTIONS = ("table", "separator", "label_names")
 
 DATASETS: Mapping[str, Known] = {
-    "voc2007": Known(open_voc2007, True, "train", _USUAL, "test", ("difficult",)),
+    "voc2007": Known(open_voc2007, True, "train", _DEFAULT, "test", ("difficult",)),
     "coco": Known(open_coco, True, "train", _WITH_YEARS, "val"),
-    "nuswide": Known(open_nuswide, True, "train", _USUAL, "val", ("table",), listed=True),
-    "folder": Known(open_folder, True, ALL, _USUAL, ALL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
-    "digits": Known(_open_digits, False, "train", _USUAL, "test", ("images", "seed")),
+    "nuswide": Known(open_nuswide, True, "train", _DEFAULT, "val", ("table",), listed=True),
+    "folder": Known(open_folder, True, ALL, _DEFAULT, ALL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
+    "digits": Known(_open_digits, False, "train", _DEFAULT, "test", ("images", "seed")),
 }
 
 
@@ -103,13 +103,13 @@ def open_dataset(
     faults: list[Problem] | None = None,
     **options: object,
 ) -> Catalogued:
-    """The dataset of this name and split, its listing read and checked, its pictures decoded only when read.
+    """The dataset of this name and split, its listing read and checked, its images decoded only when read.
 
     Args:
         name: voc2007, coco, nuswide, folder or digits.
         root: The folder that holds it; digits need none.
         split: Which part of it, in its own words.
-        size: Height and width to squash each picture to; None keeps its own (digits: 32).
+        size: Height and width to squash each image to; None keeps its own (digits: 32).
         faults: A list that takes every line of a CSV that cannot be used; None raises `DataError` at the first.
         **options: What this dataset understands beyond these: see its own opener.
     """
@@ -124,6 +124,6 @@ def open_dataset(
     if not known.needs_root:
         return known.opener(split, size, **options)
     if root is None:
-        raise DataError(f"{name}: no root folder given; say where the pictures lie")
+        raise DataError(f"{name}: no root folder given; say where the images lie")
     collecting = {"faults": faults} if known.listed else {}
     return known.opener(Path(root), split, size=size, **collecting, **options)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from multiguard.data.picture import decoding_threads
+from multiguard.data.image import decoding_threads
 from multiguard.data.sample import Dataset, Problem, Progressed
 from multiguard.errors import DataError
 
@@ -57,7 +57,7 @@ def check_dataset(
     faults: Sequence[Problem] = (),
     progress: Progressed | None = None,
 ) -> DataReport:
-    """Every sample read once and every problem found, not only the first; a bad picture raises nothing.
+    """Every sample read once and every problem found, not only the first; a bad image raises nothing.
 
     Args:
         dataset: What to read.

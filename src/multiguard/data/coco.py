@@ -7,8 +7,8 @@ from typing import Any
 
 from multiguard.data.listed import Entry, ListedDataset
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
-from multiguard.plain_json import parse_json
+from multiguard.io.names import unknown_name
+from multiguard.io.records import parse_json
 
 COCO_LABELS = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
@@ -33,15 +33,15 @@ _NEEDED: dict[str, dict[str, type]] = {
 
 
 def open_coco(root: Path, split: str = "val", *, size: int | None = None) -> ListedDataset:
-    """COCO's pictures of one split with their image-level labels, in the official order of the 80 categories.
+    """COCO's images of one split with their image-level labels, in the official order of the 80 categories.
 
-    A label is present when at least one annotation, crowd or not, has its category. Pictures without any
+    A label is present when at least one annotation, crowd or not, has its category. Images without any
     annotation are kept, with no label.
 
     Args:
         root: The folder that holds `annotations`.
         split: train or val (the year is the one that is there), or with the year, as in val2017.
-        size: Height and width to squash each picture to; None keeps its own.
+        size: Height and width to squash each image to; None keeps its own.
     """
     split = _with_year(root, split)
     path = root / "annotations" / f"instances_{split}.json"

@@ -15,7 +15,7 @@ from PIL import Image
 
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 DIGIT_LABELS = tuple(str(digit) for digit in range(10))
 DIGIT_IMAGES = {"train": 6000, "val": 500, "test": 1000}

@@ -1,11 +1,11 @@
-"""A directory of pictures and a CSV of labels: what most people have.
+"""A directory of images and a CSV of labels: what most people have.
 
 Two forms of the CSV are understood, told apart by its header:
 
-- `file,labels`: the labels of a picture in one field, separated by `;` (or another separator);
+- `file,labels`: the labels of an image in one field, separated by `;` (or another separator);
 - `file,cat,dog,...`: one column a label, holding 0 or 1.
 
-An optional column `split` names the split of each picture.
+An optional column `split` names the split of each image.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from multiguard.data.listed import Entry, ListedDataset
 from multiguard.data.sample import Problem
 from multiguard.data.table import EntryMaker, Row, Table, each, normal_name, read_table
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 ALL = "all"
 _RESERVED = ("file", "labels", "split")
@@ -32,12 +32,12 @@ def open_folder(
     label_names: Sequence[str] | None = None,
     faults: list[Problem] | None = None,
 ) -> ListedDataset:
-    """The pictures that the CSV lists with their labels; an unlisted picture is no part of the dataset.
+    """The images that the CSV lists with their labels; an unlisted image is no part of the dataset.
 
     Args:
         root: The directory that the CSV's file names start from.
         split: A name that stands in the column `split`; "all" takes every row.
-        size: Height and width to squash each picture to; None keeps its own.
+        size: Height and width to squash each image to; None keeps its own.
         table: The CSV; None takes labels.csv in `root`, or the only CSV there.
         separator: What stands between two labels in the column `labels`.
         label_names: The labels in the order wanted; None takes the header's order, or the alphabet's.
@@ -76,7 +76,7 @@ def _rows_of(listing: Table, split: str) -> list[Row]:
 
 def _find_table(root: Path) -> Path:
     if not root.is_dir():
-        raise DataError(f"{root}: no such folder; give the directory of the pictures")
+        raise DataError(f"{root}: no such folder; give the directory of the images")
     usual = root / "labels.csv"
     tables = [usual] if usual.is_file() else sorted(root.glob("*.csv"))
     if len(tables) != 1:

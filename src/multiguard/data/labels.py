@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 
 def label_positions(names: Sequence[str], source: str) -> dict[str, int]:

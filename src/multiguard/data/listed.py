@@ -1,4 +1,4 @@
-"""A dataset as a list of picture files with their labels: what VOC, COCO, NUS-WIDE and folders become."""
+"""A dataset as a list of image files with their labels: what VOC, COCO, NUS-WIDE and folders become."""
 
 import stat
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multiguard.data.picture import read_picture
+from multiguard.data.image import read_image
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError
 
@@ -15,11 +15,11 @@ _LARGEST_LIST = 1 << 28  # the longest list of a known dataset has a tenth of it
 
 @dataclass(frozen=True)
 class Entry:
-    """One listed picture.
+    """One listed image.
 
     Attributes:
         id: The sample's stable name.
-        path: Where the picture lies.
+        path: Where the image lies.
         labels: Sorted label indices without repetition; may be empty.
     """
 
@@ -29,14 +29,14 @@ class Entry:
 
 
 class ListedDataset:
-    """Pictures on disk, decoded when read: an unreadable one raises `PictureError`, none is ever skipped.
+    """Images on disk, decoded when read: an unreadable one raises `ImageError`, none is ever skipped.
 
     Args:
         name: Which dataset and split this is, for the record.
         label_names: The name of each label, in index order.
-        entries: The pictures, in order; ids must differ.
-        size: Height and width to squash each picture to; None keeps its own.
-        home: The folder that every picture must lie in, its links followed: a link that leads out of it is refused when
+        entries: The images, in order; ids must differ.
+        size: Height and width to squash each image to; None keeps its own.
+        home: The folder that every image must lie in, its links followed: a link that leads out of it is refused when
             it is read. None where each file was named by the user.
     """
 
@@ -50,7 +50,7 @@ class ListedDataset:
         home: Path | None = None,
     ) -> None:
         if not entries:
-            raise DataError(f"{name}: no picture is listed; check the root folder and the split")
+            raise DataError(f"{name}: no image is listed; check the root folder and the split")
         if not label_names:
             raise DataError(f"{name}: not one label is named; check the file of labels")
         _refuse_repeated(name, entries)
@@ -67,7 +67,7 @@ class ListedDataset:
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:
-        """The labels of each sample, in order, known without decoding any picture."""
+        """The labels of each sample, in order, known without decoding any image."""
         return [entry.labels for entry in self.entries]
 
     @property
@@ -83,7 +83,7 @@ class ListedDataset:
 
     def __getitem__(self, index: int, /) -> Sample:
         entry = self.entries[index]
-        return Sample(id=entry.id, image=read_picture(entry.path, self.size, home=self.home), labels=entry.labels)
+        return Sample(id=entry.id, image=read_image(entry.path, self.size, home=self.home), labels=entry.labels)
 
 
 def _file_state(path: Path) -> str:
@@ -97,7 +97,7 @@ def _file_state(path: Path) -> str:
 def _refuse_repeated(name: str, entries: Sequence[Entry]) -> None:
     most, times = Counter(entry.id for entry in entries).most_common(1)[0]
     if times > 1:
-        raise DataError(f"{name}: the picture '{most}' is listed {times} times; list each picture once")
+        raise DataError(f"{name}: the image '{most}' is listed {times} times; list each image once")
 
 
 def read_lines(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from multiguard.data.listed import Entry, ListedDataset, read_lines
 from multiguard.data.sample import Problem
 from multiguard.data.table import EntryMaker, Row, each, normal_name, read_table
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 NUSWIDE_CONCEPTS = 81
 _COLUMNS = ("filepath", "label", "split_name")
@@ -22,12 +22,12 @@ def open_nuswide(
     table: Path | None = None,
     faults: list[Problem] | None = None,
 ) -> ListedDataset:
-    """NUS-WIDE's pictures of one split with their concepts, in the order of Concepts81.txt.
+    """NUS-WIDE's images of one split with their concepts, in the order of Concepts81.txt.
 
     Args:
-        root: The folder of the CSV and Concepts81.txt; pictures lie as the CSV names them, or below `images`.
+        root: The folder of the CSV and Concepts81.txt; images lie as the CSV names them, or below `images`.
         split: A name that stands in the column `split_name`; the released split has train and val.
-        size: Height and width to squash each picture to; None keeps its own.
+        size: Height and width to squash each image to; None keeps its own.
         table: The CSV; None takes nus_wid_data.csv, or the only CSV in `root`.
         faults: A list that takes the rows that cannot be used; None raises `DataError` at the first.
     """
@@ -44,7 +44,7 @@ def open_nuswide(
 
     def entry(row: Row) -> Entry:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))
-        return Entry(name, _picture(root, name), label_indices(_concepts(row), positions, row.source))
+        return Entry(name, _image(root, name), label_indices(_concepts(row), positions, row.source))
 
     entries = each(chosen, EntryMaker(entry), faults)
     return ListedDataset(f"nuswide/{split}", concepts, entries, size=size, home=root)
@@ -58,7 +58,7 @@ def _find_table(root: Path) -> Path:
     return tables[0]
 
 
-def _picture(root: Path, name: str) -> Path:
+def _image(root: Path, name: str) -> Path:
     direct = root / name
     below = root / "images" / name
     try:

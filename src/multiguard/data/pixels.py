@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.data.picture import decoding_threads
+from multiguard.data.image import decoding_threads
 from multiguard.data.sample import Catalogued, Progressed
 from multiguard.errors import DataError
-from multiguard.files import require_folder, write_atomically
+from multiguard.io.files import require_folder, write_atomically
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Pixels:
     Attributes:
         name: The dataset's name.
         label_names: The name of each label, in index order.
-        ids: The id of each picture.
+        ids: The id of each image.
         images: (n, 3, height, width) uint8.
         targets: (n, c) uint8, 1 where the label is present.
     """
@@ -38,7 +38,7 @@ class Pixels:
         if self.targets.shape != expected or len(self.ids) != len(self.images):
             raise DataError(
                 f"{self.name}: targets {self.targets.shape} and {len(self.ids)} ids; "
-                f"expected {expected}, one row a picture and one column a label"
+                f"expected {expected}, one row an image and one column a label"
             )
 
     def __len__(self) -> int:
@@ -48,14 +48,14 @@ class Pixels:
 def load_pixels(
     dataset: Catalogued, *, workers: int | None = None, cache: Path | None = None, progress: Progressed | None = None
 ) -> Pixels:
-    """Every picture of the dataset in order, decoded once; one that cannot be read raises `DataError`.
+    """Every image of the dataset in order, decoded once; one that cannot be read raises `DataError`.
 
     Args:
-        dataset: Pictures of one size: open it with `size`.
+        dataset: Images of one size: open it with `size`.
         workers: Decoding threads (Pillow decodes outside the interpreter's lock); None for one a core.
-        cache: A folder to keep the decoded pictures in, so that a second call only maps them. An entry is known
-            by each picture's file, length and time of change; labels are never kept.
-        progress: Called with the pictures decoded so far and all of them.
+        cache: A folder to keep the decoded images in, so that a second call only maps them. An entry is known
+            by each image's file, length and time of change; labels are never kept.
+        progress: Called with the images decoded so far and all of them.
     """
     threads = decoding_threads(workers)
     images = _decode(dataset, threads, progress) if cache is None else _cached(dataset, threads, cache, progress)
@@ -63,7 +63,7 @@ def load_pixels(
 
 
 def target_matrix(dataset: Catalogued) -> NDArray[np.uint8]:
-    """(n, c) uint8, 1 where the label is present; no picture is decoded for it."""
+    """(n, c) uint8, 1 where the label is present; no image is decoded for it."""
     targets = np.zeros((len(dataset), len(dataset.label_names)), dtype=np.uint8)
     for row, labels in zip(targets, dataset.labels, strict=True):
         row[list(labels)] = 1
@@ -72,7 +72,7 @@ def target_matrix(dataset: Catalogued) -> NDArray[np.uint8]:
 
 def _decode(dataset: Catalogued, threads: int, progress: Progressed | None) -> NDArray[np.uint8]:
     if len(dataset) == 0:
-        raise DataError(f"{dataset.name}: no pictures to decode")
+        raise DataError(f"{dataset.name}: no images to decode")
     images = np.empty((len(dataset), *dataset[0].image.shape), dtype=np.uint8)
 
     def fill(index: int) -> None:
@@ -100,11 +100,11 @@ def _cached(dataset: Catalogued, threads: int, cache: Path, progress: Progressed
 
 
 def _mapped(path: Path, count: int) -> NDArray[np.uint8]:
-    """So many pictures as they lie in a file, which runs no code when it is opened; another file raises `DataError`."""
+    """So many images as they lie in a file, which runs no code when it is opened; another file raises `DataError`."""
     try:
         images = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy parses the head of a damaged file as Python's own tokens
-        raise DataError(f"{path}: no decoded pictures can be read there ({error}); delete it") from error
+        raise DataError(f"{path}: no decoded images can be read there ({error}); delete it") from error
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 4 or len(images) != count:
-        raise DataError(f"{path}: it does not hold {count} decoded pictures; delete it")
+        raise DataError(f"{path}: it does not hold {count} decoded images; delete it")
     return images

@@ -1,4 +1,4 @@
-"""One picture with its labels: what every dataset yields and what training and voting take."""
+"""One image with its labels: what every dataset yields and what training and voting take."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Progressed = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One picture, its stable name and the indices of its labels.
+    """One image, its stable name and the indices of its labels.
 
     Attributes:
         id: A name that stays the same whatever the order, the subset or the machine.
@@ -35,7 +35,7 @@ class Problem:
 
 
 class Dataset(Protocol):
-    """A finite, ordered collection of samples; reading an item decodes its picture."""
+    """A finite, ordered collection of samples; reading an item decodes its image."""
 
     @property
     def name(self) -> str:
@@ -47,17 +47,17 @@ class Dataset(Protocol):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The id of each sample, in order, known without decoding any picture."""
+        """The id of each sample, in order, known without decoding any image."""
 
     def __len__(self) -> int:
         """The number of samples."""
 
     def __getitem__(self, index: int, /) -> Sample:
-        """The sample at this position, decoded; an unreadable picture raises `PictureError` with its path."""
+        """The sample at this position, decoded; an unreadable image raises `ImageError` with its path."""
 
 
 class Catalogued(Dataset, Protocol):
-    """A dataset that knows its labels, and where each picture comes from, without decoding any."""
+    """A dataset that knows its labels, and where each image comes from, without decoding any."""
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:
@@ -65,4 +65,4 @@ class Catalogued(Dataset, Protocol):
 
     @property
     def origins(self) -> Sequence[str]:
-        """For each sample, in order, a text that changes whenever its decoded picture may."""
+        """For each sample, in order, a text that changes whenever its decoded image may."""

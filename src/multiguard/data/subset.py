@@ -50,7 +50,7 @@ class Subset(Generic[D_co]):
 
     @property
     def origins(self: "Subset[Catalogued]") -> Sequence[str]:
-        """For each sample, in order, a text that changes whenever its decoded picture may."""
+        """For each sample, in order, a text that changes whenever its decoded image may."""
         origins = self.dataset.origins
         return [origins[position] for position in self.positions]
 
@@ -65,12 +65,12 @@ def subset(dataset: D, images: int = 500, seed: int = 0) -> Subset[D]:
     """A uniformly random part of the dataset, the same for the same seed and ids; its name records both.
 
     Args:
-        dataset: Where the pictures come from.
+        dataset: Where the images come from.
         images: How many; more than there are raises `DataError`.
         seed: Which ones.
     """
     if not 1 <= images <= len(dataset):
-        raise DataError(f"{dataset.name}: a subset of {images} pictures was asked of {len(dataset)}")
+        raise DataError(f"{dataset.name}: a subset of {images} images was asked of {len(dataset)}")
     chosen = _shuffled(dataset, seed)[:images]
     return Subset(dataset, chosen, f"images={images},seed={seed}")
 
@@ -79,7 +79,7 @@ def hold_out(dataset: D, share: float, seed: int = 0) -> tuple[Subset[D], Subset
     """The dataset in two parts without overlap, the second a random `share`; the same for the same seed."""
     held = round(share * len(dataset))
     if not 0 < held < len(dataset):
-        raise DataError(f"{dataset.name}: holding out {share} of {len(dataset)} pictures leaves a part empty")
+        raise DataError(f"{dataset.name}: holding out {share} of {len(dataset)} images leaves a part empty")
     order = _shuffled(dataset, seed)
     note = f"share={share},seed={seed}"
     return Subset(dataset, order[held:], f"kept,{note}"), Subset(dataset, order[:held], f"held out,{note}")

@@ -55,7 +55,7 @@ def read_table(path: Path, faults: list[Problem] | None = None) -> Table:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not readable as a UTF-8 CSV ({error})") from error
     if not rows and not faults:
-        raise DataError(f"{path}: no rows below the header; expected one row a picture")
+        raise DataError(f"{path}: no rows below the header; expected one row an image")
     return Table(path, header, rows)
 
 
@@ -73,7 +73,7 @@ def each(given: Iterable[Given], make: Callable[[Given], Made], faults: list[Pro
 
 
 class EntryMaker:
-    """Rows to entries, each picture once: a second row for one picture raises `DataError` with both lines.
+    """Rows to entries, each image once: a second row for one image raises `DataError` with both lines.
 
     Args:
         make: One row's entry.
@@ -88,13 +88,13 @@ class EntryMaker:
         entry = self.make(row)
         if entry.path in self.seen:
             first = self.seen[entry.path].rpartition(", ")[2]
-            raise DataError(f"{row.source}: the picture '{entry.id}' stands already in {first}; list each once")
+            raise DataError(f"{row.source}: the image '{entry.id}' stands already in {first}; list each once")
         self.seen[entry.path] = row.source
         return entry
 
 
 def normal_name(name: str) -> str:
-    """A file's name in one spelling: `./a.png`, `x/../a.png` and `a.png` are one picture."""
+    """A file's name in one spelling: `./a.png`, `x/../a.png` and `a.png` are one image."""
     return Path(os.path.normpath(name)).as_posix()
 
 

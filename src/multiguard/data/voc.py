@@ -4,7 +4,7 @@ from pathlib import Path
 
 from multiguard.data.listed import Entry, ListedDataset, read_lines
 from multiguard.errors import DataError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 VOC_LABELS = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -16,12 +16,12 @@ _MARKS = {"1": 1, "0": 0, "-1": -1}
 
 
 def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, difficult: bool = False) -> ListedDataset:
-    """VOC 2007's pictures of one split, each with its image-level labels in alphabetical label order.
+    """VOC 2007's images of one split, each with its image-level labels in alphabetical label order.
 
     Args:
         root: The folder that holds VOCdevkit, or VOCdevkit, or VOC2007 itself.
         split: train, val, trainval or test.
-        size: Height and width to squash each picture to; None keeps its own.
+        size: Height and width to squash each image to; None keeps its own.
         difficult: Whether a label that only difficult objects carry (mark 0) counts as present.
     """
     if split not in VOC_SPLITS:
@@ -51,7 +51,7 @@ def _class_marks(home: Path, name: str, split: str, ids: list[str]) -> dict[str,
         marks[words[0]] = _MARKS[words[1]]
     missing = [id_ for id_ in ids if id_ not in marks]
     if missing:
-        raise DataError(f"{path}: no line for picture '{missing[0]}' ({len(missing)} missing)")
+        raise DataError(f"{path}: no line for image '{missing[0]}' ({len(missing)} missing)")
     return marks
 
 

@@ -1,11 +1,9 @@
-"""What votes prove of a set of pictures: certificates, certified precision, recall and F1 at a radius, and sweeps."""
+"""What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
-from multiguard.evaluate.attack_folder import AttackFolder, read_attacks, write_attacks
-from multiguard.evaluate.attacked import AttackCurve, AttackedPicture, Attacks, Reached, attack_curves
+from multiguard.evaluate.attacked import AttackCurve, AttackedImage, Attacks, Reached, attack_curves
 from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.curve import Curve, curves, radius_grid
-from multiguard.evaluate.folder import CertificatesFolder, read_certificates, write_certificates
 from multiguard.evaluate.judged import Goal, judged_size
 from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.evaluate.question import LabelSource
@@ -19,18 +17,15 @@ from multiguard.evaluate.scores import (
 )
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.evaluate.sweeps import Parameter, sweep
-from multiguard.evaluate.tables import read_curves, write_curves
 
 __all__ = [
     "AnySetting",
     "AttackCurve",
-    "AttackFolder",
-    "AttackedPicture",
+    "AttackedImage",
     "Attacks",
     "Averaging",
     "Bands",
     "Certificates",
-    "CertificatesFolder",
     "Curve",
     "Goal",
     "LabelScores",
@@ -47,14 +42,8 @@ __all__ = [
     "judged_size",
     "label_scores",
     "radius_grid",
-    "read_attacks",
-    "read_certificates",
-    "read_curves",
     "set_scores",
     "sweep",
     "threshold_image_scores",
     "threshold_set_scores",
-    "write_attacks",
-    "write_certificates",
-    "write_curves",
 ]

@@ -1,4 +1,4 @@
-"""What attacks reached beside what was proved: the true worst case of a picture lies between the two."""
+"""What attacks reached beside what was proved: the true worst case of an image lies between the two."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Reached:
     """A change of l2-norm `norm` after which about `size` labels stay; with probability 1 - beta at most `at_most` do.
 
     Attributes:
-        attack: What found it; "none" for the picture as it is.
+        attack: What found it; "none" for the image as it is.
         goal: What is counted: labels of L that stay "in", or others that stay "out".
         radius: What the norm was allowed to be.
         norm: What it is, never more.
         size: The estimate, from draws that had no part in the search.
-        at_most: What is sure; beta is for all changes of the picture together.
+        at_most: What is sure; beta is for all changes of the image together.
     """
 
     attack: str
@@ -42,14 +42,14 @@ class Reached:
 
 
 @dataclass(frozen=True, eq=False)
-class AttackedPicture:
-    """One picture: what was proved of it, and what attacks reached.
+class AttackedImage:
+    """One image: what was proved of it, and what attacks reached.
 
     Attributes:
-        id: The id of the picture.
+        id: The id of the image.
         labels: The indices of L, at least one.
         proved: For each goal and method up to which radius at least 1, 2, ... labels stay.
-        reached: What was found, the picture as it is among it.
+        reached: What was found, the image as it is among it.
     """
 
     id: str
@@ -64,7 +64,7 @@ class AttackedPicture:
     def sizes(self, goal: Goal, attack: str, radius: ArrayLike) -> Ints:
         """The fewest labels that an attack, or the "best" of all, left at each radius or below, by the estimates.
 
-        The picture as it is counts for every attack: no change is a change of norm 0.
+        The image as it is counts for every attack: no change is a change of norm 0.
         """
         counted = (attack, CLEAN)
         own = [each for each in self.reached if each.goal == goal and (attack == BEST or each.attack in counted)]
@@ -90,7 +90,7 @@ class AttackedPicture:
 
 @dataclass(frozen=True, eq=False)
 class Attacks:
-    """Attacks on a set of pictures and the certificates that they could not, or could, break.
+    """Attacks on a set of images and the certificates that they could not, or could, break.
 
     Attributes:
         setting: Which smoothed classifier, and the alpha of the certificates.
@@ -98,15 +98,15 @@ class Attacks:
         label_names: The c label names.
         labelled: Whether L is the ground truth; if not, pilot draws chose it.
         methods: What the certificates were proved with.
-        radii: The radii at which every picture was attacked, from small to large, 0 first.
+        radii: The radii at which every image was attacked, from small to large, 0 first.
         names: The attacks.
-        beta: The probability, a picture, that anything called sure is not.
+        beta: The probability, an image, that anything called sure is not.
         draws: How many fresh draws judge each change.
-        pictures: The pictures that have labels.
+        images: The images that have labels.
         without_labels: How many were left out because they have none.
         failed: How many could not be voted on, so that nothing was proved of them that could be attacked.
-        adaptive: Whether the draws that certify were as many as each picture needed.
-        flat: At how many pictures some gradient was 0 or not finite, so that a step of pgd led nowhere.
+        adaptive: Whether the draws that certify were as many as each image needed.
+        flat: At how many images some gradient was 0 or not finite, so that a step of pgd led nowhere.
         plan: How the attacks searched, for the record.
     """
 
@@ -119,7 +119,7 @@ class Attacks:
     names: tuple[str, ...]
     beta: float
     draws: int
-    pictures: tuple[AttackedPicture, ...]
+    images: tuple[AttackedImage, ...]
     without_labels: int
     failed: int = 0
     adaptive: bool = False
@@ -127,53 +127,53 @@ class Attacks:
     plan: Mapping[str, Any] = field(default_factory=dict)
 
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
-        """The ids of the pictures whose certificate an attack broke; not `surely`, as far as the estimates tell."""
-        return tuple(picture.id for picture in self.pictures if picture.breaks(method, surely=surely))
+        """The ids of the images whose certificate an attack broke; not `surely`, as far as the estimates tell."""
+        return tuple(image.id for image in self.images if image.breaks(method, surely=surely))
 
     def tested(self, method: Method) -> tuple[str, ...]:
-        """The ids of the pictures that were attacked within a certified radius, and of those found broken as they are.
+        """The ids of the images that were attacked within a certified radius, and of those found broken as they are.
 
         Of the others the method proves nothing that an attack was near enough to break.
         """
         none: Mapping[Goal, int] = {"in": 0, "out": 0}
-        return tuple(p.id for p in self.pictures if p.tests(method, none) or p.breaks(method, surely=True))
+        return tuple(p.id for p in self.images if p.tests(method, none) or p.breaks(method, surely=True))
 
     def untold(self, method: Method) -> tuple[str, ...]:
         """The ids of those among them that so few draws cannot find broken, whatever they hit."""
         tested = set(self.tested(method))
-        return tuple(p.id for p in self.pictures if p.id in tested and not p.tests(method, self._least(p)))
+        return tuple(p.id for p in self.images if p.id in tested and not p.tests(method, self._least(p)))
 
-    def _least(self, picture: AttackedPicture) -> dict[Goal, int]:
-        level, names = self.beta / len(picture.reached), len(self.label_names)
-        own = len(picture.labels)
+    def _least(self, image: AttackedImage) -> dict[Goal, int]:
+        level, names = self.beta / len(image.reached), len(self.label_names)
+        own = len(image.labels)
         return {g: least_at_most(self.draws, own, names, self.setting, g, beta=level) for g in goals(self.setting)}
 
     def chance(self, broken: int, method: Method) -> float:
         """The most that the probability of so many broken certificates, or more, can be if all is right.
 
-        With `jia` each number of labels is proved alone: any of a picture's min(d, k) proofs may fail, each with
+        With `jia` each number of labels is proved alone: any of an image's min(d, k) proofs may fail, each with
         probability alpha.
         """
         wrong = min(1.0, self._proofs(method) * self.setting.alpha + self.beta)
         # So many or more of a binomial number: the distribution function of a beta at the chance of one.
-        return float(betainc(broken, len(self.pictures) - broken + 1, wrong)) if broken else 1.0
+        return float(betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
 
     def _proofs(self, method: Method) -> int:
-        """How many claims of a picture may fail with probability alpha each, at most."""
+        """How many claims of an image may fail with probability alpha each, at most."""
         if method != "jia" or not isinstance(self.setting, Setting):
             return 1
-        return max(min(len(picture.labels), self.setting.k) for picture in self.pictures)
+        return max(min(len(image.labels), self.setting.k) for image in self.images)
 
 
 @dataclass(frozen=True, eq=False)
 class AttackCurve:
-    """Averages over pictures at each radius: for the goal "in" shares of L, for "out" how many others come in.
+    """Averages over images at each radius: for the goal "in" shares of L, for "out" how many others come in.
 
     Attributes:
         goal: What is averaged.
         radius: (radii,).
         certified: For each method what is proved: of "in" a floor, of "out" a ceiling.
-        reached: For each attack, and for the "best" of them on each picture, what it brought about, by estimates.
+        reached: For each attack, and for the "best" of them on each image, what it brought about, by estimates.
     """
 
     goal: Goal
@@ -187,7 +187,7 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
 
     Args:
         attacks: What attacks reached.
-        radius: (radii,), the l2-norms to ask about; None for those that every picture was attacked at.
+        radius: (radii,), the l2-norms to ask about; None for those that every image was attacked at.
     """
     asked = np.asarray(attacks.radii if radius is None else radius, dtype=np.float64)
     return [_curve(attacks, goal, asked) for goal in goals(attacks.setting)]
@@ -195,25 +195,25 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
 
 def _curve(attacks: Attacks, goal: Goal, radius: Floats) -> AttackCurve:
     lines = (*attacks.names, BEST) if len(attacks.names) > 1 else attacks.names
-    pictures, names = attacks.pictures, len(attacks.label_names)
+    images, names = attacks.images, len(attacks.label_names)
 
     def averaged(sizes: Sequence[Ints]) -> Floats:
-        shown = [_shown(goal, each, picture, names) for each, picture in zip(sizes, pictures, strict=True)]
+        shown = [_shown(goal, each, image, names) for each, image in zip(sizes, images, strict=True)]
         return np.asarray(np.mean(shown, axis=0))
 
-    certified = {m: averaged([picture.certified(goal, m, radius) for picture in pictures]) for m in attacks.methods}
-    reached = {name: averaged([picture.sizes(goal, name, radius) for picture in pictures]) for name in lines}
+    certified = {m: averaged([image.certified(goal, m, radius) for image in images]) for m in attacks.methods}
+    reached = {name: averaged([image.sizes(goal, name, radius) for image in images]) for name in lines}
     return AttackCurve(goal, radius, certified, reached)
 
 
-def _shown(goal: Goal, sizes: Ints, picture: AttackedPicture, names: int) -> Floats:
+def _shown(goal: Goal, sizes: Ints, image: AttackedImage, names: int) -> Floats:
     """Shares of L, or how many of the others are let in."""
-    own = len(picture.labels)
+    own = len(image.labels)
     return np.asarray(sizes / own if goal == "in" else names - own - sizes, dtype=np.float64)
 
 
 def proved_sizes(certificates: Certificates, index: int) -> dict[Goal, dict[Method, Floats]]:
-    """For each goal and method the radii up to which at least 1, 2, ... labels of this picture stay."""
+    """For each goal and method the radii up to which at least 1, 2, ... labels of this image stay."""
     found: dict[Goal, dict[Method, Floats]] = {"in": {m: radii[index] for m, radii in certificates.radii.items()}}
     if certificates.false_radii is not None:
         # At most m of them in is at least c - d - m of them out.

@@ -1,4 +1,4 @@
-"""How far an average over pictures would vary with other pictures: percentile bootstrap bands."""
+"""How far an average over images would vary with other images: percentile bootstrap bands."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Averaging, Counts, Floats, ratio
 
-# Resampled pictures and scores are held about this many at a time.
+# Resampled images and scores are held about this many at a time.
 _NUMBERS_AT_A_TIME = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Where the averages lie in the middle `level` of resamples of the pictures; about the choice of pictures only.
+    """Where the averages lie in the middle `level` of resamples of the images; about the choice of images only.
 
     They say nothing of the noise draws: that is alpha's part.
 
     Attributes:
         level: The share of the resamples between low and high.
-        resamples: How many times the pictures were drawn anew, with replacement.
+        resamples: How many times the images were drawn anew, with replacement.
         seed: The seed of these draws.
         precision: Low and high, each (radii,).
         recall: Low and high, each (radii,).
@@ -55,10 +55,10 @@ class Resampling:
 
 
 def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
-    """The percentile bootstrap, over the pictures that have labels, of the averages that `averaged_scores` gives.
+    """The percentile bootstrap, over the images that have labels, of the averages that `averaged_scores` gives.
 
     Args:
-        counts: What is certified of each picture, (radii, images).
+        counts: What is certified of each image, (radii, images).
         averaging: "mean" or "pooled".
         resampling: The level, the resamples and their seed.
     """
@@ -88,7 +88,7 @@ def _band(numerator: Floats, denominator: Floats, averaging: Averaging, resampli
 
 
 def _times_drawn(images: int, resampling: Resampling) -> Iterator[Floats]:
-    """How often each picture is drawn in each resample, (some resamples, images) at a time."""
+    """How often each image is drawn in each resample, (some resamples, images) at a time."""
     rng = np.random.default_rng(resampling.seed)
     step = max(1, _NUMBERS_AT_A_TIME // images)
     for start in range(0, resampling.resamples, step):

@@ -1,4 +1,4 @@
-"""From votes to certificates: what is proved of every picture in one setting."""
+"""From votes to certificates: what is proved of every image in one setting."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from multiguard.evaluate.scores import Floats
 from multiguard.evaluate.setting import AnySetting, resolved
 
 if TYPE_CHECKING:
-    from multiguard.votes import Failure, Rule, VoteRow, Votes
+    from multiguard.votes import ImageFailure, Rule, VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 
 # The votes of about this many bytes are held at a time; each is read from the disk once.
 _BYTES_AT_A_TIME = 1 << 26
-# Pictures with equally many labels are solved together: more than this many gain little, and would hide progress.
-_PICTURES_AT_A_TIME = 512
+# Images with equally many labels are solved together: more than this many gain little, and would hide progress.
+_IMAGES_AT_A_TIME = 512
 
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """What is proved of a set of pictures in one setting: each picture's claims hold with probability 1 - alpha.
+    """What is proved of a set of images in one setting: each image's claims hold with probability 1 - alpha.
 
-    The probability is over the draws, for each picture and method alone. About the ground truth (`labelled`) the claims
+    The probability is over the draws, for each image and method alone. About the ground truth (`labelled`) the claims
     on L as a set hold at once, and each label's own radius alone, as it spends the whole of alpha. About labels chosen
     from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once, so that e labels with
     such radii prove as much of the set (method joint); what they say is how many of the predicted labels stay, not that
@@ -37,25 +37,25 @@ class Certificates:
     labels.
 
     Attributes:
-        setting: What was asked; its draws are a number, in an adaptive run the most that a picture took.
+        setting: What was asked; its draws are a number, in an adaptive run the most that an image took.
         sigma: The noise.
         label_names: The c label names, in index order.
-        ids: The ids of the pictures that were voted on.
+        ids: The ids of the images that were voted on.
         labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
-        labels: For each picture the indices of L, d of them; chosen ones most hits first.
-        radii: For each method and picture up to which radius at least e = 1, 2, ... labels of L are returned:
+        labels: For each image the indices of L, d of them; chosen ones most hits first.
+        radii: For each method and image up to which radius at least e = 1, 2, ... labels of L are returned:
             (min(d, k),) for the top-k rule, (d,) for the threshold rule.
-        false_radii: For each method and picture up to which radius at most m = 0, 1, ... labels outside L are returned,
+        false_radii: For each method and image up to which radius at most m = 0, 1, ... labels outside L are returned,
             (c - d,), together with `radii`; None for the top-k rule, where at most k - e are.
-        label_radii: For each picture and each label of L, in the order of `labels`, the radius up to which that label
+        label_radii: For each image and each label of L, in the order of `labels`, the radius up to which that label
             alone is returned: for the top-k rule against all other labels (method joint).
-        predicted: For each picture the labels that the smoothed classifier would return if the certifying draws were
+        predicted: For each image the labels that the smoothed classifier would return if the certifying draws were
             all there are, most hits first and of equals the smaller index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
-        draws: How many draws certify each picture; all alike unless the run was adaptive.
-        picture_hashes: For each picture the `picture_hash` of the very pixels that were voted on; None where the votes
+        draws: How many draws certify each image; all alike unless the run was adaptive.
+        image_hashes: For each image the `image_hash` of the very pixels that were voted on; None where the votes
             do not tell.
-        failures: The pictures that could not be voted on, and why. Nothing is proved of them: no number here counts
+        failures: The images that could not be voted on, and why. Nothing is proved of them: no number here counts
             them in, and every summary says how many they are.
     """
 
@@ -71,8 +71,8 @@ class Certificates:
     predicted: tuple[Labels, ...]
     predicted_hits: tuple[tuple[int, ...], ...]
     draws: tuple[int, ...]
-    picture_hashes: tuple[str | None, ...]
-    failures: tuple[Failure, ...]
+    image_hashes: tuple[str | None, ...]
+    failures: tuple[ImageFailure, ...]
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -85,7 +85,7 @@ class Certificates:
         return self.setting.rule
 
     def proved(self, method: Method) -> list[Proved]:
-        """For each picture what this method proves of L as a set."""
+        """For each image what this method proves of L as a set."""
         true = self.radii[method]
         false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
         return [Proved(*each) for each in zip(true, false, strict=True)]
@@ -99,9 +99,9 @@ def certify_votes(
     labels: LabelSource = "truth",
     progress: Progress | None = None,
 ) -> Certificates:
-    """Each picture's claims, of each method, hold with probability at least 1 - alpha over its draws.
+    """Each image's claims, of each method, hold with probability at least 1 - alpha over its draws.
 
-    Every picture's votes are read once. Votes of an adaptive run have alpha split over their looks.
+    Every image's votes are read once. Votes of an adaptive run have alpha split over their looks.
 
     Args:
         votes: What `read_votes` returns.
@@ -110,7 +110,7 @@ def certify_votes(
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
             certify the labels that the pilot draws choose. Then recall is the share of the predicted labels that
             provably stay.
-        progress: Called with the number of pictures done and of all pictures.
+        progress: Called with the number of images done and of all images.
     """
     asked = question(votes, resolved(setting, votes.provenance), labels)
     methods = checked_methods(methods, asked.setting)
@@ -142,13 +142,13 @@ def certify_votes(
         predicted=tuple(own for own, _ in predicted),
         predicted_hits=tuple(hits for _, hits in predicted),
         draws=draws_taken(votes, asked.setting),
-        picture_hashes=votes.picture_hashes,
+        image_hashes=votes.image_hashes,
         failures=votes.failures,
     )
 
 
 def draws_taken(votes: Votes, setting: AnySetting) -> tuple[int, ...]:
-    """How many draws of each picture certify it."""
+    """How many draws of each image certify it."""
     return tuple(min(votes.draws_of(position), setting.n) for position in range(len(votes)))
 
 
@@ -167,14 +167,14 @@ class Steps:
 
 
 def portions(votes: Votes) -> Iterator[list[VoteRow]]:
-    """All pictures in order, in runs whose votes fit in memory together."""
+    """All images in order, in runs whose votes fit in memory together."""
     if len(votes) == 0:
-        failed = f": all {len(votes.failures)} pictures failed" if votes.failures else ""
-        raise InvalidInputError(f"these votes hold no picture, so there is nothing to certify{failed}")
+        failed = f": all {len(votes.failures)} images failed" if votes.failures else ""
+        raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
     rows: list[VoteRow] = []
     for position in range(len(votes)):
         rows.append(votes.row(position, looks=votes.looks))
-        if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _PICTURES_AT_A_TIME:
+        if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
             rows = []
     if rows:
@@ -186,7 +186,7 @@ def _bytes(row: VoteRow) -> int:
 
 
 def _false_radii(found: Mapping[Method, Sequence[Proved]]) -> dict[Method, tuple[Floats, ...]] | None:
-    """The ceilings of every picture; None where the rule has none."""
+    """The ceilings of every image; None where the rule has none."""
     ceilings = {
         method: tuple(each.false for each in proved if each.false is not None) for method, proved in found.items()
     }

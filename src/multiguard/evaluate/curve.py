@@ -33,17 +33,17 @@ _MOST_RADII = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The average certified scores of a set of pictures at each radius; each picture's part is right with 1 - alpha.
+    """The average certified scores of a set of images at each radius; each image's part is right with 1 - alpha.
 
     Attributes:
         method: What the radii were proved with.
-        setting: What was asked of the votes; its draws are a number, in an adaptive run the most that a picture took.
+        setting: What was asked of the votes; its draws are a number, in an adaptive run the most that an image took.
         sigma: The noise.
-        averaging: How pictures are averaged.
-        scores: Precision, recall and F1, each (radii,), and how many pictures they are taken over.
-        mean_draws: How many draws these pictures took on average.
-        failed: How many pictures could not be voted on and are left out.
-        bands: How far the averages would vary with other pictures, where that was asked for.
+        averaging: How images are averaged.
+        scores: Precision, recall and F1, each (radii,), and how many images they are taken over.
+        mean_draws: How many draws these images took on average.
+        failed: How many images could not be voted on and are left out.
+        bands: How far the averages would vary with other images, where that was asked for.
     """
 
     method: Method
@@ -66,36 +66,36 @@ def curves(
 ) -> list[Curve]:
     """The certified scores at exactly these radii, of every method and in both averagings.
 
-    Pictures without labels are left out and counted, and so are those that could not be voted on.
+    Images without labels are left out and counted, and so are those that could not be voted on.
 
     Args:
         certificates: What `certify_votes` returns.
         radius: (radii,), the l2-norms to ask about.
-        bands: The level of bootstrap bands over pictures, such as 0.95; None for no bands.
-        resamples: How many times the bands draw the pictures anew.
+        bands: The level of bootstrap bands over images, such as 0.95; None for no bands.
+        resamples: How many times the bands draw the images anew.
         seed: The seed of these draws; all curves share them.
     """
     asked = checked_radius(radius)
     drawn = None if bands is None else Resampling(bands, resamples, seed)
     failed = len(certificates.failures)
-    pictures = Pictures(certificates.setting, certificates.sigma, certificates.labels, certificates.draws, failed)
+    images = Images(certificates.setting, certificates.sigma, certificates.labels, certificates.draws, failed)
     return [
         curve
         for method in certificates.methods
-        for curve in averaged(method, pictures, certificates.proved(method), asked, drawn)
+        for curve in averaged(method, images, certificates.proved(method), asked, drawn)
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """What the curves of all methods have in common: what was asked of which pictures.
+class Images:
+    """What the curves of all methods have in common: what was asked of which images.
 
     Attributes:
         setting: What was asked; its draws are a number.
         sigma: The noise.
-        labels: L of each picture.
-        draws: How many draws certify each picture.
-        failed: How many further pictures could not be voted on.
+        labels: L of each image.
+        draws: How many draws certify each image.
+        failed: How many further images could not be voted on.
     """
 
     setting: AnySetting
@@ -105,11 +105,11 @@ class Pictures:
     failed: int
 
     def mean_draws(self) -> float:
-        """Over the pictures that have labels, which are those that scores are taken over."""
+        """Over the images that have labels, which are those that scores are taken over."""
         return float(np.mean([taken for taken, own in zip(self.draws, self.labels, strict=True) if own]))
 
     def counts(self, proved: Sequence[Proved], radius: Floats) -> Counts:
-        """What is certified of each picture at each radius."""
+        """What is certified of each image at each radius."""
         if isinstance(self.setting, Setting):
             num_true = [len(own) for own in self.labels]
             return top_k_counts([each.true for each in proved], num_true, self.setting.k, radius)
@@ -119,22 +119,22 @@ class Pictures:
 
 def averaged(
     method: Method,
-    pictures: Pictures,
+    images: Images,
     proved: Sequence[Proved],
     radius: Floats,
     resampling: Resampling | None = None,
 ) -> list[Curve]:
     """One method's curves of one setting, in both averagings."""
-    counts = pictures.counts(proved, radius)
+    counts = images.counts(proved, radius)
     return [
         Curve(
             method,
-            pictures.setting,
-            pictures.sigma,
+            images.setting,
+            images.sigma,
             averaging,
             averaged_scores(counts, radius, averaging),
-            pictures.mean_draws(),
-            pictures.failed,
+            images.mean_draws(),
+            images.failed,
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
         )
         for averaging in AVERAGINGS

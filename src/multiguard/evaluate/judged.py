@@ -29,7 +29,7 @@ def judged_size(
     others, one whose share ties with t: it does not stay out.
 
     Args:
-        counts: (c,), in how many draws of the changed picture f returned each label.
+        counts: (c,), in how many draws of the changed image f returned each label.
         draws: How many draws that were.
         labels: L.
         setting: Which smoothed classifier: k, or the threshold t.

@@ -12,16 +12,16 @@ from multiguard.evaluate.scores import Floats
 
 @dataclass(frozen=True, eq=False)
 class LabelScores:
-    """In which share of the pictures that have a label it is proved to stay among those returned.
+    """In which share of the images that have a label it is proved to stay among those returned.
 
-    Where pilot draws chose the labels, a picture has those that were chosen.
+    Where pilot draws chose the labels, an image has those that were chosen.
 
     Attributes:
         label: The name of the label.
-        images: How many pictures have it; at least 1.
+        images: How many images have it; at least 1.
         radius: (radii,), the l2-norms asked about.
-        certified: (radii,), the share of these pictures in which the label alone is certified at each radius.
-        failed: How many pictures of the whole set could not be voted on; they count for no label.
+        certified: (radii,), the share of these images in which the label alone is certified at each radius.
+        failed: How many images of the whole set could not be voted on; they count for no label.
     """
 
     label: str
@@ -32,7 +32,7 @@ class LabelScores:
 
 
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:
-    """For each label that some picture has, in index order, how often its own radius reaches so far.
+    """For each label that some image has, in index order, how often its own radius reaches so far.
 
     Args:
         certificates: What `certify_votes` returns.

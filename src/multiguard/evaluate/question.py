@@ -1,4 +1,4 @@
-"""One setting asked of one run: for which labels each picture is certified, and what its draws prove of them."""
+"""One setting asked of one run: for which labels each image is certified, and what its draws prove of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from multiguard.certify.arguments import checked_method, checked_threshold_metho
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.scores import Floats
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
     from multiguard.votes import DrawVotes, Provenance, VoteRow, Votes
@@ -33,7 +33,7 @@ Labels = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Proved:
-    """What one method proves of one picture.
+    """What one method proves of one image.
 
     Attributes:
         true: Up to which radius at least 1, 2, ... labels of L are returned.
@@ -61,8 +61,8 @@ class Question(ABC):
         self.alpha, self.source, self.sigma = setting.alpha, source, run.sigma
         self.num_labels, self.most_draws = len(run.label_names), setting.n
         self.looks = Looks((setting.n,), (1.0,))
-        if run.looks is not None and run.look_shares is not None:
-            self.looks = Looks(run.looks, run.look_shares)
+        if run.looks is not None and run.look_fractions is not None:
+            self.looks = Looks(run.looks, run.look_fractions)
 
     def labels(self, row: VoteRow) -> Labels:
         """L: the true labels, or those that the smoothed classifier would return if pilot draws were all there are."""
@@ -119,11 +119,11 @@ class Question(ABC):
 
     @abstractmethod
     def proved(self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method) -> list[Proved]:
-        """For each picture what the method proves of its labels as a set."""
+        """For each image what the method proves of its labels as a set."""
 
     @abstractmethod
     def label_radii(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
-        """For each picture and each of its labels the radius up to which this label stays."""
+        """For each image and each of its labels the radius up to which this label stays."""
 
 
 class TopKQuestion(Question):
@@ -150,12 +150,12 @@ class TopKQuestion(Question):
         return most_frequent(votes, k=self.setting.k, k_prime=self.setting.k_prime, num_labels=self.num_labels)
 
     def proved(self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method) -> list[Proved]:
-        """For each picture its radii, (min(d, k),)."""
+        """For each image its radii, (min(d, k),)."""
         found = self._radii(rows, labels, self.set_alpha(), method)
         return [Proved(radii, None) for radii in found]
 
     def label_radii(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
-        """For each picture and label the radius up to which it stays among the k, against all other labels."""
+        """For each image and label the radius up to which it stays among the k, against all other labels."""
         each_row = chain.from_iterable(repeat(row, len(own)) for row, own in zip(rows, labels, strict=True))
         alone = [(label,) for own in labels for label in own]
         radii = self._radii(each_row, alone, self.label_alpha(self.setting.k), "joint")
@@ -200,7 +200,7 @@ class ThresholdQuestion(Question):
         return passing(votes, threshold=self.setting.threshold)
 
     def proved(self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method) -> list[Proved]:
-        """For each picture its floors (d,) and ceilings (c - d,)."""
+        """For each image its floors (d,) and ceilings (c - d,)."""
         found = adaptive_threshold_radii_batch(
             (self.certifying(row) for row in rows),
             labels,
@@ -214,7 +214,7 @@ class ThresholdQuestion(Question):
         return [Proved(radii.true, radii.false) for radii in found]
 
     def label_radii(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
-        """For each picture and label the radius up to which its probability stays at t or more."""
+        """For each image and label the radius up to which its probability stays at t or more."""
         return [self._label_radii(self.certifying(row), own) for row, own in zip(rows, labels, strict=True)]
 
     def _label_radii(self, hits: NDArray[np.bool_], labels: Labels) -> Floats:

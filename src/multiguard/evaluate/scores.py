@@ -1,6 +1,6 @@
-"""Certified precision, recall and F1 at a radius, of one picture and of a set of them.
+"""Certified precision, recall and F1 at a radius, of one image and of a set of them.
 
-At a radius R a picture with d true labels has a floor e on the true labels that the smoothed classifier returns, and a
+At a radius R an image with d true labels has a floor e on the true labels that the smoothed classifier returns, and a
 ceiling m on the others: for every perturbation of l2-norm at most R, TP >= e and FP <= m. (The top-k rule returns k
 labels, so there m = k - e.) Then for every such perturbation
 
@@ -10,7 +10,7 @@ labels, so there m = k - e.) Then for every such perturbation
 
 since TP / (TP + FP) = 1 / (1 + FP / TP) and 2 TP / (TP + FP + d) = 2 / (1 + (FP + d) / TP) rise with TP and fall with
 FP. Where e = 0 all three are 0, also where m = 0: then the smoothed classifier may return nothing at all, which counts
-as precision 0. Sums over pictures have floors and ceilings that are the sums of theirs, so that pooled scores are lower
+as precision 0. Sums over images have floors and ceilings that are the sums of theirs, so that pooled scores are lower
 bounds by the same argument.
 """
 
@@ -40,10 +40,10 @@ class Scores:
         precision: The least fraction of the returned labels that are true, e / (e + m); 0 where e = 0.
         recall: The least fraction of the true labels that are returned, e / d.
         f1: Their harmonic mean, 2 e / (e + m + d).
-        true_floor: e, how many true labels are returned at least, on average over pictures.
-        false_ceiling: m, how many other labels are returned at most, on average over pictures; k - e for top-k.
-        images: How many pictures the figures are taken over.
-        without_labels: How many pictures were left out because they have no true label.
+        true_floor: e, how many true labels are returned at least, on average over images.
+        false_ceiling: m, how many other labels are returned at most, on average over images; k - e for top-k.
+        images: How many images the figures are taken over.
+        without_labels: How many images were left out because they have no true label.
     """
 
     radius: Floats
@@ -58,13 +58,13 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What is certified at each radius of the pictures that have labels.
+    """What is certified at each radius of the images that have labels.
 
     Attributes:
-        floors: (..., images), e of each picture, with the shape of the radii first.
-        ceilings: (..., images), m of each picture.
-        true: (images,), d of each picture, at least 1.
-        without_labels: How many pictures were left out because they have no true label.
+        floors: (..., images), e of each image, with the shape of the radii first.
+        ceilings: (..., images), m of each image.
+        true: (images,), d of each image, at least 1.
+        without_labels: How many images were left out because they have no true label.
     """
 
     floors: Floats
@@ -80,11 +80,11 @@ class Counts:
 
 
 def image_scores(radii: ArrayLike, *, num_true: int, k: int, radius: ArrayLike) -> Scores:
-    """No perturbation of l2-norm at most `radius` takes the picture's scores below these, wherever its radii hold.
+    """No perturbation of l2-norm at most `radius` takes the image's scores below these, wherever its radii hold.
 
     Args:
-        radii: The picture's radii, (min(d, k),), as `certified_radii` returns them.
-        num_true: d, how many true labels the picture has; at least 1.
+        radii: The image's radii, (min(d, k),), as `certified_radii` returns them.
+        num_true: d, how many true labels the image has; at least 1.
         k: How many labels the smoothed classifier returns.
         radius: A number or an array of any shape.
     """
@@ -93,12 +93,12 @@ def image_scores(radii: ArrayLike, *, num_true: int, k: int, radius: ArrayLike) 
 
 
 def threshold_image_scores(radii: ThresholdRadii, *, radius: ArrayLike) -> Scores:
-    """No perturbation of l2-norm at most `radius` takes the picture's scores below these, wherever its radii hold.
+    """No perturbation of l2-norm at most `radius` takes the image's scores below these, wherever its radii hold.
 
     A perturbed prediction that is empty has precision 0. The head of this module has the proof.
 
     Args:
-        radii: The picture's floors and ceilings, as `threshold_radii` returns them; at least one label is true.
+        radii: The image's floors and ceilings, as `threshold_radii` returns them; at least one label is true.
         radius: A number or an array of any shape.
     """
     _check_has_labels(len(np.asarray(radii.true)))
@@ -108,14 +108,14 @@ def threshold_image_scores(radii: ThresholdRadii, *, radius: ArrayLike) -> Score
 def set_scores(
     radii: Sequence[ArrayLike], *, num_true: Sequence[int], k: int, radius: ArrayLike, averaging: Averaging = "mean"
 ) -> Scores:
-    """The average of the pictures' certified scores; each picture's part is right with its own probability 1 - alpha.
+    """The average of the images' certified scores; each image's part is right with its own probability 1 - alpha.
 
     Args:
-        radii: For each picture its radii, as `certified_radii_batch` returns them.
-        num_true: For each picture its d; pictures with none are left out and counted in `without_labels`.
+        radii: For each image its radii, as `certified_radii_batch` returns them.
+        num_true: For each image its d; images with none are left out and counted in `without_labels`.
         k: How many labels the smoothed classifier returns.
         radius: A number or an array of any shape.
-        averaging: "mean", the mean over pictures of each one's scores (the paper's text); or "pooled", the scores
+        averaging: "mean", the mean over images of each one's scores (the paper's text); or "pooled", the scores
             of all labels thrown together (what its public script prints).
     """
     asked = np.asarray(radius, dtype=np.float64)
@@ -125,10 +125,10 @@ def set_scores(
 def threshold_set_scores(
     radii: Sequence[ThresholdRadii], *, radius: ArrayLike, averaging: Averaging = "mean"
 ) -> Scores:
-    """The average of the pictures' certified scores; each picture's part is right with its own probability 1 - alpha.
+    """The average of the images' certified scores; each image's part is right with its own probability 1 - alpha.
 
     Args:
-        radii: For each picture its floors and ceilings, as `threshold_radii_batch` returns them; pictures without
+        radii: For each image its floors and ceilings, as `threshold_radii_batch` returns them; images without
             floors have no true label, and are left out and counted in `without_labels`.
         radius: A number or an array of any shape.
         averaging: As in `set_scores`.
@@ -141,7 +141,7 @@ def top_k_counts(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int, ra
     """What these radii of the top-k rule certify; of k labels returned, those that are not true are false."""
     if len(radii) != len(num_true):
         raise InvalidInputError(
-            f"radii and num_true must have one entry per picture, got {len(radii)} and {len(num_true)}"
+            f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
         )
     _check_lengths(radii, num_true, k)
     floors = [certified_size(proved, radius) for proved in radii]
@@ -156,9 +156,9 @@ def threshold_counts(radii: Sequence[ThresholdRadii], radius: Floats) -> Counts:
 
 
 def averaged_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scores:
-    """Precision, recall and F1: the mean of the pictures' own, or those of all labels thrown together."""
+    """Precision, recall and F1: the mean of the images' own, or those of all labels thrown together."""
     if averaging not in ("mean", "pooled"):
-        raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per picture) or 'pooled'")
+        raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per image) or 'pooled'")
     precision, recall, f1 = (_average(*fraction, averaging) for fraction in counts.fractions)
     return Scores(
         radius,
@@ -184,12 +184,10 @@ def _average(numerator: Floats, denominator: Floats, averaging: Averaging) -> Fl
 
 
 def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true: Sequence[int]) -> Counts:
-    """The counts of the pictures that have labels; at least one must."""
+    """The counts of the images that have labels; at least one must."""
     kept = [i for i, count in enumerate(num_true) if count > 0]
     if not kept:
-        raise InvalidInputError(
-            f"none of the {len(num_true)} pictures has a true label, so there is nothing to average"
-        )
+        raise InvalidInputError(f"none of the {len(num_true)} images has a true label, so there is nothing to average")
     at_least, at_most = (
         np.stack([np.asarray(each[i], np.float64) for i in kept], axis=-1) for each in (floors, ceilings)
     )
@@ -204,13 +202,13 @@ def _ceiling(false: Floats, radius: Floats) -> NDArray[np.int64]:
 
 def _check_has_labels(num_true: int) -> None:
     if num_true < 1:
-        raise InvalidInputError("num_true is 0: a picture without labels has no recall; leave it out and count it")
+        raise InvalidInputError("num_true is 0: an image without labels has no recall; leave it out and count it")
 
 
 def _check_lengths(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int) -> None:
     for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
         if len(np.asarray(proved)) != min(count, k):
             raise InvalidInputError(
-                f"picture {index} has {count} true labels and k = {k}, so {min(count, k)} radii, "
-                f"but {len(np.asarray(proved))} were given; are these the radii of another k or picture?"
+                f"image {index} has {count} true labels and k = {k}, so {min(count, k)} radii, "
+                f"but {len(np.asarray(proved))} were given; are these the radii of another k or image?"
             )

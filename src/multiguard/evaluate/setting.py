@@ -20,8 +20,8 @@ class Setting:
     Attributes:
         k: How many labels the smoothed classifier returns.
         k_prime: How many labels the base classifier returns, k'.
-        alpha: The error allowed for each picture.
-        draws: n, the first so many draws of each picture; None for all of them, the only choice for adaptive votes.
+        alpha: The error allowed for each image.
+        draws: n, the first so many draws of each image; None for all of them, the only choice for adaptive votes.
     """
 
     k: int
@@ -36,7 +36,7 @@ class Setting:
 
     @property
     def n(self) -> int:
-        """The number of draws, of a setting that names it; in an adaptive run the most that a picture takes."""
+        """The number of draws, of a setting that names it; in an adaptive run the most that an image takes."""
         return _named(self.draws)
 
 
@@ -46,8 +46,8 @@ class ThresholdSetting:
 
     Attributes:
         threshold: t in (0, 1): the smoothed classifier returns the labels that a draw has with probability t or more.
-        alpha: The error allowed for each picture.
-        draws: n, the first so many draws of each picture; None for all of them, the only choice for adaptive votes.
+        alpha: The error allowed for each image.
+        draws: n, the first so many draws of each image; None for all of them, the only choice for adaptive votes.
     """
 
     threshold: float
@@ -61,7 +61,7 @@ class ThresholdSetting:
 
     @property
     def n(self) -> int:
-        """The number of draws, of a setting that names it; in an adaptive run the most that a picture takes."""
+        """The number of draws, of a setting that names it; in an adaptive run the most that an image takes."""
         return _named(self.draws)
 
 
@@ -95,13 +95,13 @@ _OTHER_RULE = {
 def _draws(asked: int | None, run: Provenance) -> int:
     if run.looks is not None and asked is not None:
         raise InvalidInputError(
-            f"n = {asked!r}, but these are adaptive votes: the votes themselves decided how many draws a picture has, "
+            f"n = {asked!r}, but these are adaptive votes: the votes themselves decided how many draws an image has, "
             "so that no fixed n holds; leave n (draws) out, and alpha is split over the looks of the run"
         )
     draws = run.draws if asked is None else asked
     if not (_is_whole(draws) and 1 <= draws <= run.draws):
         raise InvalidInputError(
-            f"n = {draws!r}, but these votes hold {run.draws} draws of each picture; "
+            f"n = {draws!r}, but these votes hold {run.draws} draws of each image; "
             f"ask for 1 to {run.draws}, or vote again with more draws"
         )
     return int(draws)

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Progress, Steps, draws_taken, portions
-from multiguard.evaluate.curve import Curve, Pictures, averaged, checked_radius
+from multiguard.evaluate.curve import Curve, Images, averaged, checked_radius
 from multiguard.evaluate.question import Labels, LabelSource, Proved, checked_methods, question
 from multiguard.evaluate.scores import Floats
 from multiguard.evaluate.setting import AnySetting, resolved
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
     from multiguard.votes import Rule, VoteRow, Votes
@@ -40,7 +40,7 @@ def sweep(
 ) -> list[Curve]:
     """At each point of the sweep alone the promise of `curves`; the best point picked afterwards is not covered.
 
-    Every picture's votes are read once. All points are checked before the first is certified.
+    Every image's votes are read once. All points are checked before the first is certified.
 
     Args:
         votes: What `read_votes` returns.
@@ -77,7 +77,7 @@ class Point:
         self._proved: dict[Method, list[Proved]] = {method: [] for method in methods}
 
     def take(self, rows: Sequence[VoteRow]) -> None:
-        """Certify some more pictures."""
+        """Certify some more images."""
         own = [self._asked.labels(row) for row in rows]
         alone = self._asked.label_radii(rows, own) if self._asked.source == "pilot" else [np.empty(0)] * len(rows)
         for method, found in self._proved.items():
@@ -85,13 +85,11 @@ class Point:
         self._labels += own
 
     def curves(self, radius: Floats) -> list[Curve]:
-        """Every method in both averagings, of all pictures taken."""
+        """Every method in both averagings, of all images taken."""
         setting = self._asked.setting
         sigma, failed = self._votes.provenance.sigma, len(self._votes.failures)
-        pictures = Pictures(setting, sigma, self._labels, draws_taken(self._votes, setting), failed)
-        return [
-            curve for method, proved in self._proved.items() for curve in averaged(method, pictures, proved, radius)
-        ]
+        images = Images(setting, sigma, self._labels, draws_taken(self._votes, setting), failed)
+        return [curve for method, proved in self._proved.items() for curve in averaged(method, images, proved, radius)]
 
 
 def swept_settings(votes: Votes, setting: AnySetting, vary: Mapping[Parameter, Sequence[float]]) -> list[AnySetting]:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.io.names import unknown_name
 from multiguard.models.cnn import SmallCnn
 from multiguard.models.extras import require
 from multiguard.models.weights import read_weights
-from multiguard.naming import unknown_name
 
 PRETRAINED = "pretrained"
 _HALVES = (0.5, 0.5, 0.5)
@@ -53,7 +53,7 @@ def build_backbone(
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
         dropout: The share of the head's inputs that a training step leaves out.
-        size: Height and width of the pictures to come, for networks that are built for one size; None for their own.
+        size: Height and width of the images to come, for networks that are built for one size; None for their own.
     """
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
@@ -74,14 +74,14 @@ def input_size(architecture: str) -> int:
 
 @torch.no_grad()
 def require_size(backbone: Backbone, size: int) -> None:
-    """Pass only if the network takes pictures of this height and width; else raise `ModelError`."""
+    """Pass only if the network takes images of this height and width; else raise `ModelError`."""
     was_training = backbone.network.training
     try:
         backbone.network.eval()(torch.zeros(1, 3, size, size))
     except (AssertionError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
-            f"{backbone.architecture} takes no pictures of {size}x{size} ({reason}); try {backbone.image_size}"
+            f"{backbone.architecture} takes no images of {size}x{size} ({reason}); try {backbone.image_size}"
         ) from error
     backbone.network.train(was_training)
 

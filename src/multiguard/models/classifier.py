@@ -1,4 +1,4 @@
-"""The base classifier f: pictures in [0, 1] to one score per label, with its normalisation inside."""
+"""The base classifier f: images in [0, 1] to one score per label, with its normalisation inside."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -11,7 +11,7 @@ UNNAMED = "the callable"  # what a function is called whose caller gave it no na
 
 
 class Classifier(nn.Module):
-    """A base classifier whose input is the picture itself, so that a radius always means pixels in [0, 1].
+    """A base classifier whose input is the image itself, so that a radius always means pixels in [0, 1].
 
     Args:
         network: Any callable or module (B, *input_shape) -> (B, c).
@@ -22,7 +22,7 @@ class Classifier(nn.Module):
         image_size: (height, width) the network expects; None if any size will do.
         name: What the model is, for the record.
         weights_hash: sha256 of the weights file; None where there is none (a plain callable).
-        trained_sigma: Deviation of the noise that its training pictures carried, 0.0 where they carried none; None
+        trained_sigma: Deviation of the noise that its training images carried, 0.0 where they carried none; None
             where that is not known. Where a denoiser stands in front, it is that of the classifier behind it.
         code_hash: sha256 of the user's source files that make the network; None where it is made of ours alone, or
             was handed over as an object.
@@ -58,7 +58,7 @@ class Classifier(nn.Module):
     std: Tensor | None
 
     def forward(self, images: Tensor) -> Tensor:
-        """One score per label for each picture in [0, 1]."""
+        """One score per label for each image in [0, 1]."""
         if self.mean is not None:
             images = images - self.mean
         if self.std is not None:

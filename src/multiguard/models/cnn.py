@@ -7,7 +7,7 @@ from torch import Tensor, nn
 class SmallCnn(nn.Module):
     """A convolutional network of about 300,000 weights that a CPU trains in a minute or two.
 
-    Noise is averaged out by a wide first layer. A label is present where any place of the picture shows it,
+    Noise is averaged out by a wide first layer. A label is present where any place of the image shows it,
     so the features are joined by a maximum over places beside their mean.
 
     Args:
@@ -29,7 +29,7 @@ class SmallCnn(nn.Module):
         self.head = nn.Linear(8 * width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """One logit a label for each picture, (B, 3, height, width) to (B, c)."""
+        """One logit a label for each image, (B, 3, height, width) to (B, c)."""
         features = self.stages(images).flatten(2)
         joined = torch.cat((features.amax(2), features.mean(2)), dim=1)
         scores: Tensor = self.head(self.dropout(joined))

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from multiguard.errors import ModelError
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
 from multiguard.models.classifier import Classifier
 
 _LIBRARIES = {"site-packages", "dist-packages"}

@@ -15,10 +15,10 @@ _CHANNELS = 96
 
 
 class FFDNet(nn.Module):
-    """FFDNet for colour pictures: one network for every noise level, which is an input of its own.
+    """FFDNet for colour images: one network for every noise level, which is an input of its own.
 
-    A picture is folded into 12 channels of half its height and width (2x2 pixel-unshuffle), a constant map of
-    the noise level is laid beside them, and 12 convolutions of 96 channels give the clean picture.
+    An image is folded into 12 channels of half its height and width (2x2 pixel-unshuffle), a constant map of
+    the noise level is laid beside them, and 12 convolutions of 96 channels give the clean image.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class FFDNet(nn.Module):
         self.model = nn.Sequential(*layers[:-1])
 
     def forward(self, images: Tensor, sigma: float) -> Tensor:
-        """The pictures (B, 3, height, width) cleaned of noise of this deviation; values may leave [0, 1]."""
+        """The images (B, 3, height, width) cleaned of noise of this deviation; values may leave [0, 1]."""
         height, width = images.shape[-2:]
         folded = functional.pixel_unshuffle(_even(images), 2)
         # The map of the noise level is one more channel, padded: torch 2.11 cannot compile it concatenated on CUDA.
@@ -43,8 +43,8 @@ class Denoised(nn.Module):
     """First the denoiser at one fixed noise level, then the classifier on the result clamped to [0, 1].
 
     Args:
-        denoiser: Called with (pictures, sigma).
-        classifier: A classifier of clean or of denoised pictures.
+        denoiser: Called with (images, sigma).
+        classifier: A classifier of clean or of denoised images.
         sigma: The noise level that the denoiser is told, the smoothing's own.
     """
 
@@ -55,19 +55,19 @@ class Denoised(nn.Module):
         self.sigma = sigma
 
     def forward(self, images: Tensor) -> Tensor:
-        """One score a label for each noisy picture."""
+        """One score a label for each noisy image."""
         scores: Tensor = self.classifier(denoised(self.denoiser, images, self.sigma))
         return scores
 
 
 def denoised(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
-    """What the classifier behind a denoiser sees of noisy pictures, in training as in smoothing: values of [0, 1]."""
+    """What the classifier behind a denoiser sees of noisy images, in training as in smoothing: values of [0, 1]."""
     clean: Tensor = denoiser(images, sigma)
     return clean.clamp(0, 1)
 
 
 def _even(images: Tensor) -> Tensor:
-    """The pictures with their last row and column once more where their number is odd."""
+    """The images with their last row and column once more where their number is odd."""
     height, width = images.shape[-2:]
     if height % 2 == width % 2 == 0:
         return images
@@ -85,7 +85,7 @@ def load_ffdnet(path: Path) -> FFDNet:
 
 
 def denoise_first(classifier: Classifier, denoiser: FFDNet, sigma: float) -> Classifier:
-    """The same labels scored by the same classifier, on pictures cleaned of noise of this deviation first."""
+    """The same labels scored by the same classifier, on images cleaned of noise of this deviation first."""
     return Classifier(
         Denoised(denoiser, classifier, sigma),
         classifier.label_names,

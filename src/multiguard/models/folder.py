@@ -12,12 +12,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.files import file_hash, write_atomically
+from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.records import as_record, parse_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.weights import read_weights
-from multiguard.plain_json import as_record, parse_json
 
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
@@ -72,9 +72,9 @@ class ModelCard:
 
     @property
     def trained_sigma(self) -> float | None:
-        """Deviation of the noise on the training pictures; None where no training is on record.
+        """Deviation of the noise on the training images; None where no training is on record.
 
-        Not `sigma`, the noise to vote with: behind a denoiser, training sees clean pictures.
+        Not `sigma`, the noise to vote with: behind a denoiser, training sees clean images.
         """
         recipe = self.training.get("recipe", {})
         trained = recipe.get("sigma") if recipe.get("epochs") else None

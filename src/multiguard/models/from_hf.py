@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.files import files_hash
+from multiguard.io.files import files_hash
+from multiguard.io.records import parse_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
-from multiguard.plain_json import parse_json
 
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 _INDEX = "model.safetensors.index.json"

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.files import file_hash, files_hash
+from multiguard.io.files import file_hash, files_hash
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
 
-_PICTURE = 4
+_IMAGE = 4
 _PRECOMPILED = "EPContext"
 
 
@@ -60,7 +60,7 @@ class OnnxNetwork:
     def image_size(self) -> tuple[int, int] | None:
         """(height, width) where the graph fixes them."""
         size = self._shape[2:]
-        return (size[0], size[1]) if len(self._shape) == _PICTURE and all(isinstance(n, int) for n in size) else None
+        return (size[0], size[1]) if len(self._shape) == _IMAGE and all(isinstance(n, int) for n in size) else None
 
     def __call__(self, images: Tensor) -> Tensor:
         """The scores of each row, on the device of the input."""

@@ -1,7 +1,7 @@
 """`timm:NAME`: an architecture of timm with the weights of a file."""
 
 from multiguard.errors import ModelError
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.options import ModelOptions

@@ -11,12 +11,12 @@ from multiguard.evaluate import AnySetting, Parameter, Setting, ThresholdSetting
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.sweeps import PARAMETERS
 from multiguard.votes import Rule
-from multiguard.votes.ranked import USUAL_RANKS
+from multiguard.votes.ranked import DEFAULT_RANKS
 
 ADAPTIVE: Literal["adaptive"] = "adaptive"
-USUAL_ALPHA = 0.001
-_USUAL_MAX_DRAWS = 10_000
-_USUAL_PILOT_DRAWS = 100
+DEFAULT_ALPHA = 0.001
+_DEFAULT_MAX_DRAWS = 10_000
+_DEFAULT_PILOT_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class VotePart:
     """How the classifier is sampled; None follows the device, or is the usual value.
 
     Attributes:
-        draws: n, the noisy copies of each picture; or "adaptive", as many as its certificate needs.
-        max_draws: The most that adaptive draws take of a picture; None for 10000.
+        draws: n, the noisy copies of each image; or "adaptive", as many as its certificate needs.
+        max_draws: The most that adaptive draws take of an image; None for 10000.
         radii: The radii at which adaptive draws must be able to prove more, or stop.
-        pilot_draws: Further copies that choose the labels to certify; None for 100 where pictures have no labels, and
+        pilot_draws: Further copies that choose the labels to certify; None for 100 where images have no labels, and
             none where they have.
         rule: What the classifier returns of a noisy copy: "top-k", its ranked labels, or "threshold", those that pass.
         score_threshold: For the threshold rule, the probability at which a label passes; None for 0.5.
         seed: The seed of the noise.
         k_max: For the top-k rule, how many ranked labels of each draw are kept.
-        batch_size: Noisy pictures at a time.
+        batch_size: Noisy images at a time.
         device: Where to run.
         precision: float32, bfloat16 or float16.
-        clamp: Whether the noisy picture is clamped to [0, 1] first.
-        shard_images: Pictures in a file of votes: what an interruption can cost at most.
-        readers: Threads that decode pictures.
-        on_error: Where a picture cannot be voted on: "stop", or "record" it and go on with the others.
+        clamp: Whether the noisy image is clamped to [0, 1] first.
+        shard_images: Images in a file of votes: what an interruption can cost at most.
+        readers: Threads that decode images.
+        on_error: Where an image cannot be voted on: "stop", or "record" it and go on with the others.
     """
 
     draws: int | Literal["adaptive"] = 1000
@@ -66,19 +66,19 @@ class VotePart:
 
     @property
     def adaptive(self) -> bool:
-        """Whether a picture takes as many draws as its certificate needs."""
+        """Whether an image takes as many draws as its certificate needs."""
         return self.draws == ADAPTIVE
 
     @property
     def most_draws(self) -> int:
-        """The most draws that a picture takes."""
+        """The most draws that an image takes."""
         if self.draws == "adaptive":
-            return _USUAL_MAX_DRAWS if self.max_draws is None else self.max_draws
+            return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
         return self.draws
 
     def pilots(self, labelled: bool) -> int:
-        """How many draws of each picture choose labels."""
-        usual = 0 if labelled else _USUAL_PILOT_DRAWS
+        """How many draws of each image choose labels."""
+        usual = 0 if labelled else _DEFAULT_PILOT_DRAWS
         return usual if self.pilot_draws is None else self.pilot_draws
 
     def _check_rule(self) -> None:
@@ -114,18 +114,18 @@ class CertifyPart:
         k: For the top-k rule, how many labels the smoothed classifier returns.
         k_prime: For the top-k rule, how many labels the base classifier returns for a draw.
         threshold: For the threshold rule, the probability at which the smoothed classifier returns a label.
-        alpha: The probability of a wrong certificate of a picture.
+        alpha: The probability of a wrong certificate of an image.
         draws: The first so many draws; None for all.
         methods: The certificates to compare.
         radius_to: The largest radius of the curves; None for 3 sigma.
         radius_step: The step between two radii; None for sigma / 20.
-        bands: The confidence level of bands over pictures; None for no bands.
+        bands: The confidence level of bands over images; None for no bands.
     """
 
     k: int | None = None
     k_prime: int | None = None
     threshold: float | None = None
-    alpha: float = USUAL_ALPHA
+    alpha: float = DEFAULT_ALPHA
     draws: int | None = None
     methods: tuple[Method, ...] = ("joint",)
     radius_to: float | None = None
@@ -205,7 +205,7 @@ def asked_setting(
     k: int | None,
     k_prime: int | None,
     threshold: float | None,
-    alpha: float = USUAL_ALPHA,
+    alpha: float = DEFAULT_ALPHA,
     draws: int | None = None,
 ) -> AnySetting:
     """The setting of this rule; what the rule needs is there, and nothing that belongs to the other one.
@@ -215,7 +215,7 @@ def asked_setting(
         k: For the top-k rule, how many labels the smoothed classifier returns.
         k_prime: For the top-k rule, how many labels the base classifier returns for a draw.
         threshold: For the threshold rule, the probability at which the smoothed classifier returns a label.
-        alpha: The probability of a wrong certificate of a picture.
+        alpha: The probability of a wrong certificate of an image.
         draws: The first so many draws; None for all.
     """
     _check_needed(rule, {"k": k, "k_prime": k_prime, "threshold": threshold})
@@ -249,10 +249,10 @@ def check_asked(vote: VotePart, certify: CertifyPart, sweep: SweepPart) -> None:
     for name in [name for name, value in fixed.items() if vote.adaptive and value]:
         raise InvalidInputError(
             f"{name} takes the first so many draws, but of adaptive draws the votes themselves decide how many a "
-            f"picture has; leave {name} out"
+            f"image has; leave {name} out"
         )
     ranked = {"certify.k_prime": (certify.k_prime,), "sweep.k_prime": sweep.k_prime}
-    draws, ranks = vote.most_draws, USUAL_RANKS if vote.k_max is None else vote.k_max
+    draws, ranks = vote.most_draws, DEFAULT_RANKS if vote.k_max is None else vote.k_max
     check_most({"certify.draws": (certify.draws,), "sweep.n": sweep.n}, draws, f"the votes hold {draws} (vote.draws)")
     check_most(ranked, ranks, f"the votes hold {ranks} (vote.k_max)")
 

@@ -1,4 +1,4 @@
-"""Attacking by names and paths: from a certificates folder back to its pictures and its model, and on to an attack."""
+"""Attacking by names and paths: from a certificates folder back to its images and its model, and on to an attack."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -8,38 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.attack import Attacked, AttackPlan, Victim, attack_pictures, gradient_fault
+from multiguard.attack import Attacked, AttackPlan, Victim, attack_images, gradient_fault
 from multiguard.data.sample import Catalogued
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import (
-    AttackedPicture,
-    AttackFolder,
-    Attacks,
-    Certificates,
-    CertificatesFolder,
-    Reached,
-    judged_size,
-    radius_grid,
-    read_attacks,
-    read_certificates,
-    write_attacks,
-)
-from multiguard.evaluate.attack_folder import ATTACK_NAME
+from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
 from multiguard.evaluate.attacked import all_radii, proved_sizes
 from multiguard.evaluate.curve import checked_radius
-from multiguard.evaluate.fileset import place
-from multiguard.evaluate.folder import CERTIFICATES_NAME
-from multiguard.files import file_hash
-from multiguard.lock import held
+from multiguard.io.files import file_hash
+from multiguard.io.lock import folder_lock
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import ModelPart
-from multiguard.pipeline.retraced import voted_model, voted_pictures, voted_smoother
+from multiguard.pipeline.retraced import voted_images, voted_model, voted_smoother
 from multiguard.report import draw_attack, write_attack_table
+from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
+from multiguard.results.attack_folder import ATTACK_NAME
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.results.fileset import place
 from multiguard.smooth import Smoother
 from multiguard.smooth.provenance import execution
-from multiguard.votes import picture_hash
+from multiguard.votes import image_hash
 
-_PROBED = 4  # pictures of which one must have a gradient
+_PROBED = 4  # images of which one must have a gradient
 # How the classifier is run decides the last digits of its scores; which noise is drawn does not.
 _EXECUTION = (
     *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
@@ -56,11 +45,11 @@ class AttackJob:
         out: The attack folder to write.
         plan: How the attacks search.
         radii: The norms allowed; none for sigma / 2, sigma, ... up to 3 sigma.
-        own_radii: Whether to attack each picture at its own certified radii, too: the sharpest test there is of them.
-        images: A random part of so many pictures; None for all that have labels.
-        beta: The probability, a picture, that a certificate is called broken which is not.
+        own_radii: Whether to attack each image at its own certified radii, too: the sharpest test there is of them.
+        images: A random part of so many images; None for all that have labels.
+        beta: The probability, an image, that a certificate is called broken which is not.
         model: The model, where it is no longer what and where the votes say; None to ask them.
-        root: Where the pictures lie, if not where they were voted on.
+        root: Where the images lie, if not where they were voted on.
         device: Where the model runs; None for a GPU, if any.
         command: What reproduces the attack, for the record.
         force: Whether an attack that is there is replaced.
@@ -88,20 +77,20 @@ class AttackJob:
 
 @dataclass(frozen=True, eq=False)
 class ReadyAttack:
-    """A job whose model and pictures are found to be those that the certificates are about.
+    """A job whose model and images are found to be those that the certificates are about.
 
     Attributes:
         job: The job, its plan without gradients where the model has none.
         proved: The certificates.
         smoother: The smoothed classifier, as it was voted with.
-        pictures: The pictures that were voted on.
+        images: The images that were voted on.
         notes: What the user should know before it begins.
     """
 
     job: AttackJob
     proved: CertificatesFolder
     smoother: Smoother
-    pictures: Catalogued
+    images: Catalogued
     notes: tuple[str, ...]
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
@@ -109,7 +98,7 @@ class ReadyAttack:
         job = self.job
         described = file_hash(place(job.certificates, CERTIFICATES_NAME))
         more: dict[str, Any] = {"command": job.command or None, "force": job.force}
-        with held(job.out):
+        with folder_lock(job.out):
             attacks = self._attacks(progress)
             write_attacks(job.out, attacks, certificates_hash=described, provenance=self.proved.provenance, **more)
             written = read_attacks(job.out)
@@ -122,26 +111,26 @@ class ReadyAttack:
         radii, chosen = _grid(job, certificates.sigma), _chosen(certificates, job)
         told = None if progress is None else lambda done: progress(done, len(chosen))
         victims = self._victims(chosen, radii)
-        found = attack_pictures(self.smoother, victims, certificates.setting, job.plan, progress=told)
-        pictures, flat = [], 0
+        found = attack_images(self.smoother, victims, certificates.setting, job.plan, progress=told)
+        images, flat = [], 0
         for index, attacked in zip(chosen, found, strict=True):
-            pictures.append(_picture(job, certificates, index, attacked))
+            images.append(_image(job, certificates, index, attacked))
             flat += attacked.flat
-        return replace(_attacks(job, self.proved, radii, tuple(pictures)), flat=flat)
+        return replace(_attacks(job, self.proved, radii, tuple(images)), flat=flat)
 
     def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
-        """The pictures, decoded one after the other, each found to be the one that was voted on."""
+        """The images, decoded one after the other, each found to be the one that was voted on."""
         certificates = self.proved.certificates
         named = [certificates.ids[index] for index in chosen]
-        for index, name, image in zip(chosen, named, _images(self.pictures, named), strict=True):
-            if certificates.picture_hashes[index] not in (None, picture_hash(image)):
-                raise DataError(f"picture {name} is not the one that was voted on; bring it back, or vote again")
+        for index, name, image in zip(chosen, named, _images(self.images, named), strict=True):
+            if certificates.image_hashes[index] not in (None, image_hash(image)):
+                raise DataError(f"image {name} is not the one that was voted on; bring it back, or vote again")
             own = all_radii(proved_sizes(certificates, index), certificates.methods) if self.job.own_radii else set()
             yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
 
 
 def prepare_attack(job: AttackJob) -> ReadyAttack:
-    """The job with its model loaded and found to be the certified one, and its pictures listed; none is decoded yet."""
+    """The job with its model loaded and found to be the certified one, and its images listed; none is decoded yet."""
     require_no_other(job.out, "an attack")
     if job.out.parent == job.certificates.parent:
         require_inside(job.certificates.parent, job.out)
@@ -150,12 +139,12 @@ def prepare_attack(job: AttackJob) -> ReadyAttack:
     proved = read_certificates(job.certificates)
     _grid(job, proved.certificates.sigma)
     some = [proved.certificates.ids[index] for index in _chosen(proved.certificates, job)[:_PROBED]]
-    source = voted_pictures(job.certificates, proved, job.root)
-    pictures = source.open()
-    classifier = voted_model(job.certificates, proved, source, tuple(pictures.label_names), job.model)
+    source = voted_images(job.certificates, proved, job.root)
+    images = source.open()
+    classifier = voted_model(job.certificates, proved, source, tuple(images.label_names), job.model)
     smoother = voted_smoother(proved, classifier, job.device)
-    job, notes = _without_gradients(job, smoother, _images(pictures, some))
-    return ReadyAttack(job, proved, smoother, pictures, (*notes, *_run_otherwise(proved, smoother)))
+    job, notes = _without_gradients(job, smoother, _images(images, some))
+    return ReadyAttack(job, proved, smoother, images, (*notes, *_run_otherwise(proved, smoother)))
 
 
 def _run_otherwise(proved: CertificatesFolder, smoother: Smoother) -> tuple[str, ...]:
@@ -179,24 +168,24 @@ def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:
     return (0.0, *sorted({float(radius) for radius in asked} - {0.0}))
 
 
-def _images(pictures: Catalogued, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
-    """The pictures of these ids, decoded one after the other; one that is no longer there raises `DataError`."""
-    places = {name: index for index, name in enumerate(pictures.ids)}
+def _images(images: Catalogued, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """The images of these ids, decoded one after the other; one that is no longer there raises `DataError`."""
+    places = {name: index for index, name in enumerate(images.ids)}
     for name in names:
         if name not in places:
-            raise DataError(f"picture {name} was voted on and is no longer in {pictures.name}; --root FOLDER")
-        yield pictures[places[name]].image
+            raise DataError(f"image {name} was voted on and is no longer in {images.name}; --root FOLDER")
+        yield images[places[name]].image
 
 
 def _chosen(certificates: Certificates, job: AttackJob) -> list[int]:
-    """The positions of the pictures to attack: all that have labels, or a random part of them."""
+    """The positions of the images to attack: all that have labels, or a random part of them."""
     labelled = [index for index, labels in enumerate(certificates.labels) if labels]
     if not labelled:
-        raise InvalidInputError(f"{job.certificates}: no picture has a label, so that there is nothing to attack")
+        raise InvalidInputError(f"{job.certificates}: no image has a label, so that there is nothing to attack")
     if job.images is None:
         return labelled
     if job.images > len(labelled):
-        raise InvalidInputError(f"{job.images} pictures were asked for; {len(labelled)} have labels")
+        raise InvalidInputError(f"{job.images} images were asked for; {len(labelled)} have labels")
     order = np.random.default_rng(job.plan.seed).permutation(len(labelled))
     return sorted(labelled[place] for place in order[: job.images])
 
@@ -213,7 +202,7 @@ def _without_gradients(
 
 
 def _attacks(
-    job: AttackJob, proved: CertificatesFolder, radii: tuple[float, ...], pictures: tuple[AttackedPicture, ...]
+    job: AttackJob, proved: CertificatesFolder, radii: tuple[float, ...], images: tuple[AttackedImage, ...]
 ) -> Attacks:
     certificates = proved.certificates
     return Attacks(
@@ -226,7 +215,7 @@ def _attacks(
         names=job.plan.attacks,
         beta=job.beta,
         draws=job.plan.judge_draws,
-        pictures=pictures,
+        images=images,
         without_labels=sum(not labels for labels in certificates.labels),
         failed=len(certificates.failures),
         adaptive=proved.provenance["looks"] is not None,
@@ -234,8 +223,8 @@ def _attacks(
     )
 
 
-def _picture(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedPicture:
-    """A picture's changes, judged at a level that all of them together share."""
+def _image(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedImage:
+    """An image's changes, judged at a level that all of them together share."""
     level = job.beta / len(attacked.changes)
     labels, setting = attacked.victim.labels, certificates.setting
     reached = [
@@ -248,4 +237,4 @@ def _picture(job: AttackJob, certificates: Certificates, index: int, attacked: A
         )
         for change in attacked.changes
     ]
-    return AttackedPicture(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(reached))
+    return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(reached))

@@ -7,21 +7,12 @@ from typing import Any
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import (
-    AnySetting,
-    CertificatesFolder,
-    LabelSource,
-    certify_votes,
-    curves,
-    radius_grid,
-    read_certificates,
-    sweep,
-    write_certificates,
-)
-from multiguard.evaluate.folder import CERTIFICATES_NAME
+from multiguard.evaluate import AnySetting, LabelSource, certify_votes, curves, radius_grid, sweep
 from multiguard.evaluate.sweeps import Parameter
+from multiguard.io.records import parse_json
 from multiguard.pipeline.places import require_inside, require_no_other
-from multiguard.plain_json import parse_json
+from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 
 SOURCE_FILE = "source.json"
@@ -42,7 +33,7 @@ class CertifyJob:
         vary: For a sweep, the values of each parameter.
         radius_to: The largest radius of the curves; None for 3 sigma.
         radius_step: The step between two radii; None for sigma / 20.
-        bands: The level of confidence bands over pictures; None for no bands.
+        bands: The level of confidence bands over images; None for no bands.
         command: What reproduces the certificates, for the record.
         force: Whether certificates that are there are replaced.
     """
@@ -79,7 +70,7 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
 
 
 def read_source(votes: Path) -> dict[str, Any]:
-    """What a votes folder says of its pictures and its model; nothing where it says nothing."""
+    """What a votes folder says of its images and its model; nothing where it says nothing."""
     try:
         found = parse_json((votes / SOURCE_FILE).read_bytes())
     except (OSError, ValueError):

@@ -5,7 +5,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 from multiguard.pipeline.parsing import read_recipe
 from multiguard.pipeline.recipe import RunRecipe
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.pipeline.parsing import RECIPE_FILE, read_recipe
 from multiguard.pipeline.recipe import ReportPart
 from multiguard.pipeline.record import RECORD_FILE, RunRecord, altered, read_record
 from multiguard.pipeline.run import plan_arms
 from multiguard.pipeline.steps import Arm, step_name
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
 
 CERTIFICATES = "certificates"
 

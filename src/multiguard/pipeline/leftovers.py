@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.files import half_of
+from multiguard.io.files import partial_target
 from multiguard.report.family import FamilyKey
 
 NAMES: tuple[str, ...] = (*get_args(FamilyKey), "labels", "draws")
@@ -34,7 +34,7 @@ def remove_stale(folders: Iterable[Path], kept: Iterable[Path]) -> None:
 
 def _whole_name(path: Path) -> str:
     """The name of the file, or of the one that this is a half of."""
-    return half_of(path) or path.name
+    return partial_target(path) or path.name
 
 
 def _inside(folder: Path) -> Iterator[Path]:

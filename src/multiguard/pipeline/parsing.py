@@ -12,7 +12,7 @@ import yaml
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 from multiguard.pipeline.recipe import ModelPart, RunRecipe
 
 RECIPE_FILE = "recipe.yaml"  # in a run folder, with every value that was left out

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Literal
 
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.attack_folder import ATTACK_NAME
-from multiguard.evaluate.folder import CERTIFICATES_NAME
 from multiguard.pipeline.record import RECORD_FILE
+from multiguard.results.attack_folder import ATTACK_NAME
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
 from multiguard.votes.manifest import MANIFEST_NAME
 
 Holding = Literal["a model", "votes", "certificates", "an attack", "a run"]

@@ -1,32 +1,32 @@
-"""Predicting pictures by their files: labels without ground truth, each with what is proved of it."""
+"""Predicting images by their files: labels without ground truth, each with what is proved of it."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from multiguard.data.image import read_image
 from multiguard.data.listed import read_lines
-from multiguard.data.picture import read_picture
-from multiguard.errors import DataError, ModelError, PictureError
+from multiguard.errors import DataError, ImageError, ModelError
 from multiguard.evaluate import AnySetting, Setting
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
 from multiguard.models import Classifier
 from multiguard.pipeline.asked import asked_setting
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model, settled_sigma, square_size
 from multiguard.smooth import Precision, Prediction, Smoother
 from multiguard.smooth.dataset import OnError, checked_on_error
-from multiguard.votes import Failure, Rule
+from multiguard.votes import ImageFailure, Rule
 
-_USUAL_K = 5
-_USUAL_THRESHOLD = 0.5
+_DEFAULT_K = 5
+_DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
 class PredictJob:
-    """Which pictures, with which classifier, and how sure.
+    """Which images, with which classifier, and how sure.
 
     Attributes:
-        images: The picture files.
+        images: The image files.
         model: The base classifier.
         rule: Which smoothed classifier: the k labels of largest probability, or those of probability t or more.
         k: For the top-k rule, how many labels to predict; None for 5, or all where there are fewer.
@@ -37,13 +37,13 @@ class PredictJob:
         sigma: The noise; None for the one that the model folder was made for.
         draws: The draws that certify.
         pilot_draws: The draws that choose the labels.
-        alpha: The probability that anything said of a picture is wrong.
+        alpha: The probability that anything said of an image is wrong.
         seed: The seed of the noise.
-        size: Height and width of the pictures; None for the model's own.
+        size: Height and width of the images; None for the model's own.
         device: Where the model runs; None for a GPU, if any.
         precision: What it runs in; None for what suits the device.
-        clamp: Whether noisy pictures are clamped to [0, 1] first.
-        on_error: Where a picture cannot be predicted: "stop", or "record" it and go on with the others.
+        clamp: Whether noisy images are clamped to [0, 1] first.
+        on_error: Where an image cannot be predicted: "stop", or "record" it and go on with the others.
     """
 
     images: tuple[Path, ...]
@@ -67,7 +67,7 @@ class PredictJob:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A picture file and what is said of it.
+    """An image file and what is said of it.
 
     Attributes:
         file: The file.
@@ -84,27 +84,27 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was asked, every value settled, and the answer for each picture.
+    """What was asked, every value settled, and the answer for each image.
 
     Attributes:
         setting: Which smoothed classifier, how sure, from how many draws.
         score_threshold: For the threshold rule, the probability at which the base classifier returns a label.
         sigma: The noise.
-        pictures: The pictures in the order given.
+        images: The images in the order given.
         failures: Those of which nothing can be said, by the name of their file, and why.
     """
 
     setting: AnySetting
     score_threshold: float | None
     sigma: float
-    pictures: tuple[Predicted, ...]
-    failures: tuple[Failure, ...]
+    images: tuple[Predicted, ...]
+    failures: tuple[ImageFailure, ...]
 
 
 def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> Predictions:
-    """With probability at least 1 - alpha, for each picture alone, everything said of it is right.
+    """With probability at least 1 - alpha, for each image alone, everything said of it is right.
 
-    The noise follows from a picture's bytes and the seed: a renamed file has the same answer.
+    The noise follows from an image's bytes and the seed: a renamed file has the same answer.
     """
     if checked_on_error(job.on_error) == "stop":
         _require_readable(job.images)
@@ -114,16 +114,16 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     sigma = settled_sigma(job.model.spec, job.sigma)
     smoother = _smoother(job, classifier, setting, sigma)
     size = square_size(classifier, job.model.spec, job.size)
-    found: list[Predicted | Failure] = []
+    found: list[Predicted | ImageFailure] = []
     for file in job.images:
         found.append(_attempted(job, smoother, file, size, setting))
         if progress is not None:
             progress(len(found), len(job.images))
-    pictures = tuple(one for one in found if isinstance(one, Predicted))
-    failures = tuple(one for one in found if isinstance(one, Failure))
-    if not pictures:
+    images = tuple(one for one in found if isinstance(one, Predicted))
+    failures = tuple(one for one in found if isinstance(one, ImageFailure))
+    if not images:
         raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
-    return Predictions(setting, smoother.settings.score_threshold, sigma, pictures, failures)
+    return Predictions(setting, smoother.settings.score_threshold, sigma, images, failures)
 
 
 def _require_readable(files: tuple[Path, ...]) -> None:
@@ -131,21 +131,21 @@ def _require_readable(files: tuple[Path, ...]) -> None:
     faults: list[str] = []
     for file in files:
         try:
-            read_picture(file)
-        except PictureError as error:
+            read_image(file)
+        except ImageError as error:
             faults.append(str(error))
     if faults:
         raise DataError("; ".join(faults))
 
 
 def _settled(job: PredictJob, labels: int) -> AnySetting:
-    """What is asked of each picture, the usual values in place of those left open."""
+    """What is asked of each image, the usual values in place of those left open."""
     k, k_prime, threshold = job.k, job.k_prime, job.threshold
     if job.rule == "top-k":
-        k = min(_USUAL_K, labels) if k is None else k
+        k = min(_DEFAULT_K, labels) if k is None else k
         k_prime = (k + 1) // 2 if k_prime is None else k_prime
     elif threshold is None:
-        threshold = _USUAL_THRESHOLD
+        threshold = _DEFAULT_THRESHOLD
     return asked_setting(job.rule, k=k, k_prime=k_prime, threshold=threshold, alpha=job.alpha, draws=job.draws)
 
 
@@ -165,24 +165,24 @@ def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigm
 
 def _attempted(
     job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting
-) -> Predicted | Failure:
-    """What is said of a picture, or why nothing can be; where a stop is asked for, that is raised."""
+) -> Predicted | ImageFailure:
+    """What is said of an image, or why nothing can be; where a stop is asked for, that is raised."""
     try:
         return _predicted(job, smoother, file, size, setting)
-    except PictureError as error:
+    except ImageError as error:
         if job.on_error == "stop":
             raise
-        return Failure(str(file), error.reason)
+        return ImageFailure(str(file), error.reason)
     except ModelError as error:
         if job.on_error == "stop":
             raise ModelError(f"{file}: {error}") from error
-        return Failure(str(file), str(error))
+        return ImageFailure(str(file), str(error))
 
 
 def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
-    picture, digest = read_picture(file, size), file_hash(file)
+    image, digest = read_image(file, size), file_hash(file)
     try:
-        said = smoother.predict(picture, **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest)
+        said = smoother.predict(image, **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest)
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
     names = smoother.classifier.label_names

@@ -1,4 +1,4 @@
-"""The recipe of a whole run: which pictures, which model, how it is voted on, certified and reported."""
+"""The recipe of a whole run: which images, which model, how it is voted on, certified and reported."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,20 +14,20 @@ _CHANNELS = 3
 
 @dataclass(frozen=True)
 class DataPart:
-    """Which pictures are voted on, and what training reads of the same dataset.
+    """Which images are voted on, and what training reads of the same dataset.
 
     Attributes:
         name: voc2007, coco, nuswide, folder or digits.
         root: The folder that holds the dataset; digits need none.
         split: What is voted on; None for the dataset's usual test split.
-        images: A random part of so many pictures; None for all.
+        images: A random part of so many images; None for all.
         seed: Which part that is.
-        size: Height and width of the pictures; None for the network's own.
+        size: Height and width of the images; None for the network's own.
         table: The CSV of labels, if not the usual one.
         separator: What stands between two labels in a CSV field.
         difficult: Whether difficult-only labels count as present (voc2007).
-        labelled: Whether the true labels of the pictures voted on are certified; if not, those that pilot draws choose
-            are, and a folder needs no CSV: every picture in it is taken.
+        labelled: Whether the true labels of the images voted on are certified; if not, those that pilot draws choose
+            are, and a folder needs no CSV: every image in it is taken.
     """
 
     name: str
@@ -52,10 +52,10 @@ class DataPart:
         return {name: value for name, value in named.items() if value is not None}
 
     def source(self, size: int | None) -> Source:
-        """The pictures that are voted on.
+        """The images that are voted on.
 
         Args:
-            size: Height and width to squash each picture to; None for the network's own.
+            size: Height and width to squash each image to; None for the network's own.
         """
         return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
 
@@ -69,16 +69,16 @@ class TrainPart:
         weights: A weights file, or "pretrained" to download timm's.
         split: What to train on.
         val_split: What to validate on.
-        images: A random part of so many training pictures.
-        val_images: A random part of so many validation pictures.
+        images: A random part of so many training images.
+        val_images: A random part of so many validation images.
         denoiser: FFDNet weights: a denoiser in front, in training and after.
-        cache: Whether decoded pictures are kept in the run folder.
+        cache: Whether decoded images are kept in the run folder.
         workers: Decoding threads.
         compile: Whether to compile the forward and backward pass.
-        sigma: Noise on training pictures; None for the recipe's sigma.
-        val_sigma: Noise on validation pictures; None for the recipe's sigma.
-        epochs: Passes over the pictures.
-        batch: Pictures a step.
+        sigma: Noise on training images; None for the recipe's sigma.
+        val_sigma: Noise on validation images; None for the recipe's sigma.
+        epochs: Passes over the images.
+        batch: Images a step.
         lr: Peak learning rate.
         warmup: Share of the steps in which the rate climbs.
         weight_decay: L2 on the weights.
@@ -88,8 +88,8 @@ class TrainPart:
         ema: Decay of the moving average of the weights.
         clip: Largest gradient norm.
         crop: Least share of the area that a crop keeps.
-        shift: Most pixels a picture is moved.
-        flip: Whether pictures are mirrored at random.
+        shift: Most pixels an image is moved.
+        flip: Whether images are mirrored at random.
         keep: Which epoch's weights are left: best or last.
         seed: Decides order, crops, noise and first weights.
     """
@@ -146,7 +146,7 @@ class ModelPart:
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
             if values is not None and len(values) not in (1, _CHANNELS):
-                raise InvalidInputError(f"{name} has {len(values)} numbers; pictures have {_CHANNELS} channels")
+                raise InvalidInputError(f"{name} has {len(values)} numbers; images have {_CHANNELS} channels")
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,13 @@ class ReportPart:
 
     Attributes:
         title: The page's title; None for one that names the data.
-        gallery: The most pictures in the gallery; None for all.
-        pictures: Whether the page holds pictures at all.
+        gallery: The most images in the gallery; None for all.
+        images: Whether the page holds images at all.
     """
 
     title: str | None = None
     gallery: int | None = None
-    pictures: bool = True
+    images: bool = True
 
     def __post_init__(self) -> None:
         check_least(self, 0, "gallery")
@@ -169,10 +169,10 @@ class ReportPart:
 
 @dataclass(frozen=True)
 class RunRecipe:
-    """Everything that decides a run, from the pictures to the page.
+    """Everything that decides a run, from the images to the page.
 
     Attributes:
-        data: Which pictures.
+        data: Which images.
         sigma: The noise, in pixels of [0, 1].
         certify: What is asked of the votes.
         train: How the model is trained; None where `model` names one.

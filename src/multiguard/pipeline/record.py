@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.files import file_hash, write_atomically
+from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.records import as_record, parse_json
 from multiguard.pipeline.cost import Cost
-from multiguard.plain_json import as_record, parse_json
 
 RECORD_FILE = "run.json"
 _FORMAT = "multiguard-run"

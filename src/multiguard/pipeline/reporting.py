@@ -8,12 +8,12 @@ from pathlib import Path
 from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import CertificatesFolder, read_certificates
-from multiguard.files import remove_halves, require_folder
+from multiguard.io.files import remove_partial_files, require_folder
 from multiguard.pipeline.leftovers import refuse_foreign, remove_stale
 from multiguard.pipeline.places import require_inside
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 from multiguard.report.words import failed_words
+from multiguard.results import CertificatesFolder, read_certificates
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
@@ -27,13 +27,13 @@ class ReportJob:
         page: The page to write.
         figures: The folder for figures.
         tables: The folder for tables.
-        beside: Other certificates folders on the same pictures, by name.
+        beside: Other certificates folders on the same images, by name.
         title: The page's title; None for one that names the data.
         commands: What makes the certificates again; none to ask the certificates themselves.
         command: What then makes the report again; empty where those do.
-        root: Where the pictures lie, if not where they were voted on.
-        pictures: Whether the page shows pictures.
-        gallery: The most pictures in the gallery; None for all.
+        root: Where the images lie, if not where they were voted on.
+        images: Whether the page shows images.
+        gallery: The most images in the gallery; None for all.
         force: Whether a report that is there is replaced.
     """
 
@@ -46,7 +46,7 @@ class ReportJob:
     commands: Sequence[str] = ()
     command: str = ""
     root: Path | None = None
-    pictures: bool = True
+    images: bool = True
     gallery: int | None = None
     force: bool = False
 
@@ -59,16 +59,16 @@ class Reported:
         page: The page.
         figures: The figures.
         tables: The tables.
-        without_pictures: Why the page shows no pictures; None where it does.
-        replaced: How many pictures the page does not show because another lies in their place, in words; empty where
+        without_images: Why the page shows no images; None where it does.
+        replaced: How many images the page does not show because another lies in their place, in words; empty where
             there is none.
-        failed: How many pictures could not be voted on and are left out, in words; empty where all could.
+        failed: How many images could not be voted on and are left out, in words; empty where all could.
     """
 
     page: Path
     figures: Sequence[Path]
     tables: Sequence[Path]
-    without_pictures: str | None
+    without_images: str | None
     replaced: str
     failed: str
 
@@ -77,7 +77,7 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     """Write the figures, the tables and last the page, after all that can be wrong has been looked at.
 
     A page that is there is replaced only by force; figures and tables without their page are what an interrupted
-    report left, and are replaced. Pictures that cannot be opened are left out of the page, and the page says so.
+    report left, and are replaced. Images that cannot be opened are left out of the page, and the page says so.
     """
     check_gallery(job.gallery)
     if not job.force:
@@ -87,20 +87,20 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     main = read_certificates(job.main)
     beside = {name: read_certificates(folder) for name, folder in job.beside.items()}
     study = Study(main, beside, title=job.title or _title(main), commands=_commands(job, [main, *beside.values()]))
-    pictures, missing = _pictures(job, main)
+    images, missing = _images(job, main)
     for folder in (job.page.parent, job.figures, job.tables):
         require_folder(folder)
     figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
     remove_stale((job.figures, job.tables), [*figures, *tables])
-    remove_halves(job.page.parent, lambda name: name == job.page.name)
-    replaced = write_page(study, job.page, pictures=pictures, gallery=job.gallery, progress=progress)
+    remove_partial_files(job.page.parent, lambda name: name == job.page.name)
+    replaced = write_page(study, job.page, images=images, gallery=job.gallery, progress=progress)
     return Reported(job.page, figures, tables, missing, _replaced(replaced), failed_words(main))
 
 
 def _replaced(count: int) -> str:
     if not count:
         return ""
-    are, their = ("picture is", "its") if count == 1 else ("pictures are", "their")
+    are, their = ("image is", "its") if count == 1 else ("images are", "their")
     return f"{count} {are} not shown: another lies in {their} place than the one voted on"
 
 
@@ -120,12 +120,12 @@ def _commands(job: ReportJob, runs: Sequence[CertificatesFolder]) -> list[str]:
     return list(dict.fromkeys(told))
 
 
-def _pictures(job: ReportJob, main: CertificatesFolder) -> tuple[Catalogued | None, str | None]:
-    """The pictures that were voted on, or why they cannot be shown."""
-    if not job.pictures:
+def _images(job: ReportJob, main: CertificatesFolder) -> tuple[Catalogued | None, str | None]:
+    """The images that were voted on, or why they cannot be shown."""
+    if not job.images:
         return None, "none were asked for"
     if "data" not in main.source:
-        return None, "the votes do not say which pictures they are of"
+        return None, "the votes do not say which images they are of"
     try:
         source = Source.from_dict(main.source["data"])
         return (source if job.root is None else replace(source, root=job.root)).open(), None

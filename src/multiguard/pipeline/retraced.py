@@ -1,4 +1,4 @@
-"""From certificates back to what they are about: the pictures and the model, found to be the same."""
+"""From certificates back to what they are about: the images and the model, found to be the same."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,26 +7,27 @@ from typing import Literal
 from multiguard.data.listed import read_lines
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertificatesFolder, Setting
+from multiguard.evaluate import Setting
+from multiguard.io.records import as_record
 from multiguard.models import Classifier
 from multiguard.models.loading import LOADERS
 from multiguard.models.options import state_hash
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model
-from multiguard.plain_json import as_record
+from multiguard.results import CertificatesFolder
 from multiguard.smooth import Smoother
 
 
-def voted_pictures(folder: Path, proved: CertificatesFolder, root: Path | None) -> Source:
-    """The pictures that were voted on.
+def voted_images(folder: Path, proved: CertificatesFolder, root: Path | None) -> Source:
+    """The images that were voted on.
 
     Args:
         folder: The certificates folder.
         proved: What it holds.
-        root: Where the pictures lie now; None for where they lay.
+        root: Where the images lie now; None for where they lay.
     """
     if "data" not in proved.source:
-        raise InvalidInputError(f"{folder} does not say which pictures it is about; vote with multiguard vote")
+        raise InvalidInputError(f"{folder} does not say which images it is about; vote with multiguard vote")
     source = Source.from_dict(proved.source["data"])
     return source if root is None else replace(source, root=root)
 
@@ -39,7 +40,7 @@ def voted_model(
     Args:
         folder: The certificates folder.
         proved: What it holds.
-        source: The pictures.
+        source: The images.
         names: Their label names.
         model: The model, where it is no longer what the votes call it; None to ask them.
     """

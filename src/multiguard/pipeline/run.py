@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.files import require_folder, write_atomically
-from multiguard.lock import held
+from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.lock import folder_lock
 from multiguard.pipeline.cost import Meter
 from multiguard.pipeline.parsing import RECIPE_FILE, recipe_text
 from multiguard.pipeline.places import require_inside, require_no_other
@@ -61,7 +61,7 @@ def run_recipe(
     recipe = resolved_recipe(recipe)
     _require_own(out)
     require_inside(out, *(step.home for step in plan_steps(recipe, out, command)))
-    with held(out):
+    with folder_lock(out):
         runner = _Runner(recipe, out, force, command, watcher or Watcher())
         for step in plan_steps(recipe, out, command):
             if KINDS.index(step.kind) <= KINDS.index(until):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
-from multiguard.evaluate.folder import CERTIFICATES_NAME
-from multiguard.files import file_hash
+from multiguard.io.files import file_hash
 from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, certify
 from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
 from multiguard.pipeline.watching import Watcher
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
 from multiguard.version import __version__
 from multiguard.votes.entry import is_shard_file
 from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
@@ -103,7 +103,7 @@ class TrainStep(Step):
         return training_job(self._recipe, self._train, self._arm.sigma, self._arm.noise, self._run, self.home)
 
     def inputs(self) -> dict[str, Any]:
-        """The training recipe, the weights it starts from and the pictures."""
+        """The training recipe, the weights it starts from and the images."""
         from multiguard.pipeline.training import training_inputs
 
         return training_inputs(self._recipe, self._job)
@@ -112,7 +112,7 @@ class TrainStep(Step):
         """Train to the end, or go on."""
         from multiguard.train.job import run_job
 
-        with watcher.bar("pictures") as progress:
+        with watcher.bar("images") as progress:
             run_job(self._job, watcher.on_epoch, progress)
         return [self.home / "model.json", self.home / "model.safetensors"]
 
@@ -124,7 +124,7 @@ class TrainStep(Step):
 
 
 class VoteStep(Step):
-    """Votes on the pictures with the classifier of an arm."""
+    """Votes on the images with the classifier of an arm."""
 
     kind, costly = "vote", True
 
@@ -145,35 +145,33 @@ class VoteStep(Step):
         return ready
 
     def inputs(self) -> dict[str, Any]:
-        """The classifier, the pictures and how it is sampled."""
+        """The classifier, the images and how it is sampled."""
         return self._ready.inputs()
 
     def do(self, watcher: Watcher) -> list[Path]:
         """Vote to the end, or go on."""
         if self._ready.order_note is not None:
             watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
-        with watcher.stopping() as stop, watcher.bar("pictures") as progress:
+        with watcher.stopping() as stop, watcher.bar("images") as progress:
             self._ready.vote(partial(progress, "voting"), stop)
         failed = self._ready.failures_said()
         if failed is not None:
             watcher.on_step(self.name, failed)
         if self._recipe.vote.adaptive:
-            watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of a picture on average")
+            watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of an image on average")
         shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
         return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
 
     def unsettled(self) -> str:
-        """That failed pictures are to be tried again, where the recipe does not ask to record them."""
+        """That failed images are to be tried again, where the recipe does not ask to record them."""
         failed = 0 if self._recipe.vote.on_error == "record" else len(self._ready.failures())
-        return f"{failed} failed {'picture is' if failed == 1 else 'pictures are'} tried again" if failed else ""
+        return f"{failed} failed {'image is' if failed == 1 else 'images are'} tried again" if failed else ""
 
     def stands(self, changes: Collection[str]) -> bool:
-        """Whether only files have changed, and each picture that has votes is, decoded, still the one voted on."""
-        from multiguard.pipeline.voted import of_these_pictures
+        """Whether only files have changed, and each image that has votes is, decoded, still the one voted on."""
+        from multiguard.pipeline.voted import of_these_images
 
-        return (
-            list(changes) == ["data.files"] and self.holds_work() and of_these_pictures(self.home, self._ready.pictures)
-        )
+        return list(changes) == ["data.files"] and self.holds_work() and of_these_images(self.home, self._ready.images)
 
     def is_damaged(self) -> bool:
         """Whether there is a manifest that cannot be read."""
@@ -265,14 +263,14 @@ class ReportStep(Step):
             beside=places,
             title=part.title,
             commands=[self._command] if self._command else [],
-            pictures=part.pictures,
+            images=part.images,
             gallery=part.gallery,
             force=True,
         )
-        with watcher.bar("pictures") as progress:
+        with watcher.bar("images") as progress:
             done = report(job, partial(progress, "reporting"))
-        if done.without_pictures is not None and part.pictures:
-            watcher.on_step(self.name, f"the page shows no pictures: {done.without_pictures}")
+        if done.without_images is not None and part.images:
+            watcher.on_step(self.name, f"the page shows no images: {done.without_images}")
         if done.replaced:
             watcher.on_step(self.name, done.replaced)
         return [done.page, *done.figures, *done.tables]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.catalog import voting_split
-from multiguard.files import file_hash
-from multiguard.lock import held
+from multiguard.io.files import file_hash
+from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.pipeline.discarding import discard_model
-from multiguard.pipeline.pictures import picture_hashes
+from multiguard.pipeline.image_hashes import image_hashes
 from multiguard.pipeline.recipe import RunRecipe, TrainPart
 from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
 from multiguard.train.recipe import Recipe, recipe_for
@@ -66,7 +66,7 @@ def training_job(recipe: RunRecipe, train: TrainPart, sigma: float, noise: float
 def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
     """All that decides the outcome of a training job, by name.
 
-    A recipe that could not be certified with the labels of the pictures raises here, before anything is trained.
+    A recipe that could not be certified with the labels of the images raises here, before anything is trained.
     """
     model = model_name(job)
     size = native_size(model) if job.size is None else job.size
@@ -80,8 +80,8 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
         "train.weights": _file(job.weights),
         "train.denoiser": _file(job.denoiser),
         "data.size": size,
-        **picture_hashes("train.pictures", training, job.root),
-        **picture_hashes("train.val_pictures", validation, job.root),
+        **image_hashes("train.images", training, job.root),
+        **image_hashes("train.val_images", validation, job.root),
     }
 
 
@@ -92,7 +92,7 @@ def discard_old_model(job: Job) -> None:
     start_backbone(job, training, size)
     if job.denoiser is not None:
         load_ffdnet(job.denoiser)
-    with held(job.out):
+    with folder_lock(job.out):
         discard_model(job.out)
 
 

@@ -1,4 +1,4 @@
-"""Voting by names and paths: load the model, list the pictures, sample, and say in the folder what was done."""
+"""Voting by names and paths: load the model, list the images, sample, and say in the folder what was done."""
 
 import json
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting
 from multiguard.evaluate.failed import failed_words
-from multiguard.files import remove_halves, write_atomically
-from multiguard.lock import held
+from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.names import shortened
+from multiguard.io.ranks import this_rank
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
 from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.models.options import state_hash
-from multiguard.naming import shortened
 from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE
 from multiguard.pipeline.discarding import discard_votes
-from multiguard.pipeline.pictures import picture_hashes
+from multiguard.pipeline.image_hashes import image_hashes
 from multiguard.pipeline.places import require_no_other
 from multiguard.pipeline.recipe import ModelPart
-from multiguard.ranks import this_rank
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.dataset import checked_scheme
-from multiguard.smooth.provenance import as_begun, describe_run, first_picture
-from multiguard.votes import Failure, read_votes
+from multiguard.smooth.provenance import as_begun, describe_run, first_image
+from multiguard.votes import ImageFailure, read_votes
 from multiguard.votes.manifest import load_manifest
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.writer import holds_other_run
@@ -49,7 +49,7 @@ class VoteJob:
 
     Attributes:
         model: The base classifier.
-        source: The pictures.
+        source: The images.
         out: The votes folder to write, or to go on with.
         sigma: The noise; None for the one that the model folder was made for.
         how: How the classifier is sampled.
@@ -72,13 +72,13 @@ class VoteJob:
 
 @dataclass(frozen=True, eq=False)
 class ReadyVote:
-    """A job whose model is loaded and whose pictures are listed, so that all that decides the votes is known.
+    """A job whose model is loaded and whose images are listed, so that all that decides the votes is known.
 
     Attributes:
-        job: The job, the size of its pictures settled.
+        job: The job, the size of its images settled.
         sigma: The noise.
         classifier: The base classifier.
-        pictures: What is voted on.
+        images: What is voted on.
         made_for: The noise that the model folder was made for; None where the model does not say.
         order_note: That the scores are read in the dataset's order of labels, in words; None where the model or a file
             says the order.
@@ -87,7 +87,7 @@ class ReadyVote:
     job: VoteJob
     sigma: float
     classifier: Classifier
-    pictures: Catalogued
+    images: Catalogued
     made_for: float | None
     order_note: str | None = None
 
@@ -107,13 +107,13 @@ class ReadyVote:
             "model.file": self.classifier.weights_hash,
             "model.code": self.classifier.code_hash,
             "data.labelled": labelled,
-            **picture_hashes("data", self.pictures, self.job.source.root, labelled=labelled),
+            **image_hashes("data", self.images, self.job.source.root, labelled=labelled),
         }
 
     def discard_old(self) -> None:
         """Throw votes away that lie where these go, after all that can be wrong with these has been looked at."""
         self._described(self._smoother())
-        with held(self.job.out):
+        with folder_lock(self.job.out):
             discard_votes(self.job.out)
 
     def vote(
@@ -126,49 +126,49 @@ class ReadyVote:
         """Write the votes, or what is still missing of them, and beside them where they come from.
 
         Args:
-            progress: Called with the number of pictures done and of all pictures.
+            progress: Called with the number of images done and of all images.
             stop: Asked before each shard; at a yes the shards under way are finished and the rest is left.
             force: Whether another run's votes that lie there are thrown away first; votes of this run never are.
         """
         job, how = self.job, self.job.how
         smoother = self._smoother()
         more: dict[str, Any] = {name: getattr(how, name) for name in ("shard_images", "readers", "on_error")}
-        with held(job.out):
+        with folder_lock(job.out):
             if force and this_rank().may_discard and self._meets_other(smoother):
                 discard_votes(job.out)
-            vote_dataset(smoother, self.pictures, job.out, **self._drawn(), **more, progress=progress, stop=stop)
+            vote_dataset(smoother, self.images, job.out, **self._drawn(), **more, progress=progress, stop=stop)
             if this_rank().is_main and load_manifest(job.out).sealed:
                 _write_source(job, dataset_order=self.order_note is not None)
 
     def _meets_other(self, smoother: Smoother) -> bool:
         """Whether another run's votes lie where these go; all that can be wrong with these has been looked at."""
-        run = as_begun(self._described(smoother), self.job.out, self.pictures)
+        run = as_begun(self._described(smoother), self.job.out, self.images)
         return holds_other_run(self.job.out, run, self.job.how.shard_images)
 
     def _described(self, smoother: Smoother) -> Provenance:
         """All that determines the votes, found to make sense."""
         scheme = checked_scheme(smoother, **self._drawn())
-        return describe_run(smoother, self.pictures, scheme, first_picture(self.pictures, self.job.how.on_error))
+        return describe_run(smoother, self.images, scheme, first_image(self.images, self.job.how.on_error))
 
     def mean_draws(self) -> float:
-        """How many draws a picture took on average, of the votes as they lie in the folder."""
+        """How many draws an image took on average, of the votes as they lie in the folder."""
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def failures(self) -> tuple[Failure, ...]:
-        """The pictures that could not be voted on, of the votes as they lie in the folder, once these are whole."""
+    def failures(self) -> tuple[ImageFailure, ...]:
+        """The images that could not be voted on, of the votes as they lie in the folder, once these are whole."""
         return load_manifest(self.job.out).failures
 
     def failures_said(self) -> str | None:
-        """How many pictures could not be voted on, and one of them, in words; None where all could."""
+        """How many images could not be voted on, and one of them, in words; None where all could."""
         failures = self.failures()
         if not failures:
             return None
-        words, first = failed_words(len(failures), len(self.pictures)), failures[0]
+        words, first = failed_words(len(failures), len(self.images)), failures[0]
         return f"{words}, {'such as ' if len(failures) > 1 else ''}{first.image_id}: {first.reason}"
 
     def _drawn(self) -> dict[str, Any]:
-        """What is drawn of every picture."""
+        """What is drawn of every image."""
         how, labelled = self.job.how, self.job.source.labelled
         plan = AdaptivePlan(look_plan(how.most_draws), how.radii, **_aim(self.job)) if how.adaptive else None
         return {
@@ -201,9 +201,9 @@ def _own_device(device: str | None) -> str | None:
 
 
 def prepare_vote(job: VoteJob) -> ReadyVote:
-    """The job with its model loaded and its pictures listed; none is decoded yet.
+    """The job with its model loaded and its images listed; none is decoded yet.
 
-    Where the pictures are a folder with a CSV, its labels take the model's order.
+    Where the images are a folder with a CSV, its labels take the model's order.
     """
     require_no_other(job.out, "votes")
     names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
@@ -222,7 +222,7 @@ def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...
 
     Args:
         model: Which one, and what is said about it.
-        size: Height and width of its pictures; None for its own.
+        size: Height and width of its images; None for its own.
         labels: The label names, where the model does not bring them.
     """
     side = None if size is None or _is_folder(model.spec) else (size, size)
@@ -238,10 +238,10 @@ def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...
 
 
 def square_size(classifier: Classifier, spec: str, size: int | None) -> int | None:
-    """The height and width to squash pictures to for this classifier; None where any will do.
+    """The height and width to squash images to for this classifier; None where any will do.
 
     Args:
-        classifier: Who looks at the pictures.
+        classifier: Who looks at the images.
         spec: How it was named.
         size: What was asked for; another than the classifier's own is refused.
     """
@@ -249,11 +249,9 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     if own is None:
         return size if size is not None or not spec.startswith("timm:") else input_size(spec)
     if own[0] != own[1]:
-        raise InvalidInputError(
-            f"{spec} takes pictures of {own[0]}x{own[1]}; only squares can be made of pictures here"
-        )
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[1]}; only squares can be made of images here")
     if size not in (None, own[0]):
-        raise InvalidInputError(f"{spec} takes pictures of {own[0]}x{own[0]}; leave out the size {size}")
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[0]}; leave out the size {size}")
     return own[0]
 
 
@@ -296,7 +294,7 @@ def _write_source(job: VoteJob, *, dataset_order: bool) -> None:
         model["labels"] = "dataset"
     said = {"data": job.source.as_dict(), "model": model, "command": job.command}
     text = json.dumps(said, indent=1, ensure_ascii=False)
-    remove_halves(job.out, lambda name: name == SOURCE_FILE)
+    remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
     write_atomically(job.out / SOURCE_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 

@@ -12,7 +12,7 @@ from multiguard.certify import Method
 from multiguard.certify.types import Floats
 from multiguard.evaluate import AttackCurve, Attacks, attack_curves
 from multiguard.evaluate.attacked import BEST
-from multiguard.files import require_folder
+from multiguard.io.files import require_folder
 from multiguard.report import canvas
 from multiguard.report.attack_words import asked_words, attack_name, verdict
 from multiguard.report.strokes import MARKERS, Stroke, strokes_apart
@@ -31,7 +31,7 @@ _LETTERS, _LINE = 180, 0.16  # of a line of the heading: how many fit, and how h
 
 @dataclass(frozen=True)
 class _Fall:
-    """One number of labels of one picture: up to where it is proved to stay, and where an attack brought it down."""
+    """One number of labels of one image: up to where it is proved to stay, and where an attack brought it down."""
 
     proved: float
     fell: float
@@ -40,7 +40,7 @@ class _Fall:
 def draw_attack(attacks: Attacks, folder: Path) -> list[Path]:
     """The figure `attack` as PNG, SVG and PDF; the same bytes for the same attacks.
 
-    Averages over pictures first: what is certified, what each attack reached, and shaded between the certificate and
+    Averages over images first: what is certified, what each attack reached, and shaded between the certificate and
     the best attack what is not known. Then every certified radius beside the smallest radius at which an attack
     brought down what it certifies: a sound certificate has no point below the diagonal.
 
@@ -80,7 +80,7 @@ def _fine(attacks: Attacks) -> Floats:
 
 def _subtitle(attacks: Attacks) -> str:
     where = "stay in [0, 1]" if attacks.plan.get("box") else "may leave [0, 1]"
-    told = textwrap.wrap(f"Changed pictures {where}. {verdict(attacks).capitalize()}.", _LETTERS)
+    told = textwrap.wrap(f"Changed images {where}. {verdict(attacks).capitalize()}.", _LETTERS)
     return "\n".join([f"{asked_words(attacks)}.", *told])
 
 
@@ -124,7 +124,7 @@ def _line(
 def _dress_curve(axes: "Axes", attacks: Attacks, curve: AttackCurve, letter: str) -> None:
     kind = "True" if attacks.labelled else "Predicted"
     title = f"{kind} labels that stay" if curve.goal == "in" else "Other labels that come in"
-    canvas.dress(axes, f"({letter})  {title}", x=_RADIUS, y="%" if curve.goal == "in" else "labels a picture")
+    canvas.dress(axes, f"({letter})  {title}", x=_RADIUS, y="%" if curve.goal == "in" else "labels an image")
     axes.set_xlim(0, float(curve.radius[-1]))
     if curve.goal == "in":
         axes.set_ylim(0, 100)
@@ -152,11 +152,11 @@ def _draw_falls(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
 
 
 def _falls(attacks: Attacks, method: Method) -> list[_Fall]:
-    """Of every picture and every certified number of labels of L; what cannot fail or was not certified is left out."""
+    """Of every image and every certified number of labels of L; what cannot fail or was not certified is left out."""
     falls = []
-    for picture in attacks.pictures:
-        for below, radius in enumerate(picture.proved["in"][method]):
+    for image in attacks.images:
+        for below, radius in enumerate(image.proved["in"][method]):
             if 0 <= radius < math.inf:
-                down = [r.radius for r in picture.reached if r.goal == "in" and r.size <= below]
+                down = [r.radius for r in image.reached if r.goal == "in" and r.size <= below]
                 falls.append(_Fall(float(radius), min(down, default=math.inf)))
     return falls

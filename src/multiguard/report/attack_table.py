@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from multiguard.evaluate import AttackCurve, Attacks, attack_curves
-from multiguard.files import require_folder
+from multiguard.io.files import require_folder
 from multiguard.report.attack_words import asked_words, attack_name, verdict
 from multiguard.report.rounding import plain
 from multiguard.report.table import AtMost, Cell, Column, ShareAtMost, Table

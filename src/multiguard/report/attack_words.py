@@ -26,12 +26,12 @@ def asked_words(attacks: Attacks) -> str:
     drawn = f"n {'up to' if attacks.adaptive else '='} {setting.n}"
     return (
         f"{own}, {drawn}, α = {plain(setting.alpha)}, σ = {plain(attacks.sigma)}. "
-        f"Mean over {len(attacks.pictures)} pictures{_left_out(attacks)}; {attacks.draws} fresh draws judge each change"
+        f"Mean over {len(attacks.images)} images{_left_out(attacks)}; {attacks.draws} fresh draws judge each change"
     )
 
 
 def _left_out(attacks: Attacks) -> str:
-    """How many pictures were not attacked because there was nothing to attack; empty where there are none."""
+    """How many images were not attacked because there was nothing to attack; empty where there are none."""
     unlabelled = "without labels" if attacks.labelled else "without a predicted label"
     counts = {unlabelled: attacks.without_labels, "that could not be voted on": attacks.failed}
     told = " and ".join(f"{count} {why}" for why, count in counts.items() if count)
@@ -47,16 +47,16 @@ def verdict(attacks: Attacks) -> str:
 
 
 def _of_tested(attacks: Attacks, broken: Mapping[Method, int]) -> str:
-    """For each count of broken and certified pictures the methods that have it."""
+    """For each count of broken and certified images the methods that have it."""
     alike: dict[tuple[int, int], list[str]] = {}
     for method, count in broken.items():
         alike.setdefault((count, len(attacks.tested(method))), []).append(method)
     if not any(tested for _, tested in alike):
-        return f"no certificate was tested: of {len(attacks.pictures)} pictures none was attacked inside its radius"
+        return f"no certificate was tested: of {len(attacks.images)} images none was attacked inside its radius"
     (first, *rest) = (f"{count} of {tested}" for count, tested in alike)
     first_methods, *other_methods = (f"({', '.join(methods)})" for methods in alike.values())
     head = "certificates were broken" if any(broken.values()) else "no certificate was broken"
-    told = [f"{head}: {first} certified pictures, attacked inside their radius {first_methods}"]
+    told = [f"{head}: {first} certified images, attacked inside their radius {first_methods}"]
     return ", ".join([*told, *(f"{each} {methods}" for each, methods in zip(rest, other_methods, strict=True))])
 
 
@@ -76,5 +76,5 @@ def _untold(attacks: Attacks) -> str:
 
 
 def _flat(attacks: Attacks) -> str:
-    """At how many pictures gradients failed; empty where they never did."""
-    return f"gradients were 0 or not finite at some steps of {attacks.flat} pictures" if attacks.flat else ""
+    """At how many images gradients failed; empty where they never did."""
+    return f"gradients were 0 or not finite at some steps of {attacks.flat} images" if attacks.flat else ""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from multiguard.files import write_atomically
+from multiguard.io.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Curves that belong in one picture, since they differ in one thing."""
+"""Curves that belong in one image, since they differ in one thing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Line:
 
     @property
     def failed(self) -> int:
-        """How many pictures of its run could not be voted on."""
+        """How many images of its run could not be voted on."""
         return self.curves["mean"].failed
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multiguard.files import require_folder
+from multiguard.io.files import require_folder
 from multiguard.report import canvas
 from multiguard.report.draws import Stop, stops
 from multiguard.report.families import families
@@ -26,7 +26,7 @@ _LINE = 0.16  # the height of a line of a subtitle
 def draw_figures(study: Study, folder: Path) -> list[Path]:
     """Every figure whose data is there, each as PNG, SVG and PDF; the same bytes for the same study.
 
-    The averages are per-picture means, and what a figure does not cover stands in its subtitle. `rules` holds the runs
+    The averages are per-image means, and what a figure does not cover stands in its subtitle. `rules` holds the runs
     of the other rule, `runs` those that are neither that nor another sigma nor another training; `draws` is there for
     an adaptive run.
 
@@ -73,14 +73,14 @@ def _subtitle(study: Study, family: Family) -> str:
     words = [text for key, text in setting_words(study.main).items() if key not in named]
     method = "" if family.key == "methods" else f", method {study.method}"
     without = left_out(study, curve)
-    counted = f"Mean over {curve.scores.images} pictures{f'; {without} left out' if without else ''}."
+    counted = f"Mean over {curve.scores.images} images{f'; {without} left out' if without else ''}."
     first = f"{', '.join(words)}{method}. {counted}"
     return "\n".join([first + _band_words(family) + _axis_words(family), family.note])
 
 
 def _band_words(family: Family) -> str:
     bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
-    return "" if bands is None else f" Bands: {in_percent(bands.level)} % bootstrap over the pictures."
+    return "" if bands is None else f" Bands: {in_percent(bands.level)} % bootstrap over the images."
 
 
 def _axis_words(family: Family) -> str:
@@ -129,7 +129,7 @@ def _draw_labels(study: Study) -> "Figure":
         shares = [100 * float(label.certified[index]) for label in labels]
         axes.barh(places, shares, height=thick, color=grey, label=f"R = {plain(radius)}", zorder=2)
     axes.set_yticks(places, [f"{label.label}  ({label.images})" for label in labels])
-    axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's pictures")
+    axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's images")
     axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0, labelcolor=canvas.INK)
@@ -143,28 +143,28 @@ def _label_words(study: Study, labels: int) -> str:
     claim = (
         f"Each label's claim is made alone at α = {alpha}"
         if study.labelled
-        else f"All claims about a picture's labels hold at once at α = {alpha}; how often it is right is not known"
+        else f"All claims about an image's labels hold at once at α = {alpha}; how often it is right is not known"
     )
     return (
-        f"Of the pictures {having}, how often it alone is certified at R (labels with the most pictures: "
-        f"{labels} of {len(study.main.certificates.label_names)}).\n{claim}; the number of pictures stands behind the "
+        f"Of the images {having}, how often it alone is certified at R (labels with the most images: "
+        f"{labels} of {len(study.main.certificates.label_names)}).\n{claim}; the number of images stands behind the "
         f"name.\n{failed_words(study.main)}"
     ).rstrip()
 
 
 def _draw_draws(study: Study, stopped: list[Stop]) -> "Figure":
     words = (
-        f"{mean_draws(study.main)} draws a picture on average, at most {study.setting.n}. A picture stops at the first "
+        f"{mean_draws(study.main)} draws an image on average, at most {study.setting.n}. An image stops at the first "
         "look after which more draws would hardly help.\n"
         f"α is split over the looks: all of them together keep the promise.\n{failed_words(study.main)}"
     ).rstrip()
     header = 0.72 + (_LINE if failed_words(study.main) else 0)
-    figure, left_below = canvas.new_figure(2.6 + header, "Draws that the pictures took", words, header=header)
+    figure, left_below = canvas.new_figure(2.6 + header, "Draws that the images took", words, header=header)
     figure.get_layout_engine().set(rect=(0.01, 0, 0.98, left_below))  # type: ignore[union-attr, call-arg]
     axes = figure.subplots()
-    bars = axes.bar(range(len(stopped)), [stop.pictures for stop in stopped], width=0.72, color=_BAR_GREYS[2])
+    bars = axes.bar(range(len(stopped)), [stop.images for stop in stopped], width=0.72, color=_BAR_GREYS[2])
     axes.bar_label(bars, fontsize=8, padding=2, color=canvas.INK)
     axes.set_xticks(range(len(stopped)), [str(stop.draws) for stop in stopped])
-    canvas.dress(axes, "", x="draws at the look where a picture stopped", y="pictures")
+    canvas.dress(axes, "", x="draws at the look where an image stopped", y="images")
     axes.margins(y=0.14)
     return figure

@@ -34,6 +34,6 @@ def study_labels(study: Study) -> list[LabelScores]:
 
 
 def shown_labels(study: Study) -> list[LabelScores]:
-    """The labels with the most pictures, as many as a figure has room for, the most often certified first."""
+    """The labels with the most images, as many as a figure has room for, the most often certified first."""
     most = sorted(study_labels(study), key=lambda label: (-label.images, label.label))[:_MOST_LABELS]
     return sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))

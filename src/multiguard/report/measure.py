@@ -36,7 +36,7 @@ class Measure:
     @property
     def unit(self) -> str:
         """What stands at its axis."""
-        return "%" if self.is_share else "labels a picture"
+        return "%" if self.is_share else "labels an image"
 
     def values(self, curve: Curve) -> Floats:
         """It at each radius."""

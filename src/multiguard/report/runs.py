@@ -7,17 +7,18 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.types import Floats
-from multiguard.evaluate import Averaging, CertificatesFolder, Curve, curves
+from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
 from multiguard.report.measure import rules_measures, study_measures
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 from multiguard.report.words import failed_words, setting_words
+from multiguard.results import CertificatesFolder
 
 Runs = Mapping[str, CertificatesFolder]
 THIS_RUN = "this run"
 _TWO_RULES = (
-    "Top-k returns k labels whatever happens to the picture; the threshold rule returns those that pass, few or many."
+    "Top-k returns k labels whatever happens to the image; the threshold rule returns those that pass, few or many."
 )
 _OWN_LABELS = "Each has the labels that it predicts itself."
 
@@ -130,10 +131,10 @@ def _runs(
 
 
 def _failed_otherwise(study: Study, runs: Runs, names: Mapping[str, str]) -> list[str]:
-    """A line for each run that could not vote on other pictures than the main run: it averages over other ones."""
+    """A line for each run that could not vote on other images than the main run: it averages over other ones."""
     main = _failed(study.main)
     return [
-        f"{names[name]}: {failed_words(run) or 'all pictures could be voted on.'}"
+        f"{names[name]}: {failed_words(run) or 'all images could be voted on.'}"
         for name, run in runs.items()
         if _failed(run) != main
     ]

@@ -1,4 +1,4 @@
-"""What a report is about: one run, and others on the same pictures beside it."""
+"""What a report is about: one run, and others on the same images beside it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,15 +6,16 @@ from itertools import pairwise
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting, Averaging, CertificatesFolder, Curve
+from multiguard.evaluate import AnySetting, Averaging, Curve
+from multiguard.results import CertificatesFolder
 from multiguard.votes import Rule
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One run and those it is compared with, all on the same pictures with the same labels, or all without labels.
+    """One run and those it is compared with, all on the same images with the same labels, or all without labels.
 
-    Where a run could not vote on a picture, its averages are over one picture less than another's, and it is said.
+    Where a run could not vote on an image, its averages are over one image less than another's, and it is said.
 
     Attributes:
         main: The run that the report is about.
@@ -76,16 +77,16 @@ def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFold
             f"the run '{name}' certifies {certified[run.certificates.labelled]} and the main run "
             f"{certified[main.certificates.labelled]}, so that their numbers mean different things; leave it out"
         )
-    if not _same_pictures(run, main):
+    if not _same_images(run, main):
         raise InvalidInputError(
-            f"the run '{name}' is about other pictures or labels than the main run; "
-            "compare runs on the same pictures, or leave it out"
+            f"the run '{name}' is about other images or labels than the main run; "
+            "compare runs on the same images, or leave it out"
         )
 
 
-def _same_pictures(one: CertificatesFolder, other: CertificatesFolder) -> bool:
-    """Whether both are about the same pictures, those that failed among them, and agree on the labels of each."""
-    known, others = _pictures(one), _pictures(other)
+def _same_images(one: CertificatesFolder, other: CertificatesFolder) -> bool:
+    """Whether both are about the same images, those that failed among them, and agree on the labels of each."""
+    known, others = _images(one), _images(other)
     agree = all(known[image_id] == others[image_id] for image_id in known.keys() & others.keys())
     return agree and _asked_about(one) == _asked_about(other)
 
@@ -94,8 +95,8 @@ def _asked_about(run: CertificatesFolder) -> set[str]:
     return {*run.certificates.ids, *(failure.image_id for failure in run.certificates.failures)}
 
 
-def _pictures(run: CertificatesFolder) -> dict[str, set[str]]:
-    """The true labels of each picture by their names, whatever the order of either; none where draws chose them."""
+def _images(run: CertificatesFolder) -> dict[str, set[str]]:
+    """The true labels of each image by their names, whatever the order of either; none where draws chose them."""
     found = run.certificates
     return {
         image_id: {found.label_names[label] for label in labels} if found.labelled else set()

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from multiguard.naming import as_cell
+from multiguard.io.names import as_cell
 from multiguard.report import escape
 from multiguard.report.rounding import percent, rounded_up
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from multiguard.evaluate import Averaging
-from multiguard.files import require_folder, write_atomically
+from multiguard.io.files import require_folder, write_atomically
 from multiguard.report.draws import Stop, stops
 from multiguard.report.families import families
 from multiguard.report.family import AVERAGINGS, Family, Line
@@ -16,7 +16,7 @@ from multiguard.report.words import failed_words, left_out, mean_draws, setting_
 
 _HALF_SIGMAS = (0, 1, 2, 3, 4, 5, 6)
 FORMATS = ("csv", "md", "tex")
-_AVERAGED = {"mean": "mean per picture", "pooled": "pooled"}
+_AVERAGED = {"mean": "mean per image", "pooled": "pooled"}
 _FAILED = Column("failed", "could not be voted on", printed=False)  # people read it in a note, where there are any
 
 
@@ -66,7 +66,7 @@ def _family_table(study: Study, family: Family) -> Table:
         for measure in family.measures
     ]
     caption = f"{family.title}: {_shown(study)} in % at R. {_setting(study)}"
-    notes = [_ceiling(study, family), _pictures(study, family), family.note]
+    notes = [_ceiling(study, family), _images(study, family), family.note]
     return Table(family.key, caption, notes, [*own, *_radius_columns(radii), _FAILED], rows)
 
 
@@ -79,7 +79,7 @@ def _ceiling(study: Study, family: Family) -> str:
     if all(measure.is_share for measure in family.measures):
         return ""
     kind = "wrong" if study.labelled else "other"
-    return f"The rows of {kind} labels count how many a picture is given at most, on average."
+    return f"The rows of {kind} labels count how many an image is given at most, on average."
 
 
 def _at(line: Line, averaging: Averaging, measure: Measure, radii: list[tuple[int, float]]) -> list[Cell]:
@@ -90,7 +90,7 @@ def _at(line: Line, averaging: Averaging, measure: Measure, radii: list[tuple[in
 
 def _label_table(study: Study) -> Table:
     radii = round_radii(main_grid(study), study.main.certificates.sigma, _HALF_SIGMAS)
-    columns = [Column("label", "label"), Column("images", "pictures"), *_radius_columns(radii), _FAILED]
+    columns = [Column("label", "label"), Column("images", "images"), *_radius_columns(radii), _FAILED]
     ordered = sorted(study_labels(study), key=lambda label: (-label.images, label.label))
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[place]) for place, _ in radii), label.failed]
@@ -98,19 +98,17 @@ def _label_table(study: Study) -> Table:
     ]
     having = "that have it" if study.labelled else "for which pilot draws chose it"
     setting = _setting(study, _label_method(study))
-    caption = f"How often each label is certified at R, in % of the pictures {having}. {setting}"
-    note = (
-        "Each label's claim is made alone." if study.labelled else "All claims about a picture's labels hold at once."
-    )
+    caption = f"How often each label is certified at R, in % of the images {having}. {setting}"
+    note = "Each label's claim is made alone." if study.labelled else "All claims about an image's labels hold at once."
     return Table("labels", caption, [note, failed_words(study.main)], columns, rows)
 
 
 def _draws_table(study: Study, stopped: list[Stop]) -> Table:
-    columns = [Column("draws", "draws"), Column("pictures", "pictures"), Column("share", "% of the pictures"), _FAILED]
+    columns = [Column("draws", "draws"), Column("images", "images"), Column("share", "% of the images"), _FAILED]
     total, failed = len(study.main.certificates.ids), len(study.main.certificates.failures)
-    rows: list[list[Cell]] = [[stop.draws, stop.pictures, stop.pictures / total, failed] for stop in stopped]
-    caption = f"Pictures that stopped at each look. {_setting(study)}"
-    notes = [f"On average {mean_draws(study.main)} draws a picture.", failed_words(study.main)]
+    rows: list[list[Cell]] = [[stop.draws, stop.images, stop.images / total, failed] for stop in stopped]
+    caption = f"Images that stopped at each look. {_setting(study)}"
+    notes = [f"On average {mean_draws(study.main)} draws an image.", failed_words(study.main)]
     return Table("draws", caption, notes, columns, rows)
 
 
@@ -128,7 +126,7 @@ def _setting(study: Study, proved: str | None = None) -> str:
     return f"{asked} unless said otherwise; {proved or f'method {study.method} unless named'}."
 
 
-def _pictures(study: Study, family: Family) -> str:
+def _images(study: Study, family: Family) -> str:
     curve = family.base.curves["mean"]
     without = left_out(study, curve)
-    return f"Over {curve.scores.images} pictures" + (f"; {without} are left out." if without else ".")
+    return f"Over {curve.scores.images} images" + (f"; {without} are left out." if without else ".")

@@ -25,8 +25,8 @@ class AdaptivePlan:
         k: For the top-k rule, how many labels g returns.
         k_prime: For the top-k rule, how many labels f returns.
         threshold: For the threshold rule t, the probability at which g returns a label.
-        kindness: How many standard deviations better than so far the draws to come are taken to be, when it is asked
-            whether they could prove more; with `math.inf` an image stops only where they provably cannot.
+        forecast_margin: How many standard deviations better than so far the draws to come are taken to be, when
+            deciding whether they could prove more; with `math.inf` an image stops only where they provably cannot.
     """
 
     looks: Looks
@@ -35,7 +35,7 @@ class AdaptivePlan:
     k: int | None = None
     k_prime: int | None = None
     threshold: float | None = None
-    kindness: float = 2.0
+    forecast_margin: float = 2.0
 
 
 class Stopping:
@@ -52,7 +52,7 @@ class Stopping:
         self._asked = checked_asked(settings, num_labels, k=plan.k, k_prime=plan.k_prime, threshold=plan.threshold)
         self._rule = _rule(plan, self._asked, settings.sigma, num_labels)
         self._num_labels, self._labelled = num_labels, labelled
-        self.look_shares = tuple(float(share) for share in plan.looks.shares)
+        self.look_fractions = tuple(float(share) for share in plan.looks.shares)
         self.record = _record(plan, self._asked)
 
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
@@ -78,7 +78,7 @@ def _rule(plan: AdaptivePlan, asked: Asked, sigma: float, num_labels: int) -> St
             threshold=asked.threshold,
             sigma=sigma,
             alpha=plan.alpha,
-            kindness=plan.kindness,
+            forecast_margin=plan.forecast_margin,
         )
     return StoppingRule(
         plan.looks,
@@ -88,12 +88,12 @@ def _rule(plan: AdaptivePlan, asked: Asked, sigma: float, num_labels: int) -> St
         k_prime=asked.k_prime,
         sigma=sigma,
         alpha=plan.alpha,
-        kindness=plan.kindness,
+        forecast_margin=plan.forecast_margin,
     )
 
 
 def _record(plan: AdaptivePlan, asked: Asked) -> dict[str, Any]:
-    """What a run must share to go on from another, beside its looks; endless kindness is None, for JSON has no inf."""
-    kindness = float(plan.kindness) if math.isfinite(plan.kindness) else None
+    """What must agree for a run to resume, beside its looks; an infinite forecast margin is None in JSON."""
+    forecast_margin = float(plan.forecast_margin) if math.isfinite(plan.forecast_margin) else None
     radii = tuple(float(radius) for radius in plan.radii)
-    return {"radii": radii, "alpha": float(plan.alpha), "kindness": kindness, **asdict(asked)}
+    return {"radii": radii, "alpha": float(plan.alpha), "forecast_margin": forecast_margin, **asdict(asked)}

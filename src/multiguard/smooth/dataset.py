@@ -1,4 +1,4 @@
-"""Voting on a dataset: pictures are read ahead, draws are packed, shards are written behind the device."""
+"""Voting on a dataset: images are read ahead, draws are packed, shards are written behind the device."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,15 +11,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
-from multiguard.lock import held
+from multiguard.errors import DataError, ImageError, InvalidInputError, VotesError
+from multiguard.io.lock import folder_lock
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.arguments import checked_draws, whole_number
-from multiguard.smooth.provenance import as_begun, describe_run, first_picture
+from multiguard.smooth.provenance import as_begun, describe_run, first_image
 from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.team import Team
-from multiguard.votes import Failure, Manifest, VotesWriter
+from multiguard.votes import ImageFailure, Manifest, VotesWriter
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
@@ -62,19 +62,19 @@ def vote_dataset(
             draws are needed to choose them.
         seed: The seed of the noise.
         shard_images: How many images go into one file.
-        readers: How many threads decode pictures ahead of the device.
-        on_error: What to do where an image cannot be read (`PictureError`) or the classifier fails on it: "stop"
+        readers: How many threads decode images ahead of the device.
+        on_error: What to do where an image cannot be read (`ImageError`) or the classifier fails on it: "stop"
             raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
             "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
         progress: Called with the number of images done and of all images.
         stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
     """
     if whole_number("readers", readers) < 1:
-        raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the pictures.")
+        raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the images.")
     scheme = checked_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
-    first = first_picture(dataset, checked_on_error(on_error))
+    first = first_image(dataset, checked_on_error(on_error))
     provenance = describe_run(smoother, dataset, scheme, first)
     images = whole_number("shard_images", shard_images)
     reading = _Reading(dataset, readers, on_error, first.position)
@@ -86,7 +86,7 @@ def vote_dataset(
         run = as_begun(provenance, Path(folder), dataset)
         return VotesWriter(folder, run, shard_images=images, keep_failures=on_error == "record", main=main)
 
-    with held(Path(folder)):
+    with folder_lock(Path(folder)):
         team = Team.here()
         if team.rank.is_main:
             _lead(team, writer(main=True), reading, voting, progress or _ignored, stop or _never)
@@ -180,13 +180,13 @@ def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """How pictures are read: by how many threads, and what becomes of those that cannot be.
+    """How images are read: by how many threads, and what becomes of those that cannot be.
 
     Attributes:
-        dataset: The pictures.
+        dataset: The images.
         readers: How many threads.
-        on_error: Whether a picture that cannot be used raises in its turn, or comes out as a failure.
-        first: The position of a picture that could be read when the run began.
+        on_error: Whether an image that cannot be used raises in its turn, or comes out as a failure.
+        first: The position of an image that could be read when the run began.
     """
 
     dataset: Dataset
@@ -195,31 +195,31 @@ class _Reading:
     first: int
 
     def opened(self, run: Manifest, shard: int) -> OpenShard:
-        """A shard whose pictures are read when they are due."""
+        """A shard whose images are read when they are due."""
         positions = run.positions(shard)
         return OpenShard(shard, self._samples(positions), len(positions))
 
-    def _samples(self, positions: range) -> Iterator[Sample | Failure]:
+    def _samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
         """The samples in order, or their failures."""
         for position, reading in zip(positions, read_ahead(self.dataset, positions, self.readers), strict=True):
             try:
                 sample = reading.result()
                 _check_pixels(sample)
-            except PictureError as error:
+            except ImageError as error:
                 if self.on_error == "stop":
                     raise
                 self._require_others()
-                yield Failure(self.dataset.ids[position], " ".join(error.reason.split()))
+                yield ImageFailure(self.dataset.ids[position], " ".join(error.reason.split()))
             else:
                 yield sample
 
     def _require_others(self) -> None:
-        """Pass only if a picture that could be read when the run began still can be; else no picture is at fault."""
+        """Pass only if an image that could be read when the run began still can be; else no image is at fault."""
         try:
             self.dataset[self.first]
-        except PictureError as error:
+        except ImageError as error:
             raise DataError(
-                f"{error}; but it could be read when the run began, so that the pictures may be gone or out of reach. "
+                f"{error}; but it could be read when the run began, so that the images may be gone or out of reach. "
                 "Bring them back; the same command goes on"
             ) from error
 
@@ -242,12 +242,12 @@ def read_ahead(dataset: Dataset, positions: Iterable[int], readers: int) -> Iter
 
 
 def _check_pixels(sample: Sample) -> None:
-    """Refuse a picture whose values are not pixels: its radius would not be in units of [0, 1]."""
+    """Refuse an image whose values are not pixels: its radius would not be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise PictureError(
+        raise ImageError(
             f"image {sample.id!r}",
-            f"holds values from {image.min():g} to {image.max():g}; a picture of {image.dtype} must lie in [0, 1]: "
+            f"holds values from {image.min():g} to {image.max():g}; an image of {image.dtype} must lie in [0, 1]: "
             "divide it by 255, and leave normalisation to the classifier.",
         )
 
@@ -258,6 +258,6 @@ def _require_votes(run: Manifest) -> None:
     if len(failures) == len(run.provenance.image_ids):
         first = failures[0]
         raise VotesError(
-            f"not one of {len(failures)} pictures could be voted on, such as {first.image_id!r}: {first.reason}; mend "
+            f"not one of {len(failures)} images could be voted on, such as {first.image_id!r}: {first.reason}; mend "
             "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )

@@ -52,7 +52,7 @@ def pieces(batch: Batch) -> list[Batch]:
 
 
 def blank(batch: Batch) -> Batch:
-    """The same draws of a black picture: what fails on it is the classifier's fault and no picture's."""
+    """The same draws of a black image: what fails on it is the classifier's fault and no image's."""
     jobs = [replace(segment.job, image=torch.zeros_like(segment.job.image)) for segment in batch.segments]
     parts = zip(batch.segments, jobs, strict=True)
     return Batch(tuple(Segment(job, segment.start, segment.rows) for segment, job in parts))
@@ -78,7 +78,7 @@ def out_of_memory(error: Exception) -> bool:
 
 
 def device_dead(error: Exception) -> bool:
-    """Whether the device, or what drives it, is to blame and no picture."""
+    """Whether the device, or what drives it, is to blame and no image."""
     return any(
         type(cause).__name__ in _DEAD_KINDS or any(words.lower() in said for words in _DEAD)
         for cause, said in _causes(error)

@@ -8,7 +8,7 @@ from torch import Tensor
 from multiguard.errors import InvalidInputError
 
 Image = NDArray[np.generic] | Tensor
-_PICTURE = 3
+_IMAGE = 3
 
 
 def as_input(image_id: str, image: Image, image_size: tuple[int, int] | None) -> Tensor:
@@ -22,7 +22,7 @@ def as_input(image_id: str, image: Image, image_size: tuple[int, int] | None) ->
         tensor = tensor.to(torch.float32)
     if tensor.ndim == 0 or tensor.numel() == 0:
         raise InvalidInputError(f"image {image_id!r} has shape {tuple(tensor.shape)}; it must hold values.")
-    if image_size is not None and tensor.ndim == _PICTURE and tuple(tensor.shape[1:]) != image_size:
+    if image_size is not None and tensor.ndim == _IMAGE and tuple(tensor.shape[1:]) != image_size:
         raise InvalidInputError(
             f"image {image_id!r} is {tuple(tensor.shape[1:])} (height, width), but the classifier takes "
             f"{image_size}; resize it first."

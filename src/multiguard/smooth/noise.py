@@ -104,7 +104,7 @@ class _Words:
         """(rows, count) random words, each row a function of its key and draw."""
         words = np.empty((len(keys), count), dtype=np.uint64)
         for row, (key, draw) in enumerate(zip(keys, draws, strict=True)):
-            # A draw owns the 2^128 counter values under its own index, far more than any picture takes.
+            # A draw owns the 2^128 counter values under its own index, far more than any image takes.
             self._counter[2] = draw
             self._key[:] = np.frombuffer(key, dtype="<u8")
             self._bits.state = self._state

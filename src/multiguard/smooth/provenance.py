@@ -14,52 +14,52 @@ import numpy as np
 import torch
 
 from multiguard.data.sample import Dataset
-from multiguard.errors import DataError, InvalidInputError, PictureError, VotesError
+from multiguard.errors import DataError, ImageError, InvalidInputError, VotesError
 from multiguard.models.classifier import UNNAMED, Classifier
 from multiguard.models.options import state_hash
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
-from multiguard.votes import Provenance, Votes, picture_hash, read_votes
+from multiguard.votes import Provenance, Votes, image_hash, read_votes
 from multiguard.votes.manifest import load_manifest
 
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
 
 
 @dataclass(frozen=True)
-class FirstPicture:
-    """The picture that a run is known by: its position in the dataset, and its `picture_hash`."""
+class FirstImage:
+    """The image that a run is known by: its position in the dataset, and its `image_hash`."""
 
     position: int
     hash: str
 
 
-def first_picture(dataset: Dataset, on_error: Literal["stop", "record"] = "stop") -> FirstPicture:
-    """The first picture; with "record" the first that can be read. A dataset without any raises."""
+def first_image(dataset: Dataset, on_error: Literal["stop", "record"] = "stop") -> FirstImage:
+    """The first image; with "record" the first that can be read. A dataset without any raises."""
     if len(dataset) == 0:
-        raise InvalidInputError(f"the dataset {dataset.name!r} holds no picture; votes need at least one.")
+        raise InvalidInputError(f"the dataset {dataset.name!r} holds no image; votes need at least one.")
     if on_error == "stop":
-        return FirstPicture(0, picture_hash(dataset[0].image))
+        return FirstImage(0, image_hash(dataset[0].image))
     for position in range(len(dataset)):
-        with suppress(PictureError):
-            return FirstPicture(position, picture_hash(dataset[position].image))
-    raise DataError(f"no picture of {dataset.name!r} can be read; votes need at least one.")
+        with suppress(ImageError):
+            return FirstImage(position, image_hash(dataset[position].image))
+    raise DataError(f"no image of {dataset.name!r} can be read; votes need at least one.")
 
 
-def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme, first: FirstPicture) -> Provenance:
+def describe_run(smoother: Smoother, dataset: Dataset, scheme: Scheme, first: FirstImage) -> Provenance:
     """All that determines the votes of this run, read off the classifier as it is now.
 
     Refuses a dataset whose labels are not the classifier's, and a function without a name.
 
     Args:
         smoother: The smoothed classifier.
-        dataset: The pictures.
+        dataset: The images.
         scheme: What is drawn of each.
-        first: The first of the pictures.
+        first: The first of the images.
     """
     _check_classifier(smoother.classifier)
     _check_labels(dataset, smoother.classifier)
-    parts = (_classifier(smoother.classifier), _pictures(dataset, scheme, first), _draws(scheme), execution(smoother))
+    parts = (_classifier(smoother.classifier), _images(dataset, scheme, first), _draws(scheme), execution(smoother))
     return Provenance(**{name: value for part in parts for name, value in part.items()})
 
 
@@ -76,14 +76,14 @@ def _classifier(classifier: Classifier) -> dict[str, Any]:
     }
 
 
-def _pictures(dataset: Dataset, scheme: Scheme, first: FirstPicture) -> dict[str, Any]:
+def _images(dataset: Dataset, scheme: Scheme, first: FirstImage) -> dict[str, Any]:
     """What is voted on."""
     return {
         "dataset": dataset.name,
         "image_ids": tuple(dataset.ids),
         "labelled": scheme.labelled,
         "truth_hash": _truth_hash(dataset) if scheme.labelled else None,
-        "first_picture_hash": first.hash,
+        "first_image_hash": first.hash,
     }
 
 
@@ -94,7 +94,7 @@ def _draws(scheme: Scheme) -> dict[str, Any]:
         "draws": scheme.looks[-1],
         "pilot_draws": scheme.pilot_draws,
         "looks": scheme.looks if stopping else None,
-        "look_shares": stopping.look_shares if stopping else None,
+        "look_fractions": stopping.look_fractions if stopping else None,
         "stopping": stopping.record if stopping else None,
         "seed": scheme.seed,
     }
@@ -118,27 +118,27 @@ def execution(smoother: Smoother) -> dict[str, Any]:
 
 
 def as_begun(run: Provenance, folder: Path, dataset: Dataset) -> Provenance:
-    """The run as its folder knows it, where only another picture is now the first that can be read.
+    """The run as its folder knows it, where only another image is now the first that can be read.
 
-    A run that recorded its first pictures as failures is known by a later one, also after they were mended. It is the
-    same run if the pictures that it is compared by are still those that it voted on.
+    A run that recorded its first images as failures is known by a later one, also after they were mended. It is the
+    same run if the images that it is compared by are still those that it voted on.
     """
     try:
         stored = load_manifest(folder).provenance
-        if run.differences(stored) != ["first_picture_hash"]:
+        if run.differences(stored) != ["first_image_hash"]:
             return run
-        return stored if _same_pictures(dataset, stored, read_votes(folder, partial=True)) else run
+        return stored if _same_images(dataset, stored, read_votes(folder, partial=True)) else run
     except VotesError:  # whoever goes on with the folder finds the same, and says so
         return run
 
 
-def _same_pictures(dataset: Dataset, stored: Provenance, votes: Votes) -> bool:
-    """Whether the first picture that can be read, and did not fail, is as it was when it was voted on."""
-    voted, failed = dict(zip(votes.ids, votes.picture_hashes, strict=True)), {each.image_id for each in votes.failures}
+def _same_images(dataset: Dataset, stored: Provenance, votes: Votes) -> bool:
+    """Whether the first image that can be read, and did not fail, is as it was when it was voted on."""
+    voted, failed = dict(zip(votes.ids, votes.image_hashes, strict=True)), {each.image_id for each in votes.failures}
     for position, image_id in enumerate(dataset.ids):
-        with suppress(PictureError):
-            found = picture_hash(dataset[position].image)
-            if found == stored.first_picture_hash:
+        with suppress(ImageError):
+            found = image_hash(dataset[position].image)
+            if found == stored.first_image_hash:
                 return True
             if image_id not in failed:
                 return found == voted.get(image_id)
@@ -162,7 +162,7 @@ def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
 
 
 def _truth_hash(dataset: Dataset) -> str | None:
-    """The sha256 of every image's labels, in order; None where they are known only with the pictures."""
+    """The sha256 of every image's labels, in order; None where they are known only with the images."""
     labels = getattr(dataset, "labels", None)
     if labels is None:
         return None

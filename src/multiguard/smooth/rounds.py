@@ -20,7 +20,7 @@ from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.faults import Fault
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, Failure, LabelSets, VoteRow, picture_hash
+from multiguard.votes import DrawVotes, ImageFailure, LabelSets, VoteRow, image_hash
 
 _MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
 _MOST_FAULTS = 100  # images in a row that the classifier fails on before that is taken for no image's fault
@@ -50,7 +50,7 @@ class OpenShard:
     """A shard to vote on: its place in the run, and its images in order, each read when it is due, or failed."""
 
     index: int
-    samples: Iterable[Sample | Failure]
+    samples: Iterable[Sample | ImageFailure]
     images: int
 
 
@@ -60,23 +60,23 @@ class VotedShard:
 
     index: int
     rows: list[VoteRow]
-    failures: list[Failure]
+    failures: list[ImageFailure]
 
 
 @dataclass(eq=False)
-class _Picture:
+class _Image:
     """An image on its way: what was drawn of it so far, and its pixels while more may be."""
 
     image_id: str
     labels: tuple[int, ...]
     pixels: NDArray[np.generic] | None
-    picture_hash: str
+    image_hash: str
     votes: DrawVotes | None = None
     pilot: DrawVotes | None = None
 
     def row(self) -> VoteRow:
         assert self.votes is not None
-        return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.picture_hash)
+        return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.image_hash)
 
 
 @dataclass(eq=False)
@@ -86,8 +86,8 @@ class _Round:
     shard: int
     look: int
     missing: int
-    active: list[_Picture] = field(default_factory=list)
-    ended: dict[str, VoteRow | Failure | None] = field(default_factory=dict)  # all images of the shard, in order
+    active: list[_Image] = field(default_factory=list)
+    ended: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)  # all images of the shard, in order
 
 
 class ShardVoting:
@@ -117,7 +117,7 @@ class ShardVoting:
         self._waiting: deque[_Round] = deque()
         self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
         self._whole: deque[VotedShard] = deque()
-        self._out: dict[Job, tuple[_Round, _Picture, bool]] = {}
+        self._out: dict[Job, tuple[_Round, _Image, bool]] = {}
         self._faults = 0  # in a row, up to now
 
     def __iter__(self) -> Iterator[VotedShard]:
@@ -149,8 +149,8 @@ class ShardVoting:
             self._settle()
             if self._waiting:
                 following = self._waiting.popleft()
-                for picture in tuple(following.active):  # one that fails leaves it
-                    yield self._look(following, picture)
+                for image in tuple(following.active):  # one that fails leaves it
+                    yield self._look(following, image)
             elif self._more and len(self._judged) < _MOST_JUDGED:
                 yield from self._opened(next(self._unopened, None))
             elif self._judged:
@@ -166,28 +166,28 @@ class ShardVoting:
         jobs = 2 if self._scheme.pilot_draws else 1
         first = _Round(shard.index, 0, missing=shard.images * jobs)
         for sample in shard.samples:
-            begun = sample if isinstance(sample, Failure) else self._begun(first, sample)
-            if isinstance(begun, Failure):
+            begun = sample if isinstance(sample, ImageFailure) else self._begun(first, sample)
+            if isinstance(begun, ImageFailure):
                 self._failed(first, begun, jobs)
             else:
                 yield from begun
 
-    def _begun(self, first: _Round, sample: Sample) -> list[Job] | Failure:
+    def _begun(self, first: _Round, sample: Sample) -> list[Job] | ImageFailure:
         """The jobs of an image's first look, or the failure of one that the classifier does not take."""
         labels = sample.labels if self._scheme.labelled else ()
-        picture = _Picture(sample.id, labels, sample.image, picture_hash(sample.image))
+        image = _Image(sample.id, labels, sample.image, image_hash(sample.image))
         try:
-            pilot = [self._pilot(first, picture)] if self._scheme.pilot_draws else []
-            jobs = [*pilot, self._look(first, picture)]
+            pilot = [self._pilot(first, image)] if self._scheme.pilot_draws else []
+            jobs = [*pilot, self._look(first, image)]
         except InvalidInputError as error:
             if not self._goes_on:
                 raise
-            return Failure(sample.id, " ".join(str(error).split()))
-        first.active.append(picture)
+            return ImageFailure(sample.id, " ".join(str(error).split()))
+        first.active.append(image)
         first.ended[sample.id] = None
         return jobs
 
-    def _failed(self, of: _Round, failure: Failure, jobs: int) -> None:
+    def _failed(self, of: _Round, failure: ImageFailure, jobs: int) -> None:
         """Leave an image out that no job was sent for, so that so many of its round are not waited for."""
         of.ended[failure.image_id] = failure
         of.missing -= jobs
@@ -195,44 +195,44 @@ class ShardVoting:
         if of.missing == 0:
             self._looked_at(of)
 
-    def _pilot(self, of: _Round, picture: _Picture) -> Job:
-        return self._sent(of, picture, 0, self._scheme.pilot_draws, pilot=True)
+    def _pilot(self, of: _Round, image: _Image) -> Job:
+        return self._sent(of, image, 0, self._scheme.pilot_draws, pilot=True)
 
-    def _look(self, of: _Round, picture: _Picture) -> Job:
+    def _look(self, of: _Round, image: _Image) -> Job:
         looks = (0, *self._scheme.looks)
-        return self._sent(of, picture, looks[of.look], looks[of.look + 1] - looks[of.look], pilot=False)
+        return self._sent(of, image, looks[of.look], looks[of.look + 1] - looks[of.look], pilot=False)
 
-    def _sent(self, of: _Round, picture: _Picture, first: int, draws: int, *, pilot: bool) -> Job:
-        assert picture.pixels is not None
+    def _sent(self, of: _Round, image: _Image, first: int, draws: int, *, pilot: bool) -> Job:
+        assert image.pixels is not None
         job = self._smoother.job(
-            picture.pixels,
+            image.pixels,
             draws,
             seed=self._scheme.seed,
-            image_id=picture.image_id,
+            image_id=image.image_id,
             first_draw=first,
             stream="pilot" if pilot else "certify",
         )
         if not pilot and first + draws == self._scheme.looks[-1]:
-            picture.pixels = None
-        self._out[job] = (of, picture, pilot)
+            image.pixels = None
+        self._out[job] = (of, image, pilot)
         return job
 
     def _landed(self, job: Job, outcome: DrawVotes | Fault) -> _Round:
-        """The round that the job belongs to, with the votes laid to its picture, or without it if it failed."""
-        of, picture, pilot = self._out.pop(job)
+        """The round that the job belongs to, with the votes laid to its image, or without it if it failed."""
+        of, image, pilot = self._out.pop(job)
         of.missing -= 1
-        if isinstance(of.ended[picture.image_id], Failure):
+        if isinstance(of.ended[image.image_id], ImageFailure):
             return of
         if isinstance(outcome, Fault):
-            of.active.remove(picture)
-            of.ended[picture.image_id] = Failure(picture.image_id, f"pilot {outcome}" if pilot else str(outcome))
+            of.active.remove(image)
+            of.ended[image.image_id] = ImageFailure(image.image_id, f"pilot {outcome}" if pilot else str(outcome))
             self._stopped()
-            self._count_fault(picture.image_id, outcome)
+            self._count_fault(image.image_id, outcome)
         elif pilot:
-            picture.pilot = outcome
+            image.pilot = outcome
         else:
             self._faults = 0
-            picture.votes = outcome if picture.votes is None else _joined(picture.votes, outcome)
+            image.votes = outcome if image.votes is None else _joined(image.votes, outcome)
             if self._is_last(of):
                 self._stopped()
         return of
@@ -241,9 +241,9 @@ class ShardVoting:
         self._faults += 1
         if self._faults >= _MOST_FAULTS:
             raise ModelError(
-                f"{self._faults} pictures in a row failed, the last of them {image_id!r}, {fault}. That is rather the "
+                f"{self._faults} images in a row failed, the last of them {image_id!r}, {fault}. That is rather the "
                 "model's or the machine's fault: mend it, and vote without --on-error record (on_error='stop'), which "
-                "tries recorded pictures again."
+                "tries recorded images again."
             )
 
     def _looked_at(self, done: _Round) -> None:
@@ -251,7 +251,7 @@ class ShardVoting:
         if self._scheme.stopping is None or self._is_last(done) or not done.active:
             self._sort(done, [True] * len(done.active))
         else:
-            rows = [picture.row() for picture in done.active]
+            rows = [image.row() for image in done.active]
             self._judged.append((done, self._judge.submit(self._scheme.stopping.decided, rows)))
 
     def _settle(self) -> None:
@@ -265,10 +265,10 @@ class ShardVoting:
 
     def _sort(self, done: _Round, decided: Sequence[bool]) -> None:
         """Part the images of a round into those that stop and those that go on."""
-        for picture, stops in zip(done.active, decided, strict=True):
+        for image, stops in zip(done.active, decided, strict=True):
             if stops:
-                done.ended[picture.image_id] = picture.row()
-        going_on = [picture for picture, stops in zip(done.active, decided, strict=True) if not stops]
+                done.ended[image.image_id] = image.row()
+        going_on = [image for image, stops in zip(done.active, decided, strict=True) if not stops]
         if going_on:
             self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.ended))
         else:
@@ -280,7 +280,7 @@ class ShardVoting:
 
 def _voted(done: _Round) -> VotedShard:
     rows = [ended for ended in done.ended.values() if isinstance(ended, VoteRow)]
-    return VotedShard(done.shard, rows, [ended for ended in done.ended.values() if isinstance(ended, Failure)])
+    return VotedShard(done.shard, rows, [ended for ended in done.ended.values() if isinstance(ended, ImageFailure)])
 
 
 def _joined(before: DrawVotes, after: DrawVotes) -> DrawVotes:

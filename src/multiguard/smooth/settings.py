@@ -12,7 +12,7 @@ from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth.arguments import real_number, whole_number
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes import Rule, vote_dtype
-from multiguard.votes.ranked import USUAL_RANKS
+from multiguard.votes.ranked import DEFAULT_RANKS
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -28,14 +28,14 @@ class Settings:
     """The certificate is about the classifier as executed, so each of these is part of its provenance.
 
     Attributes:
-        sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for pictures.
+        sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for images.
         rule: What f returns of its scores: "top-k", ranked labels, or "threshold", the set of those that pass.
         k_max: K', how many ranked labels of each draw are kept; None for the threshold rule.
         score_threshold: The probability at which a score passes; None for the top-k rule.
         device: Where the classifier runs.
         noise: Which source makes the noise.
         precision: float32, or the dtype of autocast.
-        channels_last: Whether pictures and weights lie channels last in memory.
+        channels_last: Whether images and weights lie channels last in memory.
         compiled: Whether torch.compile compiles the classifier.
         noise_compiled: Whether torch.compile compiles the noise that is made on the device.
         clamp: Whether f clamps the noisy input to [0, 1].
@@ -146,7 +146,7 @@ def _passing_score(score_threshold: float | None) -> float:
 
 
 def _ranks(k_max: int | None, labels: int) -> int:
-    chosen = min(USUAL_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
+    chosen = min(DEFAULT_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
     if not 1 <= chosen <= labels:
         raise InvalidInputError(
             f"k_max must lie between 1 and the classifier's {labels} labels, not {chosen}: "

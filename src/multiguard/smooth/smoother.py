@@ -30,7 +30,7 @@ class Smoother:
 
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
-        sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for pictures), unnormalised.
+        sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for images), unnormalised.
         rule: What f returns of its scores: "top-k", its labels of largest score, ranked; or "threshold", the set of
             those whose score passes.
         k_max: For the top-k rule K', how many labels of each draw are kept; by default 10, or all of fewer.
@@ -40,7 +40,7 @@ class Smoother:
         batch_size: Rows of a batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
-        channels_last: Memory layout of pictures and weights.
+        channels_last: Memory layout of images and weights.
         compile: Whether to compile the classifier together with its noise.
         noise: The source of noise, to repeat on a CPU the noise of a CUDA run.
     """
@@ -148,7 +148,7 @@ class Smoother:
 
         A batch that fails is run again in smaller ones, down to the single draw that fails alone: which jobs fail does
         not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier
-        breaks its contract on a black picture too, or the device is out of memory or dead.
+        breaks its contract on a black image too, or the device is out of memory or dead.
         """
         for job, outcome in attempt_votes(jobs, self._plan(steady)):
             yield job, outcome if isinstance(outcome, Fault) else self._as_votes(outcome)

@@ -20,7 +20,7 @@ from multiguard.smooth.philox import standard_normal
 from multiguard.smooth.settings import DTYPES, Settings
 
 P = ParamSpec("P")
-_PICTURE = 4  # (B, channels, height, width)
+_IMAGE = 4  # (B, channels, height, width)
 _MOST_GRAPHS = 64
 
 
@@ -75,7 +75,7 @@ def score_limit(classifier: Classifier, score_threshold: float) -> float:
 
 
 def to_pixels(images: Tensor) -> Tensor:
-    """float32 values; a uint8 picture's x becomes x / 255."""
+    """float32 values; a uint8 image's x becomes x / 255."""
     return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images
 
 
@@ -156,7 +156,7 @@ class DeviceStep:
         with self._lock:
             images, words = self._place(batch)
             slots, draws = _send(padded, self._settings.device)
-            # Outside the graph: it would be compiled anew for each number of pictures that share a batch.
+            # Outside the graph: it would be compiled anew for each number of images that share a batch.
             rows = (images[slots], words[slots], draws)
             kind = (images.shape[1:], images.dtype)
             return self._graph(kind, (rows[0][:2], rows[1][:2], rows[2][:2]), rows)
@@ -185,7 +185,7 @@ def _voter(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Ten
     kind, dtype = settings.device.type, DTYPES[settings.precision]
 
     def vote(noisy: Tensor) -> Tensor:
-        if settings.channels_last and noisy.ndim == _PICTURE:
+        if settings.channels_last and noisy.ndim == _IMAGE:
             noisy = noisy.contiguous(memory_format=torch.channels_last)
         with torch.autocast(kind, dtype, enabled=dtype != torch.float32):
             scores = classifier(noisy)
@@ -238,7 +238,7 @@ def _maybe_compiled(function: Callable[P, Tensor], wanted: bool) -> Callable[P, 
                 return compiled(*args, **kwargs)
         except torch._dynamo.exc.FailOnRecompileLimitHit as error:
             raise ModelError(
-                f"it was compiled for {_MOST_GRAPHS} shapes, the most there may be; bring pictures to one size first, "
+                f"it was compiled for {_MOST_GRAPHS} shapes, the most there may be; bring images to one size first, "
                 "or use compile=False"
             ) from error
 

@@ -110,7 +110,7 @@ def attempt_votes(jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, Rows |
 
     A batch that fails is run again image by image, and the image that fails alone in halves, down to the draw that
     fails alone: whether a job fails, and where, does not depend on what it shares its batches with. A classifier that
-    then fails on a draw too that went well before (on a black picture, where none did), or a device that is dead,
+    then fails on a draw too that went well before (on a black image, where none did), or a device that is dead,
     raises `ModelError`: no job is at fault.
     """
     return _Stream(plan, goes_on=True).outcomes(jobs)
@@ -227,7 +227,7 @@ class _Stream:
             raise blamed(draw, problem)
         if not _answered(self._proven or blank(draw), self._plan):
             other = f"now for image {self._proven.image_of(0)!r}, which it took before" if self._proven else ""
-            raise blamed(draw, f"{problem}, and so it does {other or 'for a black picture'}")
+            raise blamed(draw, f"{problem}, and so it does {other or 'for a black image'}")
         self._tallies[draw.segments[0].job].fault = Fault(first_draw(draw), problem)
 
     def _finished(self) -> Iterator[tuple[Job, Rows | Fault]]:

@@ -1,6 +1,6 @@
 """Processes that vote together: the main one says what there is to do, and each takes the next shard when it is free.
 
-Nobody waits for anybody but at the end, so that a slow picture holds up one process alone. What passes between them are
+Nobody waits for anybody but at the end, so that a slow image holds up one process alone. What passes between them are
 a few small numbers in the store that torchrun offers; votes pass through the folder. A process that was started anew
 may find what others before it left in the store, so that nothing is believed there but the answer to its own question.
 
@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from uuid import uuid4
 
 from multiguard.errors import VotesError
-from multiguard.ranks import Rank, this_rank
+from multiguard.io.ranks import Rank, this_rank
 
 Answer = TypeVar("Answer")
 

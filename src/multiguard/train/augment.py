@@ -1,4 +1,4 @@
-"""Crop, shift and flip on the device: one affine resampling a batch, another draw for every picture."""
+"""Crop, shift and flip on the device: one affine resampling a batch, another draw for every image."""
 
 import math
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to a training picture before the noise.
+    """What may happen to a training image before the noise.
 
     Attributes:
         least_area: A crop keeps a uniformly drawn share of the area between this and 1; 1 for no crop.
         stretch: A crop's width over its height is up to this factor off the square, either way.
-        shift: The picture is moved by up to this many pixels each way; black fills in, or, beside crops, the edge.
-        flip: Whether half of the pictures are mirrored left to right.
+        shift: The image is moved by up to this many pixels each way; black fills in, or, beside crops, the edge.
+        flip: Whether half of the images are mirrored left to right.
     """
 
     least_area: float = 0.5
@@ -31,7 +31,7 @@ class Augmentation:
 
 
 def augment(images: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
-    """The float pictures (B, 3, height, width), each cropped, shifted and flipped by its own draw."""
+    """The float images (B, 3, height, width), each cropped, shifted and flipped by its own draw."""
     if how.idle:
         return images
     transforms = _draw_transforms(images, how, generator)
@@ -41,7 +41,7 @@ def augment(images: Tensor, how: Augmentation, generator: torch.Generator) -> Te
 
 
 def _draw_transforms(images: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
-    """(B, 2, 3) maps from places of the result to places of the picture, both in [-1, 1]."""
+    """(B, 2, 3) maps from places of the result to places of the image, both in [-1, 1]."""
     count, _, height, width = images.shape
     draws = torch.rand(7, count, generator=generator, device=images.device, dtype=images.dtype)
     scale_x, scale_y = _crop_sides(draws[0], draws[1], how)
@@ -54,7 +54,7 @@ def _draw_transforms(images: Tensor, how: Augmentation, generator: torch.Generat
 
 
 def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, how: Augmentation) -> tuple[Tensor, Tensor]:
-    """The width and the height of each crop as shares of the picture's, neither above 1."""
+    """The width and the height of each crop as shares of the image's, neither above 1."""
     side = (how.least_area + (1 - how.least_area) * area_draw).sqrt()
     if how.least_area >= 1:
         return side, side

@@ -1,4 +1,4 @@
-"""The training curve as a picture."""
+"""The training curve as an image."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -29,12 +29,12 @@ Record = dict[str, Any]
 
 
 class Engine:
-    """A classifier in training on one process of possibly many, its moving average, and its pictures.
+    """A classifier in training on one process of possibly many, its moving average, and its images.
 
     Args:
         classifier: What to train; it is moved to the device.
-        pixels: The training pictures.
-        val_pixels: The validation pictures.
+        pixels: The training images.
+        val_pixels: The validation images.
         recipe: How.
         accelerator: Which device, and how many processes.
         denoiser: Stands in front of the classifier and is not trained; told the validation noise.
@@ -101,8 +101,8 @@ class Engine:
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(done, self.recipe.epochs * steps, self.recipe.lr, self.recipe.warmup)
         self.generator.manual_seed(derived_seed(self.recipe.seed, STEP, epoch, step, self.rank))
-        pictures = augment(images.float() / 255, self.recipe.augmentation, self.generator)
-        noisy = add_noise(pictures, sigma, self.generator).contiguous(memory_format=self.layout)
+        augmented = augment(images.float() / 255, self.recipe.augmentation, self.generator)
+        noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
             logits = self.module(self._seen(noisy, sigma))
         loss = self.loss(logits.float(), targets.float())
@@ -114,7 +114,7 @@ class Engine:
         return loss.detach()
 
     def _seen(self, noisy: Tensor, sigma: float) -> Tensor:
-        """What the classifier is shown: noisy pictures behind the denoiser, clean ones as they are."""
+        """What the classifier is shown: noisy images behind the denoiser, clean ones as they are."""
         if self.denoiser is None or sigma == 0:
             return noisy
         with torch.no_grad():

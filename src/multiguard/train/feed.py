@@ -1,4 +1,4 @@
-"""Batches of decoded pictures on the device: kept there whole where they fit, else streamed."""
+"""Batches of decoded images on the device: kept there whole where they fit, else streamed."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +17,12 @@ _COPY = 4096
 
 
 class Feed:
-    """The pictures and targets of one split, given out batch by batch on one device.
+    """The images and targets of one split, given out batch by batch on one device.
 
     Args:
         pixels: The decoded split.
         device: Where batches are wanted.
-        resident: Whether to keep all pictures on the device; None keeps them on a GPU that has room.
+        resident: Whether to keep all images on the device; None keeps them on a GPU that has room.
     """
 
     def __init__(self, pixels: Pixels, device: torch.device, resident: bool | None = None) -> None:
@@ -36,10 +36,10 @@ class Feed:
         return len(self.pixels)
 
     def batches(self, positions: Sequence[Positions]) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each array of positions, its pictures (B, 3, height, width) and targets (B, c), both uint8."""
+        """For each array of positions, its images (B, 3, height, width) and targets (B, c), both uint8."""
         places = [torch.from_numpy(p).to(self.device, non_blocking=True) for p in positions]
-        pictures = self._streamed(positions) if self.images is None else map(self.images.__getitem__, places)
-        for place, images in zip(places, pictures, strict=True):
+        streamed = self._streamed(positions) if self.images is None else map(self.images.__getitem__, places)
+        for place, images in zip(places, streamed, strict=True):
             yield images, self.targets[place]
 
     def _streamed(self, positions: Sequence[Positions]) -> Iterator[Tensor]:

@@ -10,11 +10,11 @@ import torch
 
 from multiguard.data import Catalogued, Pixels, hold_out, load_pixels, open_dataset, subset
 from multiguard.data.catalog import find_known, training_split, validation_split
-from multiguard.data.picture import decoding_threads
+from multiguard.data.image import decoding_threads
 from multiguard.data.pixels import target_matrix
 from multiguard.errors import InvalidInputError
-from multiguard.files import file_hash, require_folder
-from multiguard.lock import held
+from multiguard.io.files import file_hash, require_folder
+from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
@@ -37,15 +37,15 @@ class Job:
         model: "cnn", "cnn:WIDTH", "timm:NAME", or a model folder to start from; None for the digits' cnn.
         root: The dataset's folder.
         weights: A weights file, "pretrained", or None.
-        size: Height and width of the pictures; None for the network's own.
+        size: Height and width of the images; None for the network's own.
         split: What to train on; None for the dataset's usual.
         val_split: What to validate on; None for the usual beside `split`, or a held-out tenth where there is none.
-        images: A random part of so many training pictures; None for all.
-        val_images: A random part of so many validation pictures; None for all.
+        images: A random part of so many training images; None for all.
+        val_images: A random part of so many validation images; None for all.
         options: The dataset's further options.
         denoiser: An FFDNet weights file to put a denoiser in front of the classifier, which then learns from denoised
-            pictures; with noise 0 in training, from clean ones.
-        cache: A folder for decoded pictures.
+            images; with noise 0 in training, from clean ones.
+        cache: A folder for decoded images.
         workers: Decoding threads; None for one a core.
         compiled: Whether torch.compile makes the forward and backward pass.
     """
@@ -76,12 +76,12 @@ def run_job(
 ) -> TrainResult:
     """Do the job from names and paths to the model folder; run again, it goes on where it was interrupted.
 
-    Everything that can be wrong with the job is looked at before the first picture is decoded.
+    Everything that can be wrong with the job is looked at before the first image is decoded.
 
     Args:
         job: The job.
         on_epoch: As for `train`.
-        progress: As for `train`, and called with the pictures that are decoded before.
+        progress: As for `train`, and called with the images that are decoded before.
         discard: As for `train`.
     """
     find_known(job.data)
@@ -109,19 +109,19 @@ def run_job(
         "progress": progress,
         "discard": discard,
     }
-    with held(job.out):
+    with folder_lock(job.out):
         pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
         return train(backbone, pixels, val_pixels, job.recipe, job.out, on_epoch=on_epoch, **more)
 
 
 def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:
-    """The training and the validation pictures of a job, decoded at this size."""
+    """The training and the validation images of a job, decoded at this size."""
     training, validation = open_splits(job, size)
     return _decoded(job, training), _decoded(job, validation)
 
 
 def open_splits(job: Job, size: int) -> tuple[Catalogued, Catalogued]:
-    """The training and the validation split of a job, without a common picture, none decoded yet."""
+    """The training and the validation split of a job, without a common image, none decoded yet."""
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.recipe.seed
     split = job.split or training_split(job.data, **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
@@ -168,7 +168,7 @@ def native_size(model: str) -> int:
 
 
 def start_backbone(job: Job, data: Catalogued, size: int) -> Backbone:
-    """The network that a job starts from, seen to take pictures of this size."""
+    """The network that a job starts from, seen to take images of this size."""
     model, dropout = model_name(job), job.recipe.dropout
     if not _is_folder(model):
         backbone = build_backbone(model, len(data.label_names), job.weights, dropout=dropout, size=size)

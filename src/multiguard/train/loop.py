@@ -14,12 +14,12 @@ from torch import Tensor
 
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
-from multiguard.files import file_hash, remove_halves, write_atomically
-from multiguard.lock import held
+from multiguard.io.files import file_hash, remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
-from multiguard.ranks import this_rank
 from multiguard.train.curve import draw_curve
 from multiguard.train.engine import Engine, Record
 from multiguard.train.recipe import Keep, Recipe
@@ -61,19 +61,19 @@ def train(
     """Train to the end, or go on from the last epoch in this folder, and leave the model of one epoch in it.
 
     On a CPU the model is bit for bit the same whether the run was interrupted or not. Best is the highest mAP
-    of the averaged weights on noisy validation pictures, whose noise is the same in every epoch.
+    of the averaged weights on noisy validation images, whose noise is the same in every epoch.
 
     Args:
         backbone: The network to start from; its weights are changed.
-        pixels: The training pictures.
-        val_pixels: The validation pictures.
+        pixels: The training images.
+        val_pixels: The validation images.
         recipe: Everything else that decides the outcome.
         out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
         denoiser: Stands in front of the network when it is validated and saved, told the validation noise.
         provenance: What else to put on record, and to hold equal when a run goes on.
         compiled: Whether torch.compile makes the forward and backward pass.
         on_epoch: Called with the record of each epoch, on the main process.
-        progress: Called with ("training", pictures done, pictures in all epochs), on the main process.
+        progress: Called with ("training", images done, images in all epochs), on the main process.
         discard: Throws away what another run left in the folder; None refuses such a folder. The same run is taken up.
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
@@ -83,7 +83,7 @@ def train(
     }
     _, _, height, width = pixels.images.shape
     card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
-    with held(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
+    with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
         make_room(out, run_settings(card), discard, accelerator)
         engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
         run = _Run(engine, card, denoiser, out, this_rank().is_main)
@@ -115,7 +115,7 @@ class _Run:
         """The epochs behind; what a kill left half done in the folder is done again from the state."""
         if self.is_main:
             for folder in (self.out, (self.out / STATE_FILE).parent):
-                remove_halves(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
+                remove_partial_files(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
         progress = read_progress(self.out)
         if progress is None:
             return []
@@ -143,7 +143,7 @@ class _Run:
             draw_curve(self.history, self.out / CURVE_FILE)
 
     def _counter(self, epoch: int, progress: Progressed | None) -> Callable[[int, int], None] | None:
-        """What turns the steps of an epoch into pictures of the whole run, where anyone wants to know."""
+        """What turns the steps of an epoch into images of the whole run, where anyone wants to know."""
         if progress is None or not self.is_main:
             return None
         recipe = self.engine.recipe

@@ -1,4 +1,4 @@
-"""The losses: from logits, summed over the labels of a picture, averaged over the pictures of a batch."""
+"""The losses: from logits, summed over the labels of an image, averaged over the images of a batch."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from torch import Tensor, where
 from torch.nn import functional
 
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -22,7 +22,7 @@ def asymmetric_loss(
 ) -> Tensor:
     r"""ASL as the MultiGuard paper writes it, finite with finite gradients for every finite logit.
 
-    With q = sigmoid(logit), p = max(q - m, 0) and y the target, a picture's loss is
+    With q = sigmoid(logit), p = max(q - m, 0) and y the target, an image's loss is
 
         sum_j  - y_j (1 - q_j)^{gamma+} log q_j  -  (1 - y_j) p_j^{gamma-} log(1 - p_j).
 

@@ -15,7 +15,7 @@ def derived_seed(*key: int) -> int:
 
 
 def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """The pictures with fresh N(0, sigma^2) on every pixel, not clamped; the same tensor where sigma is 0."""
+    """The images with fresh N(0, sigma^2) on every pixel, not clamped; the same tensor where sigma is 0."""
     if sigma == 0:
         return images
     noise = torch.randn(images.shape, generator=generator, device=images.device, dtype=images.dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.naming import unknown_name
+from multiguard.io.names import unknown_name
 from multiguard.train.augment import Augmentation
 from multiguard.train.loss import find_loss
 
@@ -18,10 +18,10 @@ class Recipe:
     """Everything that decides the outcome of training beside the data and the network.
 
     Attributes:
-        sigma: Deviation of the noise on every training picture, in pixels of [0, 1]; 0 trains without noise.
-        val_sigma: Deviation of the noise on validation pictures; None for `sigma`.
-        epochs: Passes over the training pictures; 0 validates and writes the model as it is.
-        batch: Pictures a step, all processes together.
+        sigma: Deviation of the noise on every training image, in pixels of [0, 1]; 0 trains without noise.
+        val_sigma: Deviation of the noise on validation images; None for `sigma`.
+        epochs: Passes over the training images; 0 validates and writes the model as it is.
+        batch: Images a step, all processes together.
         lr: Adam's learning rate at the peak of the one-cycle schedule.
         warmup: The share of the steps in which the rate climbs.
         weight_decay: Adam's L2 on convolution and linear weights.
@@ -31,10 +31,10 @@ class Recipe:
         ema: The slowest decay of the weights' moving average.
         clip: The largest gradient norm; longer gradients are shortened to it.
         crop: The least share of the area that a random crop keeps; 1 for no crop.
-        shift: The most pixels a picture is moved each way.
-        flip: Whether pictures are mirrored at random.
+        shift: The most pixels an image is moved each way.
+        flip: Whether images are mirrored at random.
         keep: Which epoch's weights are left: "best", of the highest noisy validation mAP, or "last", so that the
-            validation pictures have no part in the model.
+            validation images have no part in the model.
         seed: Decides the order, the crops, the noise and the first weights.
     """
 
@@ -66,12 +66,12 @@ class Recipe:
 
     @property
     def validation_sigma(self) -> float:
-        """The noise on validation pictures: what the model is chosen by, and made for."""
+        """The noise on validation images: what the model is chosen by, and made for."""
         return self.sigma if self.val_sigma is None else self.val_sigma
 
     @property
     def augmentation(self) -> Augmentation:
-        """What happens to a training picture before the noise."""
+        """What happens to a training image before the noise."""
         return Augmentation(least_area=self.crop, shift=self.shift, flip=self.flip)
 
     def _rules(self) -> list[tuple[str, bool, str]]:

@@ -26,7 +26,7 @@ _MOST_SAID = 40  # characters of a value; a hash is longer
 
 
 def described(name: str, ids: Sequence[str], targets: NDArray[np.uint8]) -> dict[str, Any]:
-    """A split on record: which pictures, in which order, with which labels."""
+    """A split on record: which images, in which order, with which labels."""
     return {
         "name": name,
         "images": len(ids),
@@ -49,7 +49,7 @@ def new_card(
     Args:
         backbone: The network to start from.
         labels: The label names.
-        size: (height, width) of the pictures.
+        size: (height, width) of the images.
         splits: "train" and "val", each as `described` gives it.
         recipe: How to train.
         denoiser: What stands in front; its weights' hash is put on record.
@@ -132,14 +132,14 @@ def _difference(key: str, before: Any, now: Any) -> str:
 
 
 def require_apart(training: Catalogued | Pixels, validation: Catalogued | Pixels) -> None:
-    """Pass only if the two share their labels and no picture: a seen picture would flatter every epoch."""
+    """Pass only if the two share their labels and no image: a seen image would flatter every epoch."""
     if tuple(training.label_names) != tuple(validation.label_names):
         raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in one order")
     seen = set(training.ids)
     both = [id_ for id_ in validation.ids if id_ in seen]
     if both:
         raise InvalidInputError(
-            f"{len(both)} pictures of {validation.name}, the first '{both[0]}', are also in {training.name}; "
+            f"{len(both)} images of {validation.name}, the first '{both[0]}', are also in {training.name}; "
             "validate on another split, or leave --val-split out to hold out a tenth"
         )
 
@@ -148,10 +148,10 @@ def require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Recipe, world: int) 
     """Pass only if so many processes can train on the one and judge every epoch on the other."""
     require_apart(pixels, val_pixels)
     if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
-        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have pictures of one size")
+        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have images of one size")
     if not val_pixels.targets.any():
-        raise InvalidInputError(f"{val_pixels.name}: not one picture has a label, so no epoch can be judged")
+        raise InvalidInputError(f"{val_pixels.name}: not one image has a label, so no epoch can be judged")
     if recipe.batch % world:
         raise InvalidInputError(f"batch {recipe.batch} does not divide among {world} processes; take a multiple")
     if len(pixels) < world:
-        raise InvalidInputError(f"{pixels.name}: {len(pixels)} pictures for {world} processes")
+        raise InvalidInputError(f"{pixels.name}: {len(pixels)} images for {world} processes")

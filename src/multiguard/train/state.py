@@ -12,8 +12,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.files import write_atomically
-from multiguard.plain_json import as_record, parse_json
+from multiguard.io.files import write_atomically
+from multiguard.io.records import as_record, parse_json
 
 STATE_FILE = Path("state") / "last.safetensors"
 

@@ -1,4 +1,4 @@
-"""Validation on noisy pictures: the mean average precision that smoothing will feel."""
+"""Validation on noisy images: the mean average precision that smoothing will feel."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def noisy_scores(
     world: int = 1,
     amp: bool = False,
 ) -> Tensor:
-    """The scores (n, c) of one noisy copy of each picture, on noise that only the seed and the device decide.
+    """The scores (n, c) of one noisy copy of each image, on noise that only the seed and the device decide.
 
     Rows that belong to other ranks are zero, so that the sum over the ranks is the whole.
     """
@@ -42,11 +42,11 @@ def noisy_scores(
 
 
 def noisy_map(classifier: nn.Module, pixels: Pixels, sigma: float, *, seed: int = 0) -> float:
-    """The mean average precision of a classifier in eval mode on one noisy copy of each picture.
+    """The mean average precision of a classifier in eval mode on one noisy copy of each image.
 
     Args:
-        classifier: Pictures in [0, 1] to one score a label; where its weights lie is where it runs.
-        pixels: The decoded pictures.
+        classifier: Images in [0, 1] to one score a label; where its weights lie is where it runs.
+        pixels: The decoded images.
         sigma: Deviation of the noise.
         seed: Decides the noise.
     """

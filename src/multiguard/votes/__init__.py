@@ -2,8 +2,8 @@
 
 from multiguard.votes.choice import most_frequent, passing
 from multiguard.votes.folder import read_votes
-from multiguard.votes.manifest import Failure, Manifest, Shard
-from multiguard.votes.picture import picture_hash
+from multiguard.votes.image_hash import image_hash
+from multiguard.votes.manifest import ImageFailure, Manifest, Shard
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked, vote_dtype
 from multiguard.votes.reading import Votes
@@ -13,7 +13,7 @@ from multiguard.votes.writer import VotesWriter
 
 __all__ = [
     "DrawVotes",
-    "Failure",
+    "ImageFailure",
     "LabelSets",
     "Manifest",
     "Provenance",
@@ -23,10 +23,10 @@ __all__ = [
     "VoteRow",
     "Votes",
     "VotesWriter",
+    "image_hash",
     "most_frequent",
     "packed_width",
     "passing",
-    "picture_hash",
     "read_votes",
     "vote_dtype",
 ]

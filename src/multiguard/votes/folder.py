@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from multiguard.errors import VotesError
-from multiguard.files import file_hash, files_hash
+from multiguard.io.files import file_hash, files_hash
 from multiguard.votes.entry import entry_paths, read_entry, shard_name
 from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Shard, load_manifest
 from multiguard.votes.reading import ReadShard, Votes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.plain_json import as_record, own_hash
+from multiguard.io.records import as_record, own_hash
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.seal import read_sealed, write_sealed
 
@@ -16,7 +16,7 @@ _MEND = "Bring it back as it was, or vote with --force, which begins anew."
 
 
 @dataclass(frozen=True)
-class Failure:
+class ImageFailure:
     """An image that could not be voted on, and why, in one line; it has no votes and no certificate."""
 
     image_id: str
@@ -30,7 +30,7 @@ class Shard:
     file: str
     sha256: str
     rows: int
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ImageFailure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Manifest:
         return set(self.shards) == set(range(self.shard_count))
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[ImageFailure, ...]:
         """The images of the known shards that could not be voted on, in order."""
         return tuple(failure for shard in self.shards.values() for failure in shard.failures)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.plain_json import own_hash
+from multiguard.io.records import own_hash
 
 Rule = Literal["top-k", "threshold"]
 
@@ -22,15 +22,15 @@ class Provenance:
         weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
         classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
         code_hash: sha256 of the user's source files that make it; None where no code of the user's was named.
-        trained_sigma: Deviation of the noise that its training pictures carried, 0.0 for none; None if unknown.
+        trained_sigma: Deviation of the noise that its training images carried, 0.0 for none; None if unknown.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
         dataset: Which dataset and split, and how its images were sampled.
         image_ids: The ids of the images, in the order of the shards.
         labelled: Whether the images carry their labels, the ground truth.
         truth_hash: sha256 of the labels of all images; None in a run without labels, or of a dataset that does not know
-            them before its pictures are read.
-        first_picture_hash: sha256 of the first picture as decoded: shape, dtype and values.
+            them before its images are read.
+        first_image_hash: sha256 of the first image as decoded: shape, dtype and values.
         sigma: The noise.
         rule: What the base classifier returns: "top-k", its K' labels of largest score, ranked; or "threshold", the set
             of labels whose score passes.
@@ -39,17 +39,17 @@ class Provenance:
         draws: n; in an adaptive run the most that an image takes.
         pilot_draws: Draws of each image that choose labels and never certify them; 0 for none.
         looks: In an adaptive run the numbers of draws at which an image may have stopped; None where n is fixed.
-        look_shares: What each look may spend of alpha; None where n is fixed.
+        look_fractions: What each look may spend of alpha; None where n is fixed.
         stopping: What the rule that ended an image's draws was asked; None where n is fixed.
         seed: The seed of the noise.
         noise: The source of noise.
         precision: The dtype that the classifier ran in.
-        channels_last: Whether pictures lay channels last.
+        channels_last: Whether images lay channels last.
         compiled: Whether the classifier was compiled.
         noise_compiled: Whether the noise was compiled.
         tf32_matmul: Whether products of float32 matrices might be rounded to TF32.
         tf32_convolution: Whether float32 convolutions might be.
-        clamp: Whether the noisy picture was clamped to [0, 1].
+        clamp: Whether the noisy image was clamped to [0, 1].
         device: The name of the device.
         versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime where imported.
     """
@@ -65,7 +65,7 @@ class Provenance:
     image_ids: tuple[str, ...]
     labelled: bool
     truth_hash: str | None
-    first_picture_hash: str
+    first_image_hash: str
     sigma: float
     rule: Rule
     k_max: int | None
@@ -73,7 +73,7 @@ class Provenance:
     draws: int
     pilot_draws: int
     looks: tuple[int, ...] | None
-    look_shares: tuple[float, ...] | None
+    look_fractions: tuple[float, ...] | None
     stopping: Mapping[str, Any] | None
     seed: int
     noise: str
@@ -123,12 +123,12 @@ def _check_rule(run: Provenance) -> None:
 
 
 def _check_looks(run: Provenance) -> None:
-    looks, shares = run.looks, run.look_shares
+    looks, shares = run.looks, run.look_fractions
     if looks is None or shares is None or run.stopping is None:
         if (looks, shares, run.stopping) != (None, None, None):
-            raise InvalidInputError("looks, look_shares and stopping belong together: give all three or none.")
+            raise InvalidInputError("looks, look_fractions and stopping belong together: give all three or none.")
         return
     if not looks or looks[0] < 1 or looks[-1] != run.draws or any(a >= b for a, b in pairwise(looks)):
         raise InvalidInputError(f"looks must grow from at least 1 to draws = {run.draws}, not {looks}.")
     if len(shares) != len(looks) or not all(share > 0 for share in shares) or math.fsum(shares) > 1:
-        raise InvalidInputError(f"look_shares must be one above 0 for each look, 1 together at most, not {shares}.")
+        raise InvalidInputError(f"look_fractions must be one above 0 for each look, 1 together at most, not {shares}.")

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
 
-USUAL_RANKS = 10  # how many ranked labels of each draw are kept where nobody says, or all where there are fewer
+DEFAULT_RANKS = 10  # how many ranked labels of each draw are kept where nobody says, or all where there are fewer
 Ranked = NDArray[np.uint8 | np.uint16]
 
 

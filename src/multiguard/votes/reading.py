@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
-from multiguard.votes.manifest import Failure
+from multiguard.votes.manifest import ImageFailure
 from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked
@@ -48,7 +48,7 @@ class Votes:
         provenance: Provenance,
         manifest_hash: str,
         shards: Sequence[ReadShard],
-        failures: Sequence[Failure] = (),
+        failures: Sequence[ImageFailure] = (),
     ) -> None:
         self.provenance = provenance
         self.manifest_hash = manifest_hash
@@ -68,9 +68,9 @@ class Votes:
         return tuple(head.labels for head in self._heads)
 
     @property
-    def picture_hashes(self) -> tuple[str | None, ...]:
-        """The `picture_hash` of the picture that each image's votes are of; None where it was not told."""
-        return tuple(head.picture_hash for head in self._heads)
+    def image_hashes(self) -> tuple[str | None, ...]:
+        """The `image_hash` of the image that each image's votes are of; None where it was not told."""
+        return tuple(head.image_hash for head in self._heads)
 
     @property
     def rule(self) -> Rule:

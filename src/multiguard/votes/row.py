@@ -21,14 +21,14 @@ class VoteRow:
         labels: The indices of its labels, the ground truth; none in a run without labels.
         votes: Ranked labels (draws, K'), or for the threshold rule `LabelSets`, of the draws that certify.
         pilot: The same of the draws that choose labels and never certify them; None where there are none.
-        picture_hash: The `picture_hash` of the very picture that was voted on; None where it was not told.
+        image_hash: The `image_hash` of the very image that was voted on; None where it was not told.
     """
 
     image_id: str
     labels: tuple[int, ...]
     votes: DrawVotes
     pilot: DrawVotes | None = None
-    picture_hash: str | None = None
+    image_hash: str | None = None
 
     @property
     def draws(self) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.files import write_atomically
-from multiguard.plain_json import own_hash, parse_json
+from multiguard.io.files import write_atomically
+from multiguard.io.records import own_hash, parse_json
 
 VERSION = 3
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.files import file_hash, write_atomically
+from multiguard.io.files import file_hash, write_atomically
 from multiguard.votes.layout import check_head, check_row, decoded, encoded
-from multiguard.votes.manifest import Failure, Manifest, Shard
+from multiguard.votes.manifest import ImageFailure, Manifest, Shard
 from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.row import VoteRow
@@ -24,7 +24,7 @@ _SCHEMA = pa.schema(
         ("draws", pa.int64()),
         ("votes", pa.binary()),
         ("pilot", pa.binary()),
-        ("picture_sha256", pa.string()),
+        ("image_sha256", pa.string()),
     ]
 )
 _RUN = b"multiguard-run"  # in the metadata of the file
@@ -32,15 +32,15 @@ _RUN = b"multiguard-run"  # in the metadata of the file
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of an image without reading its votes: its id, labels, number of draws and picture."""
+    """What is known of an image without reading its votes: its id, labels, number of draws and image."""
 
     image_id: str
     labels: tuple[int, ...]
     draws: int
-    picture_hash: str | None
+    image_hash: str | None
 
 
-def write_shard(path: Path, rows: Sequence[VoteRow], failures: Sequence[Failure], run: Manifest) -> Shard:
+def write_shard(path: Path, rows: Sequence[VoteRow], failures: Sequence[ImageFailure], run: Manifest) -> Shard:
     """Put a whole shard of this run in place in one step and return its entry."""
     schema = _SCHEMA.with_metadata({_RUN: run.run_hash})
     table = pa.Table.from_pylist([_record(row, run.provenance) for row in rows], schema=schema)
@@ -59,7 +59,7 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
         "draws": row.draws,
         "votes": encoded(row.votes),
         "pilot": None if row.pilot is None else encoded(row.pilot),
-        "picture_sha256": row.picture_hash,
+        "image_sha256": row.image_hash,
     }
 
 
@@ -88,7 +88,7 @@ def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance)
     try:
         votes = decoded(table["votes"] or b"", head.draws, provenance)
         pilot = None if table["pilot"] is None else decoded(table["pilot"], provenance.pilot_draws, provenance)
-        found = VoteRow(table["image_id"], tuple(table["labels"]), votes, pilot, table["picture_sha256"])
+        found = VoteRow(table["image_id"], tuple(table["labels"]), votes, pilot, table["image_sha256"])
         check_row(found, provenance)
     except InvalidInputError as error:
         raise _misplaced(table["image_id"], error) from error
@@ -121,7 +121,7 @@ def read_heads(path: Path, content: bytes, provenance: Provenance) -> list[Head]
     groups = range(file.num_row_groups)
     if not file.schema_arrow.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
         raise VotesError(f"{path} is no shard of votes: it has other columns, or more than an image in a row group.")
-    table = file.read(columns=["image_id", "labels", "draws", "picture_sha256"])
+    table = file.read(columns=["image_id", "labels", "draws", "image_sha256"])
     heads = [_head(row) for row in table.to_pylist()]
     for head in heads:
         try:
@@ -132,10 +132,10 @@ def read_heads(path: Path, content: bytes, provenance: Provenance) -> list[Head]
 
 
 def _head(row: dict[str, Any]) -> Head:
-    """The head of a row, none of whose cells but the picture's is empty."""
+    """The head of a row, none of whose cells but the image's is empty."""
     if any(row[name] is None for name in ("image_id", "labels", "draws")) or None in row["labels"]:
         raise VotesError(f"a row of votes lacks its id, its labels or its draws: {row['image_id']!r}.")
-    return Head(row["image_id"], tuple(row["labels"]), row["draws"], row["picture_sha256"])
+    return Head(row["image_id"], tuple(row["labels"]), row["draws"], row["image_sha256"])
 
 
 def _misplaced(image_id: str, error: InvalidInputError) -> VotesError:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.files import remove_halves
+from multiguard.io.files import remove_partial_files
 from multiguard.votes.entry import entry_path, entry_paths, is_shard_file, read_entry, shard_name, write_entry
 from multiguard.votes.folder import checked_heads, make_up
-from multiguard.votes.manifest import MANIFEST_NAME, Failure, Manifest, Shard, load_manifest, save_manifest
+from multiguard.votes.manifest import MANIFEST_NAME, ImageFailure, Manifest, Shard, load_manifest, save_manifest
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.row import VoteRow
 from multiguard.votes.shards import write_shard
@@ -52,7 +52,7 @@ class VotesWriter:
         """The shards still to be written, in order."""
         return [index for index in range(self.manifest.shard_count) if index not in self.manifest.shards]
 
-    def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[Failure] = ()) -> None:
+    def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> None:
         """Write one shard whole, then its entry.
 
         Args:
@@ -102,7 +102,7 @@ def _checked_run(provenance: Provenance, shard_images: int) -> Manifest:
     return Manifest(provenance, shard_images, {})
 
 
-def _check_images(manifest: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[Failure]) -> None:
+def _check_images(manifest: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]) -> None:
     wanted = manifest.ids(index)
     if not make_up(wanted, [row.image_id for row in rows], [failure.image_id for failure in failures]):
         raise InvalidInputError(f"shard {index} must hold the images {wanted}, in this order, each once.")
@@ -184,7 +184,7 @@ def _clear(folder: Path, whole: Mapping[int, Shard]) -> None:
     for path in entry_paths(folder):
         if path not in kept:
             path.unlink()
-    remove_halves(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
+    remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
 
 
 def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
@@ -195,7 +195,7 @@ def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
     return True
 
 
-_IN_WORDS = {"first_picture_hash": "the first picture (size or content)"}
+_IN_WORDS = {"first_image_hash": "the first image (size or content)"}
 
 
 def _differ(names: Sequence[str]) -> str:

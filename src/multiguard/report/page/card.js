@@ -1,17 +1,17 @@
-// One picture: its labels, what is proved of them as bars, and what its draws return.
+// One image: its labels, what is proved of them as bars, and what its draws return.
 const MOST_CEILINGS = 4;
 const OWN_WORD = data.labelled ? "true" : "predicted";
 const OTHER_WORD = data.labelled ? "wrong" : "other";
 const unseen = (text) => element("span", { class: "unseen" }, text);
 const reaches = (stored) => radiusOf(stored) >= currentRadius();
 
-function certifiedSize(picture) {
-  return picture.radii[state.method].filter(reaches).length;
+function certifiedSize(image) {
+  return image.radii[state.method].filter(reaches).length;
 }
 
 // How many other labels come in at most; null where no number is proved.
-function certifiedCeiling(picture) {
-  const most = picture.ceilings[state.method].findIndex(reaches);
+function certifiedCeiling(image) {
+  const most = image.ceilings[state.method].findIndex(reaches);
   return most < 0 ? null : most;
 }
 
@@ -50,35 +50,35 @@ function barRow(name, radius, longest, none = radiusText(-Infinity)) {
 }
 
 class Card {
-  constructor(picture, longest) {
-    this.picture = picture;
+  constructor(image, longest) {
+    this.image = image;
     this.longest = longest;
     this.count = element("p", { class: "count" });
     this.proofs = element("div", { class: "proofs" });
     this.ownBars = data.labelled ? [] : this.makeOwnBars();
-    const body = element("div", { class: "body" }, element("h3", { title: picture.id }, picture.id), ...this.draws(), this.count, ...this.labels());
+    const body = element("div", { class: "body" }, element("h3", { title: image.id }, image.id), ...this.draws(), this.count, ...this.labels());
     this.root = element("article", { class: "card" }, element("div", { class: "top" }, this.image(), body), ...this.ownList(), this.proofs, this.prediction());
-    this.root.dataset.id = picture.id;
+    this.root.dataset.id = image.id;
   }
 
   image() {
-    if (!this.picture.thumbnail) return element("div", { class: "absent" }, "no picture at hand");
-    const [uri, width, height] = this.picture.thumbnail;
+    if (!this.image.thumbnail) return element("div", { class: "absent" }, "no image at hand");
+    const [uri, width, height] = this.image.thumbnail;
     const small = Math.max(width, height) < 100 ? "small" : null;
     return element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
   }
 
   draws() {
-    return data.adaptive ? [element("p", { class: "draws" }, `${this.picture.draws} draws`)] : [];
+    return data.adaptive ? [element("p", { class: "draws" }, `${this.image.draws} draws`)] : [];
   }
 
   labels() {
-    if (!this.picture.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label: left out of the averages.`)];
+    if (!this.image.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label: left out of the averages.`)];
     return data.labelled ? [this.trueLabels()] : [];
   }
 
   trueLabels() {
-    const { labels, own, predicted, hits } = this.picture;
+    const { labels, own, predicted, hits } = this.image;
     const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone (all of α) up to"));
     return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, place) => {
       const found = hits[predicted.indexOf(label)] > 0;
@@ -94,7 +94,7 @@ class Card {
 
   // Without ground truth each predicted label has a bar of its own; one that the draws do not decide on says so.
   makeOwnBars() {
-    return this.picture.labels.map((label, place) => barRow([data.labelNames[label]], radiusOf(this.picture.own[place]), this.longest, "unconfirmed"));
+    return this.image.labels.map((label, place) => barRow([data.labelNames[label]], radiusOf(this.image.own[place]), this.longest, "unconfirmed"));
   }
 
   ownList() {
@@ -104,7 +104,7 @@ class Card {
   }
 
   prediction() {
-    const { labels, predicted, hits, draws } = this.picture;
+    const { labels, predicted, hits, draws } = this.image;
     const items = predicted.map((label, place) => {
       return element("li", { class: data.labelled && labels.includes(label) ? "true-one" : null }, `${data.labelNames[label]}\u00a0`,
         element("small", {}, drawnShare(hits[place], draws), data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
@@ -117,32 +117,32 @@ class Card {
   update() {
     if (this.method !== state.method) this.makeProofs();
     for (const { radius, row } of [...this.ownBars, ...this.bars]) row.classList.toggle("holds", radius >= currentRadius());
-    if (this.picture.labels.length) this.count.replaceChildren(...this.countWords());
+    if (this.image.labels.length) this.count.replaceChildren(...this.countWords());
   }
 
   countWords() {
-    const { picture } = this;
-    const size = certifiedSize(picture);
-    const pips = element("span", { class: "pips", "aria-hidden": "true" }, "●".repeat(size) + "○".repeat(picture.labels.length - size));
-    const words = [element("strong", {}, `${size} of ${picture.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
-    if (!picture.ceilings) return words;
-    return [...words, element("span", { class: "ceiling" }, this.ceilingWords(certifiedCeiling(picture)))];
+    const { image } = this;
+    const size = certifiedSize(image);
+    const pips = element("span", { class: "pips", "aria-hidden": "true" }, "●".repeat(size) + "○".repeat(image.labels.length - size));
+    const words = [element("strong", {}, `${size} of ${image.labels.length}`), data.labelled ? " certified " : " certified to stay ", pips];
+    if (!image.ceilings) return words;
+    return [...words, element("span", { class: "ceiling" }, this.ceilingWords(certifiedCeiling(image)))];
   }
 
   ceilingWords(most) {
-    if (!this.picture.ceilings[state.method].length) return `no ${OTHER_WORD} label can come in`;
+    if (!this.image.ceilings[state.method].length) return `no ${OTHER_WORD} label can come in`;
     if (most === null) return `any number of ${OTHER_WORD} labels`;
     return `at most ${most} ${OTHER_WORD} ${most === 1 ? "label" : "labels"}`;
   }
 
   makeProofs() {
     this.method = state.method;
-    const { picture, longest } = this;
-    const floors = floorRows(picture.radii[state.method].map(radiusOf));
+    const { image, longest } = this;
+    const floors = floorRows(image.radii[state.method].map(radiusOf));
     this.bars = floors.map(({ size, radius }) => barRow([unseen("at least "), `≥\u2009${size}`], radius, longest));
     const lists = [this.proofList("Certified radii", "floors", this.bars, this.floorHeading())];
-    if (picture.ceilings) {
-      const ceilings = ceilingRows(picture.ceilings[state.method].map(radiusOf)).map(({ size, radius }) => barRow([unseen("at most "), `≤\u2009${size}`], radius, longest));
+    if (image.ceilings) {
+      const ceilings = ceilingRows(image.ceilings[state.method].map(radiusOf)).map(({ size, radius }) => barRow([unseen("at most "), `≤\u2009${size}`], radius, longest));
       this.bars = [...this.bars, ...ceilings];
       lists.push(this.proofList("Ceilings", "ceilings", ceilings, `${OTHER_WORD} labels that may come in, at most`));
     }
@@ -151,7 +151,7 @@ class Card {
 
   floorHeading() {
     if (!data.labelled) return "of these labels stay, at least";
-    return this.picture.ceilings ? "true labels that stay, at least" : null;
+    return this.image.ceilings ? "true labels that stay, at least" : null;
   }
 
   proofList(label, name, bars, heading) {

@@ -1,4 +1,4 @@
-"""What the page's scripts read: curves, labels and pictures, as JSON that cannot end its own script element."""
+"""What the page's scripts read: curves, labels and images, as JSON that cannot end its own script element."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def as_script_json(data: Mapping[str, Any]) -> str:
 def page_data(
     study: Study, found: Sequence[Family], shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]
 ) -> dict[str, Any]:
-    """All that the scripts need of the study and the families found in it, with the pictures at positions `shown`."""
+    """All that the scripts need of the study and the families found in it, with the images at positions `shown`."""
     certificates, grid = study.main.certificates, main_grid(study)
     return {
         "grid": grid.tolist(),
@@ -51,7 +51,7 @@ def page_data(
             {"name": label.label, "images": label.images, "certified": label.certified.tolist()}
             for label in study_labels(study)
         ],
-        "pictures": [_picture(certificates, place, float(grid[-1]), thumbnails) for place in shown],
+        "images": [_image(certificates, place, float(grid[-1]), thumbnails) for place in shown],
         "size": _common_size(thumbnails),
     }
 
@@ -63,7 +63,7 @@ def start_index(study: Study) -> int:
 
 
 def weakest_first(study: Study) -> list[int]:
-    """The pictures by what is certified of them at the radius shown first, those without labels last."""
+    """The images by what is certified of them at the radius shown first, those without labels last."""
     certificates = study.main.certificates
     radius = float(main_grid(study)[start_index(study)])
 
@@ -109,7 +109,7 @@ def _bands(bands: Bands) -> dict[str, Any]:
     return {"level": bands.level} | {score: [end.tolist() for end in getattr(bands, score)] for score in _SHARES}
 
 
-def _picture(
+def _image(
     certificates: Certificates, place: int, farthest: float, thumbnails: Mapping[str, Thumbnail]
 ) -> dict[str, Any]:
     thumbnail = thumbnails.get(certificates.ids[place])

@@ -23,14 +23,14 @@ function showNumbers() {
   document.getElementById("whose").textContent = data.whose[state.averaging];
 }
 
-// How large such a change is, where all pictures have one size.
+// How large such a change is, where all images have one size.
 function showSize() {
   const words = document.getElementById("size-words");
   words.hidden = !data.size;
   if (!data.size) return;
   const [height, width] = data.size;
   const steps = (255 * currentRadius()) / Math.sqrt(3 * height * width);
-  words.replaceChildren(element("b", {}, `${twoDigits(steps)} of 255`), ` is how far every colour value of a ${width} × ${height} picture may move at once with this R; fewer values may move farther.`);
+  words.replaceChildren(element("b", {}, `${twoDigits(steps)} of 255`), ` is how far every colour value of a ${width} × ${height} image may move at once with this R; fewer values may move farther.`);
 }
 
 let waiting = false;

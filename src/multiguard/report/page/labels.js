@@ -13,7 +13,7 @@ class LabelBars {
     const track = element("span", { class: "track", "aria-hidden": "true" }, element("span", { class: "ghost" }), bar);
     track.style.setProperty("--first", label.certified[0]);
     const value = element("span", { class: "value" });
-    const name = element("span", { class: "name" }, label.name, element("small", {}, ` ${label.images}`, element("span", { class: "unseen" }, label.images === 1 ? " picture" : " pictures")));
+    const name = element("span", { class: "name" }, label.name, element("small", {}, ` ${label.images}`, element("span", { class: "unseen" }, label.images === 1 ? " image" : " images")));
     return { label, track, value, row: element("li", {}, name, track, value) };
   }
 

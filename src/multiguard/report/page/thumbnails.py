@@ -1,4 +1,4 @@
-"""Small pictures as data URIs, for a page that carries them along."""
+"""Small images as data URIs, for a page that carries them along."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
 from multiguard.errors import DataError
-from multiguard.votes import picture_hash
+from multiguard.votes import image_hash
 
 _LONGEST_SIDE = 128
 _QUALITY = 72
@@ -19,12 +19,12 @@ _QUALITY = 72
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture.
+    """A small image.
 
     Attributes:
         uri: It, as a data URI.
-        height: The height of the picture that it was made from.
-        width: The width of the picture that it was made from.
+        height: The height of the image that it was made from.
+        width: The width of the image that it was made from.
     """
 
     uri: str
@@ -34,27 +34,27 @@ class Thumbnail:
 
 @dataclass
 class Thumbnails:
-    """The thumbnails that could be made, by id, and how many could not because another picture lies there now."""
+    """The thumbnails that could be made, by id, and how many could not because another image lies there now."""
 
     made: dict[str, Thumbnail] = field(default_factory=dict)
     replaced: int = 0
 
 
 def make_thumbnails(
-    pictures: Dataset, hashes: Mapping[str, str | None], progress: Callable[[int, int], None] | None = None
+    images: Dataset, hashes: Mapping[str, str | None], progress: Callable[[int, int], None] | None = None
 ) -> Thumbnails:
-    """A thumbnail of at most 128 pixels a side for each id whose picture is there, and is the one that was voted on.
+    """A thumbnail of at most 128 pixels a side for each id whose image is there, and is the one that was voted on.
 
     Args:
-        pictures: Where they come from.
-        hashes: The ids, each with the `picture_hash` of what was voted on; None where that is not known.
+        images: Where they come from.
+        hashes: The ids, each with the `image_hash` of what was voted on; None where that is not known.
         progress: Called with the number of ids done and of all ids.
     """
-    places = {image_id: place for place, image_id in enumerate(pictures.ids)}
+    places = {image_id: place for place, image_id in enumerate(images.ids)}
     found = Thumbnails()
     for done, (image_id, known) in enumerate(hashes.items(), start=1):
-        sample = _read(pictures, places[image_id]) if image_id in places else None
-        if sample is not None and known in (None, picture_hash(sample.image)):
+        sample = _read(images, places[image_id]) if image_id in places else None
+        if sample is not None and known in (None, image_hash(sample.image)):
             found.made[image_id] = make_thumbnail(sample)
         elif sample is not None:
             found.replaced += 1
@@ -63,22 +63,22 @@ def make_thumbnails(
     return found
 
 
-def _read(pictures: Dataset, place: int) -> Sample | None:
-    """The picture, or None where its file is gone or spoilt: the certificate stands without it."""
+def _read(images: Dataset, place: int) -> Sample | None:
+    """The image, or None where its file is gone or spoilt: the certificate stands without it."""
     try:
-        return pictures[place]
+        return images[place]
     except DataError:
         return None
 
 
 def make_thumbnail(sample: Sample) -> Thumbnail:
-    """The sample's picture, shrunk where it is larger than 128 pixels, as WebP or, failing that, JPEG."""
-    picture = Image.fromarray(np.ascontiguousarray(_as_bytes(sample.image).transpose(1, 2, 0)))
-    height, width = picture.height, picture.width
-    picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
+    """The sample's image, shrunk where it is larger than 128 pixels, as WebP or, failing that, JPEG."""
+    image = Image.fromarray(np.ascontiguousarray(_as_bytes(sample.image).transpose(1, 2, 0)))
+    height, width = image.height, image.width
+    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
     kind = "webp" if features.check("webp") else "jpeg"
     written = io.BytesIO()
-    picture.save(written, kind, quality=_QUALITY)
+    image.save(written, kind, quality=_QUALITY)
     return Thumbnail(f"data:image/{kind};base64,{base64.b64encode(written.getvalue()).decode()}", height, width)
 
 

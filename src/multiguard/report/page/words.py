@@ -15,19 +15,19 @@ from multiguard.report.words import failed_words, mean_draws
 _SAMPLE = re.compile(r"(?P<name>[^?\[\]]+)(?:\?seed=(?P<made>\d+))?\[images=(?P<images>\d+),seed=(?P<seed>\d+)\]")
 
 
-def pictures_words(dataset: str, total: int) -> str:
-    """Which pictures these are: a random part of a dataset in words, any other by the dataset's own name."""
+def images_words(dataset: str, total: int) -> str:
+    """Which images these are: a random part of a dataset in words, any other by the dataset's own name."""
     sample = _SAMPLE.fullmatch(dataset)
     if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
         return f"{total} of {dataset}"
-    return f"{sample['name']}, {total} random pictures, seed {sample['seed']}"
+    return f"{sample['name']}, {total} random images, seed {sample['seed']}"
 
 
 _MOST_LISTED = 200
 
 
 def failed_facts(study: Study) -> dict[str, Any]:
-    """How many pictures could not be voted on, the first of them with their reasons, and how many more there are."""
+    """How many images could not be voted on, the first of them with their reasons, and how many more there are."""
     failures = study.main.certificates.failures
     return {
         "failed": len(failures),
@@ -40,8 +40,8 @@ def failed_facts(study: Study) -> dict[str, Any]:
 def whose(study: Study) -> dict[str, str]:
     """Of which labels the headline tells the share, in each averaging."""
     if study.labelled:
-        return {"mean": "of a picture\u2019s true labels, on average,", "pooled": "of all true labels together"}
-    return {"mean": "of the labels predicted for a picture, on average,", "pooled": "of all predicted labels together"}
+        return {"mean": "of an image\u2019s true labels, on average,", "pooled": "of all true labels together"}
+    return {"mean": "of the labels predicted for an image, on average,", "pooled": "of all predicted labels together"}
 
 
 def rule_words(study: Study) -> dict[str, Any]:
@@ -75,11 +75,9 @@ def label_words(study: Study) -> dict[str, Any]:
 
 
 def draws_facts(study: Study) -> dict[str, Any]:
-    """How many draws the pictures took."""
-    most = max((stop.pictures for stop in stops(study.main)), default=1) or 1
-    rows = [
-        {"draws": stop.draws, "pictures": stop.pictures, "share": stop.pictures / most} for stop in stops(study.main)
-    ]
+    """How many draws the images took."""
+    most = max((stop.images for stop in stops(study.main)), default=1) or 1
+    rows = [{"draws": stop.draws, "images": stop.images, "share": stop.images / most} for stop in stops(study.main)]
     stopping = study.main.provenance.get("stopping") or {}
     return {
         "draws": study.setting.n,

@@ -8,7 +8,7 @@ from typing import Any
 
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
-from multiguard.files import require_folder, write_atomically
+from multiguard.io.files import require_folder, write_atomically
 from multiguard.report.families import families
 from multiguard.report.family import METHOD_NAMES
 from multiguard.report.labels import main_grid
@@ -18,8 +18,8 @@ from multiguard.report.page.words import (
     draws_facts,
     failed_facts,
     headline,
+    images_words,
     label_words,
-    pictures_words,
     rule_words,
 )
 from multiguard.report.rounding import confidence, in_percent, plain, up_to_digits
@@ -35,42 +35,42 @@ def write_page(
     study: Study,
     path: Path,
     *,
-    pictures: Dataset | None = None,
+    images: Dataset | None = None,
     gallery: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
 
-    A picture is shown only if it is the very one that was voted on, as far as the certificates know its hash.
+    An image is shown only if it is the very one that was voted on, as far as the certificates know its hash.
 
     Args:
         study: What the page is about.
         path: The file, such as report.html; its folder is made if it is not there.
-        pictures: Where thumbnails come from, by id; the page says how many are missing, and is whole without any.
-        gallery: How many pictures to show, the weakest of them; None for all.
+        images: Where thumbnails come from, by id; the page says how many are missing, and is whole without any.
+        gallery: How many images to show, the weakest of them; None for all.
         progress: Called with the number of thumbnails done and of all thumbnails.
 
     Returns:
-        How many pictures are not shown because another lies in their place.
+        How many images are not shown because another lies in their place.
     """
     check_gallery(gallery)
     shown = weakest_first(study)[:gallery]
     own = study.main.certificates
-    hashes = {own.ids[place]: own.picture_hashes[place] for place in shown}
-    thumbnails = Thumbnails() if pictures is None else make_thumbnails(pictures, hashes, progress)
-    text = _render(study, shown, thumbnails, pictures_given=pictures is not None)
+    hashes = {own.ids[place]: own.image_hashes[place] for place in shown}
+    thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, progress)
+    text = _render(study, shown, thumbnails, images_given=images is not None)
     require_folder(path.parent)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
     return thumbnails.replaced
 
 
 def check_gallery(gallery: int | None) -> None:
-    """Pass only if so many pictures can be shown; else `InvalidInputError`."""
+    """Pass only if so many images can be shown; else `InvalidInputError`."""
     if gallery is not None and gallery < 0:
-        raise InvalidInputError(f"gallery is {gallery}; give 0 or more pictures, or none for all of them")
+        raise InvalidInputError(f"gallery is {gallery}; give 0 or more images, or none for all of them")
 
 
-def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, *, pictures_given: bool) -> str:
+def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, *, images_given: bool) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -95,7 +95,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, *, pictu
         fills_up=any(0 in study.main.certificates.predicted_hits[place] for place in shown),
         replaced=thumbnails.replaced,
         missing=len(shown) - len(thumbnails.made) - thumbnails.replaced,
-        pictures_given=pictures_given,
+        images_given=images_given,
     )
 
 
@@ -143,7 +143,7 @@ def _facts(study: Study) -> dict[str, Any]:
         "total": len(certificates.ids),
         "images": scores.images,
         "without_labels": scores.without_labels,
-        "pictures": pictures_words(str(dataset), _asked_about(study)) if dataset else "",
+        "dataset_words": images_words(str(dataset), _asked_about(study)) if dataset else "",
         "model": str(study.main.provenance.get("model", "")),
         "start": start,
         "last": len(scores.radius) - 1,
@@ -157,7 +157,7 @@ def _facts(study: Study) -> dict[str, Any]:
 
 
 def _asked_about(study: Study) -> int:
-    """How many pictures there were, those that could not be voted on among them."""
+    """How many images there were, those that could not be voted on among them."""
     return len(study.main.certificates.ids) + len(study.main.certificates.failures)
 
 

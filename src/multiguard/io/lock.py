@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multiguard.errors import FolderInUseError
-from multiguard.files import require_folder
-from multiguard.ranks import this_rank
+from multiguard.io.files import require_folder
+from multiguard.io.ranks import this_rank
 
-LOCK_NAME = ".multiguard.lock"
+LOCK_NAME = ".multiguard.io.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems that know no locks
 _FAR = 1 << 30  # Windows locks bytes: this one is beyond all that is written
 
@@ -34,7 +34,7 @@ _HELD = _Held()
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """No other run writes into this folder while the block lasts; where one does, `FolderInUseError`.
 
     The lock goes with the process: after a kill none is left behind. Of processes that work together the main one holds

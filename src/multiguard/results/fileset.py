@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from multiguard.files import sync_folder
+from multiguard.io.files import sync_folder
 
 _PART, _NEXT = ".part", ".next"
 

@@ -8,20 +8,20 @@ from multiguard.evaluate.setting import Setting
 
 
 def check_claims(found: Certificates) -> None:
-    """Raises `ValueError` unless every picture's claims have the form in which they are proved.
+    """Raises `ValueError` unless every image's claims have the form in which they are proved.
 
     What is checked is the form: a forger who knows the formulas can write other radii and hash them anew.
     """
     if len({*found.ids, *(failure.image_id for failure in found.failures)}) < len(found.ids) + len(found.failures):
-        raise ValueError("a picture stands there twice")
+        raise ValueError("an image stands there twice")
     for place in range(len(found.ids)):
         try:
-            _check_picture(found, place)
+            _check_image(found, place)
         except ValueError as error:
-            raise ValueError(f"picture {found.ids[place]!r}: {error}") from error
+            raise ValueError(f"image {found.ids[place]!r}: {error}") from error
 
 
-def _check_picture(found: Certificates, place: int) -> None:
+def _check_image(found: Certificates, place: int) -> None:
     labels, draws = found.labels[place], found.draws[place]
     if len(set(labels)) < len(labels):
         raise ValueError("a label stands there twice")

@@ -19,8 +19,8 @@ from multiguard.evaluate.curve import AVERAGINGS, Curve, checked_radius
 from multiguard.evaluate.label import LabelScores
 from multiguard.evaluate.scores import Averaging, Floats, Scores
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.files import write_atomically
-from multiguard.naming import as_cell, from_cell
+from multiguard.io.files import write_atomically
+from multiguard.io.names import as_cell, from_cell
 
 _SCORES = ("precision", "recall", "f1")
 _COUNTS = ("true_floor", "false_ceiling")

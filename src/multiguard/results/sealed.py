@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import DataError
-from multiguard.evaluate.fileset import place
-from multiguard.plain_json import own_hash, parse_json
+from multiguard.io.records import own_hash, parse_json
+from multiguard.results.fileset import place
 
 
 @dataclass(frozen=True)

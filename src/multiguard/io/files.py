@@ -41,16 +41,16 @@ def _write_and_replace(path: Path, write: Callable[[IO[bytes]], object]) -> None
     sync_folder(path.parent)
 
 
-def half_of(path: Path) -> str | None:
+def partial_target(path: Path) -> str | None:
     """The name of the file that a killed process left this half of; None where it is no half."""
     half = _HALF.fullmatch(path.name)
     return half["name"] if half else None
 
 
-def remove_halves(folder: Path, ours: Callable[[str], bool]) -> None:
+def remove_partial_files(folder: Path, ours: Callable[[str], bool]) -> None:
     """Remove what a killed process left of files with names of ours; nobody else may be writing them now."""
     for path in list(folder.iterdir()) if folder.is_dir() else []:
-        name = half_of(path)
+        name = partial_target(path)
         if name is not None and ours(name):
             path.unlink(missing_ok=True)
 

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import AVERAGINGS, Curve
-from multiguard.evaluate.described import parse_description
-from multiguard.evaluate.fileset import place, replace_together
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.evaluate.sealed import Description
-from multiguard.evaluate.tables import parse_curves, parse_labels, write_curves, write_labels
-from multiguard.files import file_hash, require_folder, write_atomically
-from multiguard.plain_json import own_hash
+from multiguard.io.files import file_hash, require_folder, write_atomically
+from multiguard.io.records import own_hash
+from multiguard.results.described import parse_description
+from multiguard.results.fileset import place, replace_together
+from multiguard.results.sealed import Description
+from multiguard.results.tables import parse_curves, parse_labels, write_curves, write_labels
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class CertificatesFolder:
     """A certificates folder as it was written, every file's hash found right.
 
     Attributes:
-        certificates: What was proved of every picture.
+        certificates: What was proved of every image.
         curves: The curves, those of a sweep among them.
         labels: How often each label is certified on its own.
         provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
         votes_hash: The sha256 of the votes' manifest.
         certified_with: The version of multiguard that certified; None where it was not written down.
-        source: Which pictures and which model, for people and for the report; empty where unknown.
+        source: Which images and which model, for people and for the report; empty where unknown.
         command: What made the folder, where it was told.
     """
 
@@ -80,7 +80,7 @@ def write_certificates(
         curves: What goes into curves.csv: those of the certificates, each method in both averagings, and sweeps.
         radius: (radii,), the l2-norms of labels.csv.
         votes: The votes that the certificates are made of.
-        source: Which pictures and which model, as plain JSON values.
+        source: Which images and which model, as plain JSON values.
         command: The command line that made the folder.
         force: Whether to replace certificates that are there.
     """
@@ -95,7 +95,7 @@ def write_certificates(
     require_folder(target)
 
     def write(part: Path) -> None:
-        from multiguard.evaluate.rows import write_rows
+        from multiguard.results.rows import write_rows
 
         write_rows(part / ROWS_NAME, certificates)
         write_curves(part / CURVES_NAME, curves)
@@ -125,7 +125,7 @@ def _check_from(certificates: Certificates, votes: Votes) -> None:
     of_these = certificates.ids == votes.ids and certificates.failures == votes.failures
     of_these &= certificates.draws == draws_taken(votes, certificates.setting)
     if not of_these or (certificates.labelled and certificates.labels != votes.labels):
-        raise InvalidInputError("the certificates are not of the pictures of these votes; certify these votes anew")
+        raise InvalidInputError("the certificates are not of the images of these votes; certify these votes anew")
     if certificates.rule != votes.rule:
         raise InvalidInputError(
             f"the certificates are of the {certificates.rule} rule, these votes of the {votes.rule}"
@@ -158,15 +158,15 @@ def _check_curve(certificates: Certificates, curve: Curve) -> None:
         raise InvalidInputError(f"a curve is of sigma {curve.sigma}, the certificates of sigma {certificates.sigma}")
     if curve.failed != len(certificates.failures):
         raise InvalidInputError(
-            f"a curve leaves out {curve.failed} pictures that could not be voted on, the certificates "
+            f"a curve leaves out {curve.failed} images that could not be voted on, the certificates "
             f"{len(certificates.failures)}; make the curves of these certificates"
         )
     images, without = curve.scores.images, curve.scores.without_labels
     labelled = sum(bool(own) for own in certificates.labels)
-    moved = curve.setting != certificates.setting  # pilot draws may then have chosen labels of other pictures
+    moved = curve.setting != certificates.setting  # pilot draws may then have chosen labels of other images
     if images + without != len(certificates.ids) or not (moved or images == labelled):
         raise InvalidInputError(
-            f"a curve averages {images} pictures and leaves out {without}, but of the {len(certificates.ids)} pictures "
+            f"a curve averages {images} images and leaves out {without}, but of the {len(certificates.ids)} images "
             f"of the certificates {labelled} have labels; make the curves of these certificates"
         )
 
@@ -209,7 +209,7 @@ def _save(path: Path, described: Mapping[str, Any]) -> None:
 
 
 def _read(folder: Path) -> CertificatesFolder:
-    from multiguard.evaluate.rows import parse_rows
+    from multiguard.results.rows import parse_rows
 
     path = folder / CERTIFICATES_NAME
     said = parse_description(_DESCRIPTION.load(folder), path)
@@ -230,7 +230,7 @@ def _read(folder: Path) -> CertificatesFolder:
 
 
 def _check_together(found: CertificatesFolder, path: Path) -> None:
-    """Raises unless the files can be of one set: the curves of these pictures, the labels of these names."""
+    """Raises unless the files can be of one set: the curves of these images, the labels of these names."""
     try:
         _check_curves(found.certificates, found.curves)
     except InvalidInputError as error:

@@ -1,4 +1,4 @@
-"""certificates.parquet: one row a picture, with names in place of label indices."""
+"""certificates.parquet: one row an image, with names in place of label indices."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 from multiguard.certify import Method
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.claims import check_claims
-from multiguard.evaluate.described import Description
 from multiguard.evaluate.scores import Floats
-from multiguard.files import write_atomically
+from multiguard.io.files import write_atomically
+from multiguard.results.claims import check_claims
+from multiguard.results.described import Description
 from multiguard.votes import Rule
 from multiguard.votes.parquet import open_parquet
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:
-    """Write a row for each picture; the file is there whole or not at all."""
+    """Write a row for each image; the file is there whole or not at all."""
     rows = [_row(certificates, i) for i in range(len(certificates.ids))]
     table = pa.Table.from_pylist(rows, schema=_schema(certificates.methods, certificates.rule))
     write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
@@ -36,7 +36,7 @@ def parse_rows(
     Args:
         content: The file, read whole.
         path: Where it lies, for messages.
-        said: What the description beside it says of all pictures.
+        said: What the description beside it says of all images.
     """
     index = {name: label for label, name in enumerate(said.label_names)}
     try:
@@ -68,7 +68,7 @@ def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
             ("predicted", names),
             ("predicted_hits", pa.list_(pa.int64())),
             ("draws", pa.int64()),
-            ("picture_sha256", pa.string()),
+            ("image_sha256", pa.string()),
         ]
     )
 
@@ -84,7 +84,7 @@ def _row(certificates: Certificates, index: int) -> dict[str, Any]:
         "predicted": [names[label] for label in certificates.predicted[index]],
         "predicted_hits": certificates.predicted_hits[index],
         "draws": certificates.draws[index],
-        "picture_sha256": certificates.picture_hashes[index],
+        "image_sha256": certificates.image_hashes[index],
     }
 
 
@@ -107,5 +107,5 @@ def _columns(
         "predicted": tuple(tuple(index[name] for name in row["predicted"]) for row in rows),
         "predicted_hits": tuple(tuple(row["predicted_hits"]) for row in rows),
         "draws": tuple(row["draws"] for row in rows),
-        "picture_hashes": tuple(row["picture_sha256"] for row in rows),
+        "image_hashes": tuple(row["image_sha256"] for row in rows),
     }

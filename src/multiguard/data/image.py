@@ -1,4 +1,4 @@
-"""Decoding: one picture file to one uint8 array (3, height, width), or a `PictureError` with its path.
+"""Decoding: one image file to one uint8 array (3, height, width), or a `ImageError` with its path.
 
 A file is decoded by its content, whatever its name ends in. Every colour mode ends as RGB by one stated rule:
 
@@ -7,12 +7,12 @@ A file is decoded by its content, whatever its name ends in. Every colour mode e
 - palette, and anything with an alpha channel or a transparent colour: laid over white;
 - 16 bits of grey: divided by 257 and rounded, so that 65535 becomes 255;
 - 16 bits a channel in colour: the upper byte of each value, as Pillow reads it;
-- a camera's EXIF orientation is applied, so that the picture stands as its viewer saw it.
+- a camera's EXIF orientation is applied, so that the image stands as its viewer saw it.
 
 What would have to be guessed is refused: which frame of several is meant, how bright 32-bit or floating-point values
-are, what the missing rest of a file showed. So is a picture of too many pixels, before any of them is decoded.
+are, what the missing rest of a file showed. So is an image of too many pixels, before any of them is decoded.
 
-Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing; a picture
+Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing; an image
 of one pixel becomes a square of its colour.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from multiguard.errors import DataError, InvalidInputError, PictureError
+from multiguard.errors import DataError, ImageError, InvalidInputError
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 # A quarter of a gigabyte as RGB, the number at which Pillow begins to warn.
@@ -46,32 +46,30 @@ def decoding_threads(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-def read_picture(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
-    """The picture at `path` as (3, height, width) RGB; one that cannot be read whole raises `PictureError`.
+def read_image(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
+    """The image at `path` as (3, height, width) RGB; one that cannot be read whole raises `ImageError`.
 
-    What is not the picture's fault raises another error: its folder is gone, or the system has no more files to open.
+    What is not the image's fault raises another error: its folder is gone, or the system has no more files to open.
 
     Args:
         path: A file in one of `FORMATS`, of at most `MOST_PIXELS` pixels and `MOST_BYTES` bytes.
-        size: Height and width to squash the picture to; None keeps its own.
+        size: Height and width to squash the image to; None keeps its own.
         home: The folder that the file must lie in after all links are followed; None for anywhere.
     """
     if size is not None and size < 1:
         raise InvalidInputError(f"the size is {size}; give a height and width of 1 pixel or more")
     try:
         _check_file(path, home)
-        picture = _decoded(path)
-        if size is not None and picture.size != (size, size):
-            picture = picture.resize((size, size), Image.Resampling.BICUBIC)
+        image = _decoded(path)
+        if size is not None and image.size != (size, size):
+            image = image.resize((size, size), Image.Resampling.BICUBIC)
     except (DataError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder stumbles over, the file is at fault
         if isinstance(error, OSError) and error.errno in _NOT_ITS_FAULT:
             raise DataError(f"{path}: cannot be read now ({error.strerror}); run it again when it can") from error
-        raise PictureError(
-            path, f"not a readable picture ({_cause(error)}); replace the file or leave it out"
-        ) from error
-    return np.ascontiguousarray(np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1))
+        raise ImageError(path, f"not a readable image ({_cause(error)}); replace the file or leave it out") from error
+    return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
 
 def _check_file(path: Path, home: Path | None) -> None:
@@ -80,14 +78,14 @@ def _check_file(path: Path, home: Path | None) -> None:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         _check_home(home)
-        why = "the link leads to no file" if path.is_symlink() else "no such picture"
-        raise PictureError(path, f"{why}; check the root folder and the list of files") from None
+        why = "the link leads to no file" if path.is_symlink() else "no such image"
+        raise ImageError(path, f"{why}; check the root folder and the list of files") from None
     if home is not None and not path.resolve().is_relative_to(home.resolve()):
-        raise PictureError(path, "lies outside of the pictures' folder, or is a link that leads there; copy it into it")
+        raise ImageError(path, "lies outside of the images' folder, or is a link that leads there; copy it into it")
     if S_ISDIR(found.st_mode):
-        raise PictureError(path, "a folder, not a picture; name the files of pictures")
+        raise ImageError(path, "a folder, not an image; name the files of images")
     if not S_ISREG(found.st_mode):
-        raise PictureError(path, "a pipe, socket or device, not a picture; leave it out")
+        raise ImageError(path, "a pipe, socket or device, not an image; leave it out")
     if found.st_size == 0:
         raise ValueError("the file is empty")
     if found.st_size > MOST_BYTES:
@@ -96,7 +94,7 @@ def _check_file(path: Path, home: Path | None) -> None:
 
 def _check_home(home: Path | None) -> None:
     if home is not None and not home.is_dir():
-        raise DataError(f"{home}: no such folder of pictures; check the root folder")
+        raise DataError(f"{home}: no such folder of images; check the root folder")
 
 
 def _decoded(path: Path) -> Image.Image:
@@ -113,7 +111,7 @@ def _check_head(opened: Image.Image) -> None:
         raise ValueError(f"{width}x{height} pixels are more than the {MOST_PIXELS:,} allowed; shrink it")
     if width * height == 0:
         raise ValueError("it has no pixels")
-    # Behind a camera's JPEG there may be further pictures, such as brightness maps; viewers show the first.
+    # Behind a camera's JPEG there may be further images, such as brightness maps; viewers show the first.
     if getattr(opened, "is_animated", False) and opened.format != "MPO":
         raise ValueError("it has several frames or pages, and which is meant is not known; save that one alone")
     if opened.mode == "F":
@@ -132,16 +130,16 @@ def _cause(error: Exception) -> str:
     return " ".join(said.split()) or type(error).__name__
 
 
-def _to_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode.startswith("I"):
-        picture = _eight_bits(picture)
-    if picture.has_transparency_data:
-        return _over_white(picture)
-    return picture.convert("RGB")
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        image = _eight_bits(image)
+    if image.has_transparency_data:
+        return _over_white(image)
+    return image.convert("RGB")
 
 
-def _eight_bits(picture: Image.Image) -> Image.Image:
-    values, clear = np.asarray(picture), picture.info.get("transparency")
+def _eight_bits(image: Image.Image) -> Image.Image:
+    values, clear = np.asarray(image), image.info.get("transparency")
     if values.min() < 0 or values.max() > _SIXTEEN_BITS:
         raise ValueError(f"values {values.min()}..{values.max()} do not fit 16 bits")
     if clear is not None:
@@ -149,7 +147,7 @@ def _eight_bits(picture: Image.Image) -> Image.Image:
     return Image.fromarray(np.round(values / 257).astype(np.uint8))
 
 
-def _over_white(picture: Image.Image) -> Image.Image:
-    layers = picture.convert("RGBA")
+def _over_white(image: Image.Image) -> Image.Image:
+    layers = image.convert("RGBA")
     white = Image.new("RGBA", layers.size, (255, 255, 255, 255))
     return Image.alpha_composite(white, layers).convert("RGB")

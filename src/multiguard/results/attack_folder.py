@@ -1,4 +1,4 @@
-"""An attack folder: what attacks reached on every picture, beside what was proved of it; whole, or refused."""
+"""An attack folder: what attacks reached on every image, beside what was proved of it; whole, or refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate.attacked import AttackedPicture, Attacks, Reached
-from multiguard.evaluate.fileset import place, replace_together
+from multiguard.evaluate.attacked import AttackedImage, Attacks, Reached
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.sealed import Description
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.files import file_hash, require_folder, write_atomically
-from multiguard.plain_json import as_record, own_hash
+from multiguard.io.files import file_hash, require_folder, write_atomically
+from multiguard.io.records import as_record, own_hash
+from multiguard.results.fileset import place, replace_together
+from multiguard.results.sealed import Description
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     attacks = Attacks(
         setting=setting,
         methods=checked_methods(said.methods, setting),  # type: ignore[arg-type]
-        pictures=_parse_rows(content, path, said.label_names, goals(setting)),
+        images=_parse_rows(content, path, said.label_names, goals(setting)),
         **{name: getattr(said, name) for name in _SAID if name != "methods"},
     )
     return AttackFolder(attacks, said.certificates_sha256, said.provenance, said.command)
@@ -182,41 +182,41 @@ def _write_rows(path: Path, attacks: Attacks) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [_row(picture, attacks.label_names) for picture in attacks.pictures]
+    rows = [_row(image, attacks.label_names) for image in attacks.images]
     table = pa.Table.from_pylist(rows, schema=_schema())
     write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
-def _row(picture: AttackedPicture, names: tuple[str, ...]) -> dict[str, Any]:
+def _row(image: AttackedImage, names: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "id": picture.id,
-        "labels": [names[label] for label in picture.labels],
+        "id": image.id,
+        "labels": [names[label] for label in image.labels],
         "proved": [
             {"goal": goal, "method": method, "radii": radii.tolist()}
-            for goal, by_method in picture.proved.items()
+            for goal, by_method in image.proved.items()
             for method, radii in by_method.items()
         ],
-        "reached": [asdict(found) for found in picture.reached],
+        "reached": [asdict(found) for found in image.reached],
     }
 
 
 def _parse_rows(
     content: bytes, path: Path, names: tuple[str, ...], wanted: tuple[Goal, ...]
-) -> tuple[AttackedPicture, ...]:
+) -> tuple[AttackedImage, ...]:
     from multiguard.votes.parquet import open_parquet
 
     index = {name: label for label, name in enumerate(names)}
     try:
         rows = open_parquet(content).read().cast(_schema()).to_pylist()
-        return tuple(_picture(row, index, wanted) for row in rows)
+        return tuple(_image(row, index, wanted) for row in rows)
     except Exception as error:  # a damaged file makes its reader fail in any way there is
         raise DataError(f"{path} is damaged or not of this attack: {error}") from error
 
 
-def _picture(row: Mapping[str, Any], index: Mapping[str, int], wanted: tuple[Goal, ...]) -> AttackedPicture:
+def _image(row: Mapping[str, Any], index: Mapping[str, int], wanted: tuple[Goal, ...]) -> AttackedImage:
     proved = {
         goal: {each["method"]: np.array(each["radii"], np.float64) for each in row["proved"] if each["goal"] == goal}
         for goal in wanted
     }
     labels = tuple(index[name] for name in row["labels"])
-    return AttackedPicture(row["id"], labels, proved, tuple(Reached(**found) for found in row["reached"]))
+    return AttackedImage(row["id"], labels, proved, tuple(Reached(**found) for found in row["reached"]))

@@ -11,10 +11,10 @@ from multiguard.certify import Method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting, resolved
-from multiguard.plain_json import as_record
+from multiguard.io.records import as_record
 
 if TYPE_CHECKING:
-    from multiguard.votes import Failure
+    from multiguard.votes import ImageFailure
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class Description:
-    """What the description says of all pictures.
+    """What the description says of all images.
 
     Attributes:
         setting: What was asked; its draws are a number.
@@ -49,11 +49,11 @@ class Description:
         sigma: The noise.
         methods: The methods that the radii were proved with.
         label_names: The c label names, in index order.
-        failures: The pictures that could not be voted on.
+        failures: The images that could not be voted on.
         provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
         votes_sha256: The sha256 of the votes' manifest.
         certified_with: The version of multiguard that certified; None where it was not written down.
-        source: Which pictures and which model, for people and for the report.
+        source: Which images and which model, for people and for the report.
         command: What made the folder, where it was told.
         files: The sha256 of each file beside it.
     """
@@ -63,7 +63,7 @@ class Description:
     sigma: float
     methods: tuple[Method, ...]
     label_names: tuple[str, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[ImageFailure, ...]
     provenance: Mapping[str, Any]
     votes_sha256: str
     certified_with: str | None
@@ -86,7 +86,7 @@ def parse_description(stored: Mapping[str, Any], path: Path) -> Description:
 
 
 def _described(stored: _Stored) -> Description:
-    from multiguard.votes import Failure, Provenance
+    from multiguard.votes import ImageFailure, Provenance
 
     kind: type[Setting] | type[ThresholdSetting] = ThresholdSetting if stored.rule == "threshold" else Setting
     asked: AnySetting = as_record(kind, stored.setting)
@@ -102,7 +102,7 @@ def _described(stored: _Stored) -> Description:
         sigma=float(stored.sigma),
         methods=checked_methods(stored.methods, asked),  # type: ignore[arg-type]
         label_names=stored.label_names,
-        failures=tuple(as_record(Failure, failure) for failure in stored.failures),
+        failures=tuple(as_record(ImageFailure, failure) for failure in stored.failures),
         provenance=stored.provenance,
         votes_sha256=stored.votes_sha256,
         certified_with=stored.certified_with,

@@ -1,0 +1,1 @@
+"""Files: typed records, atomic writes, checksums, locks."""
