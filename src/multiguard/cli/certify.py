@@ -70,7 +70,7 @@ def certify_command(
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
     from multiguard.cli.scores import show_scores
-    from multiguard.pipeline.asked import asked_setting
+    from multiguard.pipeline.asked import make_config
     from multiguard.pipeline.certifying import CertifyJob, certify
 
     target = out or votes.parent / "certificates"
@@ -78,7 +78,7 @@ def certify_command(
     job = CertifyJob(
         votes,
         target,
-        asked_setting(rule, k=k, k_prime=k_prime, threshold=threshold, alpha=alpha, draws=draws),  # type: ignore[arg-type]
+        make_config(rule, k=k, k_prime=k_prime, threshold=threshold, alpha=alpha, draws=draws),  # type: ignore[arg-type]
         methods=_methods(method, _ALL[rule]),
         labels="pilot" if no_labels else "truth",
         vary=_varied(sweep),

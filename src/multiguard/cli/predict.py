@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -26,7 +25,7 @@ from multiguard.cli.options import (
     one_of,
 )
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.scores import as_chosen, asked_text, radius_text
+from multiguard.cli.scores import as_chosen, radius_text, rule_text
 from multiguard.cli.terminal import PlainConsole, echo
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def _predict(*, images: list[Path], model: str, json_: bool, **rest: Any) -> Non
     for failure in found.failures:
         console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
     console.print(
-        f"{asked_text(found.setting)}, sigma = {as_chosen(found.sigma)}; "
+        f"{rule_text(found.config.rule)}, sigma = {as_chosen(found.sigma)}; "
         f"{job.pilot_draws} draws chose the labels, {job.draws} others certify"
     )
     console.print(f"what is said of an image is wrong, in any part, with probability {as_chosen(job.alpha)} at most")
@@ -130,9 +129,7 @@ def _show(one: "Predicted", console: Console) -> None:
 
 def _others(said: "Prediction") -> tuple[float, ...]:
     """The radii of the labels that are not predicted; the top-k rule has none."""
-    from multiguard.smooth import ThresholdPrediction
-
-    return said.other_radii if isinstance(said, ThresholdPrediction) else ()
+    return said.other_radii or ()
 
 
 def _stays(one: "Predicted") -> Table:
@@ -162,7 +159,7 @@ def _comes_in(radii: Sequence[float]) -> Table:
 
 
 def _as_json(job: "PredictJob", found: "Predictions") -> dict[str, Any]:
-    said = {"model": job.model.spec, "rule": job.rule, **asdict(found.setting), "sigma": found.sigma}
+    said = {"model": job.model.spec, "rule": job.rule, **found.config.record, "sigma": found.sigma}
     if found.score_threshold is not None:
         said["score_threshold"] = found.score_threshold
     asked = {name: getattr(job, name) for name in ("pilot_draws", "seed")}

@@ -8,8 +8,9 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from multiguard.evaluate import AnySetting, Certificates, Curve, Setting
-from multiguard.evaluate.failed import failed_words
+from multiguard.certify import Rule, TopK
+from multiguard.evaluate import Certificates, Curve
+from multiguard.evaluate.scores import failed_words
 from multiguard.results import CertificatesFolder
 
 _RADII = 7
@@ -69,11 +70,9 @@ def radius_text(radius: float, decimals: int = 3) -> str:
     return str(Decimal(repr(float(radius))).quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR))
 
 
-def asked_text(setting: AnySetting) -> str:
-    """Which smoothed classifier is meant, in the letters of the paper."""
-    if isinstance(setting, Setting):
-        return f"k' = {setting.k_prime}, k = {setting.k}"
-    return f"t = {as_chosen(setting.threshold)}"
+def rule_text(rule: Rule) -> str:
+    """The smoothed classifier, in the letters of the paper."""
+    return f"k' = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {as_chosen(rule.t)}"
 
 
 def show_scores(found: CertificatesFolder, console: Console) -> None:
@@ -89,14 +88,14 @@ def show_scores(found: CertificatesFolder, console: Console) -> None:
 def _asked_lines(found: CertificatesFolder, curve: Curve) -> list[str]:
     """Of which images the scores are, and what was asked."""
     proved, adaptive = found.certificates, found.provenance["looks"] is not None
-    asked = asked_text(proved.setting) + ("" if adaptive else f", n = {proved.setting.n}")
-    alpha, sigma = as_chosen(proved.setting.alpha), as_chosen(proved.sigma)
+    asked = rule_text(proved.config.rule) + ("" if adaptive else f", n = {proved.config.draws}")
+    alpha, sigma = as_chosen(proved.config.alpha), as_chosen(proved.sigma)
     lines = [
         f"{curve.scores.images} images of {found.provenance['dataset']}",
         f"{asked}, alpha = {alpha}, sigma = {sigma}; means over images",
     ]
     if adaptive:
-        lines.append(f"adaptive draws: {curve.mean_draws:.1f} an image on average, {proved.setting.n} at most")
+        lines.append(f"adaptive draws: {curve.mean_draws:.1f} an image on average, {proved.config.draws} at most")
     if not proved.labelled:
         lines.append(f"{found.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
         lines.append("stay: share of the predicted labels that provably stay, right or wrong")
@@ -112,7 +111,7 @@ def _left_out_lines(proved: Certificates, curve: Curve) -> list[str]:
 
 def _rule_lines(proved: Certificates) -> list[str]:
     """What the threshold rule's further rows mean."""
-    if proved.rule != "threshold":
+    if proved.rule_name != "threshold":
         return []
     kind = "true" if proved.labelled else "predicted"
     return [
@@ -125,13 +124,13 @@ def _rule_lines(proved: Certificates) -> list[str]:
 def _rows(proved: Certificates) -> list[Row]:
     """What is told of each method: for chosen labels only how many stay, for the threshold rule floor and ceiling."""
     rows = list(_TRUE) if proved.labelled else [_STAY]
-    return rows + list(_COUNTS) if proved.rule == "threshold" else rows
+    return rows + list(_COUNTS) if proved.rule_name == "threshold" else rows
 
 
 def _own_curves(found: CertificatesFolder) -> list[Curve]:
     """The curves of the setting itself, averaged image by image: not those of a sweep."""
-    setting = found.certificates.setting
-    return [curve for curve in found.curves if curve.setting == setting and curve.averaging == "mean"]
+    config = found.certificates.config
+    return [curve for curve in found.curves if curve.config == config and curve.averaging == "mean"]
 
 
 def _left_out(images: int, without: int, labelled: bool) -> str:

@@ -37,7 +37,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.ranks import this_rank
 
 if TYPE_CHECKING:
-    from multiguard.evaluate import AnySetting
+    from multiguard.evaluate import CertifyConfig
     from multiguard.pipeline.asked import VotePart
     from multiguard.pipeline.voting import ReadyVote
 
@@ -174,14 +174,14 @@ def _draws(text: str) -> int | str:
         raise InvalidInputError(f"--draws {text}: expected a whole number, or the word adaptive") from None
 
 
-def _aim(how: "VotePart", said: dict[str, Any]) -> "AnySetting | None":
+def _aim(how: "VotePart", said: dict[str, Any]) -> "CertifyConfig | None":
     """What adaptive draws shall prove; a fixed number of draws has no use for it."""
-    from multiguard.pipeline.asked import DEFAULT_ALPHA, asked_setting
+    from multiguard.pipeline.asked import DEFAULT_ALPHA, make_config
 
     asked = {name: said[name] for name in ("k", "k_prime", "threshold", "alpha")}
     if how.adaptive:
         alpha = DEFAULT_ALPHA if asked["alpha"] is None else asked["alpha"]
-        return asked_setting(how.rule, **{**asked, "alpha": alpha})
+        return make_config(how.rule, **{**asked, "alpha": alpha})
     for name in given(**asked):
         raise InvalidInputError(
             f"--{name.replace('_', '-')} tells adaptive draws when to stop, and --draws is {how.draws}; "

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from multiguard.certify import Method, look_plan
-from multiguard.certify.arguments import checked_alpha, checked_radii, checked_threshold
+from multiguard.certify import Method, Threshold, look_plan, make_rule
+from multiguard.certify.arguments import check_alpha, check_radii
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting, Parameter, Setting, ThresholdSetting
-from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.sweeps import PARAMETERS
+from multiguard.evaluate import CertifyConfig, Parameter
+from multiguard.evaluate.certifier import check_methods
 from multiguard.votes import Rule
 from multiguard.votes.ranked import DEFAULT_RANKS
 
+DEFAULT_SCORE_THRESHOLD = 0.5
 ADAPTIVE: Literal["adaptive"] = "adaptive"
 DEFAULT_ALPHA = 0.001
 _DEFAULT_MAX_DRAWS = 10_000
@@ -76,6 +76,13 @@ class VotePart:
             return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
         return self.draws
 
+    @property
+    def passing_score(self) -> float | None:
+        """For the threshold rule, the probability at which a label passes."""
+        if self.rule == "top-k" or self.score_threshold is not None:
+            return self.score_threshold
+        return DEFAULT_SCORE_THRESHOLD
+
     def pilots(self, labelled: bool) -> int:
         """How many draws of each image choose labels."""
         usual = 0 if labelled else _DEFAULT_PILOT_DRAWS
@@ -102,7 +109,7 @@ class VotePart:
                 "more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
             )
         if self.adaptive:
-            checked_radii(self.radii)
+            check_radii(self.radii)
             look_plan(self.most_draws)
 
 
@@ -134,7 +141,7 @@ class CertifyPart:
 
     def __post_init__(self) -> None:
         check_least(self, 1, "k", "k_prime", "draws")
-        checked_alpha(self.alpha)
+        check_alpha(self.alpha)
         for name in ("radius_to", "radius_step"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -142,9 +149,9 @@ class CertifyPart:
         if self.bands is not None and not 0 < self.bands < 1:
             raise InvalidInputError(f"bands is {self.bands}; expected a level between 0 and 1, such as 0.95")
 
-    def setting(self, rule: Rule) -> AnySetting:
+    def config(self, rule: Rule) -> CertifyConfig:
         """What one certificate is about, under this rule."""
-        return asked_setting(
+        return make_config(
             rule, k=self.k, k_prime=self.k_prime, threshold=self.threshold, alpha=self.alpha, draws=self.draws
         )
 
@@ -175,7 +182,7 @@ class SweepPart:
         check_least(self, 1, "k", "k_prime", "n")
         check_least(self, 0, "training_noise")
         for value in self.alpha:
-            checked_alpha(value)
+            check_alpha(value)
 
     @property
     def vary(self) -> dict[Parameter, tuple[float, ...]]:
@@ -199,7 +206,7 @@ def check_least(part: object, least: int, *names: str) -> None:
                 raise InvalidInputError(f"{name} is {one}; expected {least} or more")
 
 
-def asked_setting(
+def make_config(
     rule: Rule,
     *,
     k: int | None,
@@ -207,8 +214,8 @@ def asked_setting(
     threshold: float | None,
     alpha: float = DEFAULT_ALPHA,
     draws: int | None = None,
-) -> AnySetting:
-    """The setting of this rule; what the rule needs is there, and nothing that belongs to the other one.
+) -> CertifyConfig:
+    """The config of this rule; what the rule needs is there, and nothing that belongs to the other one.
 
     Args:
         rule: The rule of the votes.
@@ -218,33 +225,17 @@ def asked_setting(
         alpha: The probability of a wrong certificate of an image.
         draws: The first so many draws; None for all.
     """
-    _check_needed(rule, {"k": k, "k_prime": k_prime, "threshold": threshold})
-    if threshold is not None:
-        return ThresholdSetting(checked_threshold(threshold), alpha, draws)
-    assert k is not None and k_prime is not None  # noqa: PT018 - both were found just now
-    return Setting(k, k_prime, alpha, draws)
-
-
-_NEEDED: Mapping[Rule, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
-
-
-def _check_needed(rule: Rule, given: Mapping[str, float | None]) -> None:
-    needed = " and ".join(_NEEDED[rule])
-    for name, value in given.items():
-        if value is None and name in _NEEDED[rule]:
-            raise InvalidInputError(f"{name} is missing; the {rule} rule needs {needed}")
-        if value is not None and name not in _NEEDED[rule]:
-            other = next(one for one in _NEEDED if one != rule)
-            raise InvalidInputError(f"{name} belongs to the {other} rule; the {rule} rule takes {needed}")
+    return CertifyConfig(make_rule(rule, k=k, k_prime=k_prime, threshold=threshold), alpha, draws)
 
 
 def check_asked(vote: VotePart, certify: CertifyPart, sweep: SweepPart) -> None:
     """Pass only if votes made in this way can answer all that is asked of them."""
     try:
-        checked_methods(certify.methods, certify.setting(vote.rule))
+        config = certify.config(vote.rule)
+        check_methods(certify.methods, config.rule)
     except InvalidInputError as error:
         raise InvalidInputError(f"certify: {error}") from error
-    _check_sweep(vote.rule, sweep.vary)
+    _check_sweep(config, sweep.vary)
     fixed = {"certify.draws": certify.draws, "sweep.n": sweep.n}
     for name in [name for name, value in fixed.items() if vote.adaptive and value]:
         raise InvalidInputError(
@@ -271,10 +262,10 @@ def check_most(asked: Mapping[str, Sequence[int | None]], most: int, why: str) -
                 raise InvalidInputError(f"{name} asks for {value}, and {why}; ask for {most} at most")
 
 
-def _check_sweep(rule: Rule, vary: Mapping[Parameter, Sequence[float]]) -> None:
-    known = PARAMETERS[rule]
+def _check_sweep(config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]) -> None:
+    rule, known = config.rule.name, config.parameters
     for name in vary:
         if name not in known:
             raise InvalidInputError(f"sweep.{name}: the {rule} rule has no {name}; what varies is {', '.join(known)}")
     for value in vary.get("threshold", ()):
-        checked_threshold(value)
+        Threshold(value)

@@ -13,7 +13,7 @@ from multiguard.data.sample import Catalogued
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
 from multiguard.evaluate.attacked import all_radii, proved_sizes
-from multiguard.evaluate.curve import checked_radius
+from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_hash
 from multiguard.io.lock import folder_lock
 from multiguard.pipeline.places import require_inside, require_no_other
@@ -111,7 +111,7 @@ class ReadyAttack:
         radii, chosen = _grid(job, certificates.sigma), _chosen(certificates, job)
         told = None if progress is None else lambda done: progress(done, len(chosen))
         victims = self._victims(chosen, radii)
-        found = attack_images(self.smoother, victims, certificates.setting, job.plan, progress=told)
+        found = attack_images(self.smoother, victims, certificates.config.rule, job.plan, progress=told)
         images, flat = [], 0
         for index, attacked in zip(chosen, found, strict=True):
             images.append(_image(job, certificates, index, attacked))
@@ -160,7 +160,7 @@ def _run_otherwise(proved: CertificatesFolder, smoother: Smoother) -> tuple[str,
 
 def _grid(job: AttackJob, sigma: float) -> tuple[float, ...]:
     """0 and the radii asked for, from small to large."""
-    asked = checked_radius(job.radii or radius_grid(sigma, step=sigma / 2))
+    asked = check_radius(job.radii or radius_grid(sigma, step=sigma / 2))
     if not np.any(asked > 0):
         raise InvalidInputError(
             "radius 0 leaves an attack nothing to change; give a norm above it, such as --radius 0.5"
@@ -206,7 +206,7 @@ def _attacks(
 ) -> Attacks:
     certificates = proved.certificates
     return Attacks(
-        setting=certificates.setting,
+        config=certificates.config,
         sigma=certificates.sigma,
         label_names=certificates.label_names,
         labelled=certificates.labelled,
@@ -226,14 +226,14 @@ def _attacks(
 def _image(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedImage:
     """An image's changes, judged at a level that all of them together share."""
     level = job.beta / len(attacked.changes)
-    labels, setting = attacked.victim.labels, certificates.setting
+    labels, rule = attacked.victim.labels, certificates.config.rule
     reached = [
         Reached(
             change.attack,
             change.goal,
             change.radius,
             change.norm,
-            *judged_size(change.counts, job.plan.judge_draws, labels, setting, change.goal, beta=level),
+            *judged_size(change.counts, job.plan.judge_draws, labels, rule, change.goal, beta=level),
         )
         for change in attacked.changes
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting, LabelSource, certify_votes, curves, radius_grid, sweep
-from multiguard.evaluate.sweeps import Parameter
+from multiguard.evaluate import CertifyConfig, LabelSource, certify_votes, curves, radius_grid, sweep
+from multiguard.evaluate.config import Parameter
 from multiguard.io.records import parse_json
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
@@ -27,7 +27,7 @@ class CertifyJob:
     Attributes:
         votes: The votes folder.
         out: The certificates folder to write.
-        setting: k and k', or the threshold; alpha and the number of draws.
+        config: The rule, alpha and the number of draws.
         methods: The methods to compare.
         labels: What is certified: the true labels, or those that pilot draws chose.
         vary: For a sweep, the values of each parameter.
@@ -40,7 +40,7 @@ class CertifyJob:
 
     votes: Path
     out: Path
-    setting: AnySetting
+    config: CertifyConfig
     methods: Sequence[Method] = ("joint",)
     labels: LabelSource = "truth"
     vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)
@@ -61,9 +61,9 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
     votes = read_votes(job.votes)
     radius = radius_grid(votes.provenance.sigma, to=job.radius_to, step=job.radius_step)
     asked: dict[str, Any] = {"methods": job.methods, "labels": job.labels}
-    proved = certify_votes(votes, job.setting, **asked, progress=_told(progress, "certifying"))
+    proved = certify_votes(votes, job.config, **asked, progress=_told(progress, "certifying"))
     drawn = curves(proved, radius, bands=job.bands)
-    drawn += sweep(votes, job.setting, job.vary, radius, **asked, progress=_told(progress, "sweeping"))
+    drawn += sweep(votes, job.config, job.vary, radius, **asked, progress=_told(progress, "sweeping"))
     more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
     write_certificates(job.out, proved, drawn, radius=radius, votes=votes, **more)
     return read_certificates(job.out)

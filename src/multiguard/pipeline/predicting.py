@@ -1,16 +1,17 @@
 """Predicting images by their files: labels without ground truth, each with what is proved of it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from multiguard.certify import TopK
 from multiguard.data.image import read_image
 from multiguard.data.listed import read_lines
 from multiguard.errors import DataError, ImageError, ModelError
-from multiguard.evaluate import AnySetting, Setting
+from multiguard.evaluate import CertifyConfig
 from multiguard.io.files import file_hash
 from multiguard.models import Classifier
-from multiguard.pipeline.asked import asked_setting
+from multiguard.pipeline.asked import DEFAULT_SCORE_THRESHOLD, make_config
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import load_model, settled_sigma, square_size
 from multiguard.smooth import Precision, Prediction, Smoother
@@ -87,14 +88,14 @@ class Predictions:
     """What was asked, every value settled, and the answer for each image.
 
     Attributes:
-        setting: Which smoothed classifier, how sure, from how many draws.
+        config: Which smoothed classifier, how sure, from how many draws.
         score_threshold: For the threshold rule, the probability at which the base classifier returns a label.
         sigma: The noise.
         images: The images in the order given.
         failures: Those of which nothing can be said, by the name of their file, and why.
     """
 
-    setting: AnySetting
+    config: CertifyConfig
     score_threshold: float | None
     sigma: float
     images: tuple[Predicted, ...]
@@ -110,20 +111,20 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
         _require_readable(job.images)
     labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
     classifier = load_model(job.model, job.size, labels)
-    setting = _settled(job, len(classifier.label_names))
+    config = _settled(job, len(classifier.label_names))
     sigma = settled_sigma(job.model.spec, job.sigma)
-    smoother = _smoother(job, classifier, setting, sigma)
+    smoother = _smoother(job, classifier, config, sigma)
     size = square_size(classifier, job.model.spec, job.size)
     found: list[Predicted | ImageFailure] = []
     for file in job.images:
-        found.append(_attempted(job, smoother, file, size, setting))
+        found.append(_attempted(job, smoother, file, size, config))
         if progress is not None:
             progress(len(found), len(job.images))
     images = tuple(one for one in found if isinstance(one, Predicted))
     failures = tuple(one for one in found if isinstance(one, ImageFailure))
     if not images:
         raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
-    return Predictions(setting, smoother.settings.score_threshold, sigma, images, failures)
+    return Predictions(config, smoother.settings.score_threshold, sigma, images, failures)
 
 
 def _require_readable(files: tuple[Path, ...]) -> None:
@@ -138,7 +139,7 @@ def _require_readable(files: tuple[Path, ...]) -> None:
         raise DataError("; ".join(faults))
 
 
-def _settled(job: PredictJob, labels: int) -> AnySetting:
+def _settled(job: PredictJob, labels: int) -> CertifyConfig:
     """What is asked of each image, the usual values in place of those left open."""
     k, k_prime, threshold = job.k, job.k_prime, job.threshold
     if job.rule == "top-k":
@@ -146,17 +147,18 @@ def _settled(job: PredictJob, labels: int) -> AnySetting:
         k_prime = (k + 1) // 2 if k_prime is None else k_prime
     elif threshold is None:
         threshold = _DEFAULT_THRESHOLD
-    return asked_setting(job.rule, k=k, k_prime=k_prime, threshold=threshold, alpha=job.alpha, draws=job.draws)
+    return make_config(job.rule, k=k, k_prime=k_prime, threshold=threshold, alpha=job.alpha, draws=job.draws)
 
 
-def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigma: float) -> Smoother:
-    ranks = min(max(setting.k_prime, 1), len(classifier.label_names)) if isinstance(setting, Setting) else None
+def _smoother(job: PredictJob, classifier: Classifier, config: CertifyConfig, sigma: float) -> Smoother:
+    rule = config.rule
+    ranks = min(rule.k_prime, len(classifier.label_names)) if isinstance(rule, TopK) else None
+    passing = DEFAULT_SCORE_THRESHOLD if job.score_threshold is None and ranks is None else job.score_threshold
     return Smoother(
         classifier,
         sigma=sigma,
-        rule=job.rule,
         k_max=ranks,
-        score_threshold=job.score_threshold,
+        score_threshold=passing,
         device=job.device,
         clamp=job.clamp,
         precision=job.precision,
@@ -164,11 +166,11 @@ def _smoother(job: PredictJob, classifier: Classifier, setting: AnySetting, sigm
 
 
 def _attempted(
-    job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting
+    job: PredictJob, smoother: Smoother, file: Path, size: int | None, config: CertifyConfig
 ) -> Predicted | ImageFailure:
     """What is said of an image, or why nothing can be; where a stop is asked for, that is raised."""
     try:
-        return _predicted(job, smoother, file, size, setting)
+        return _predicted(job, smoother, file, size, config)
     except ImageError as error:
         if job.on_error == "stop":
             raise
@@ -179,10 +181,18 @@ def _attempted(
         return ImageFailure(str(file), str(error))
 
 
-def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
+def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, config: CertifyConfig) -> Predicted:
     image, digest = read_image(file, size), file_hash(file)
     try:
-        said = smoother.predict(image, **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest)
+        said = smoother.predict(
+            image,
+            config.rule,
+            pilot_draws=job.pilot_draws,
+            draws=config.draws,
+            alpha=config.alpha,
+            seed=job.seed,
+            image_id=digest,
+        )
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
     names = smoother.classifier.label_names

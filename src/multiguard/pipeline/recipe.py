@@ -6,7 +6,7 @@ from typing import Literal
 
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting
+from multiguard.evaluate import CertifyConfig
 from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked, check_least, check_most
 
 _CHANNELS = 3
@@ -204,9 +204,9 @@ class RunRecipe:
                 raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
 
     @property
-    def setting(self) -> AnySetting:
+    def config(self) -> CertifyConfig:
         """What one certificate is about, under the rule of the votes."""
-        return self.certify.setting(self.vote.rule)
+        return self.certify.config(self.vote.rule)
 
     def require_labels(self, count: int) -> None:
         """Pass only if all that is asked can be asked of so many labels; known before hours of work are put in."""

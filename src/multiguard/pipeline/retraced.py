@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from multiguard.certify import TopK
 from multiguard.data.listed import read_lines
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting
 from multiguard.io.records import as_record
 from multiguard.models import Classifier
 from multiguard.models.loading import LOADERS
@@ -63,12 +63,11 @@ def voted_smoother(proved: CertificatesFolder, classifier: Classifier, device: s
         classifier: The base classifier.
         device: Where it runs; None for a GPU, if any.
     """
-    run, setting = proved.provenance, proved.certificates.setting
+    run, rule = proved.provenance, proved.certificates.config.rule
     return Smoother(
         classifier,
         sigma=run["sigma"],
-        rule=run["rule"],
-        k_max=setting.k_prime if isinstance(setting, Setting) else None,
+        k_max=rule.k_prime if isinstance(rule, TopK) else None,
         score_threshold=run["score_threshold"],
         device=device,
         clamp=run["clamp"],

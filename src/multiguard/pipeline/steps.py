@@ -139,7 +139,7 @@ class VoteStep(Step):
         recipe, how = self._recipe, arm_votes(self._recipe, self._arm)
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
-        aim = recipe.setting if how.adaptive else None
+        aim = recipe.config if how.adaptive else None
         ready = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
         recipe.require_labels(len(ready.classifier.label_names))
         return ready
@@ -201,7 +201,7 @@ class CertifyStep(Step):
         self._job = CertifyJob(
             self._votes,
             self.home,
-            recipe.setting,
+            recipe.config,
             methods=part.methods,
             labels="truth" if recipe.data.labelled else "pilot",
             vary={} if arm.name else recipe.sweep.vary,
@@ -217,10 +217,10 @@ class CertifyStep(Step):
         asked = asdict(replace(self._job, votes=Path(), out=Path(), command=""))
         for name in ("votes", "out", "command", "force"):
             del asked[name]
-        setting = asked.pop("setting")
+        del asked["config"]
         return {
-            "certify.rule": self._job.setting.rule,
-            **{f"certify.{name}": value for name, value in {**setting, **asked}.items()},
+            "certify.rule": self._job.config.rule.name,
+            **{f"certify.{name}": value for name, value in {**self._job.config.record, **asked}.items()},
             "votes": file_hash(self._votes / MANIFEST_NAME),
             "multiguard": __version__,
         }

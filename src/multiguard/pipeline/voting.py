@@ -13,8 +13,8 @@ from multiguard.data.listed import read_lines
 from multiguard.data.sample import Catalogued
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting
-from multiguard.evaluate.failed import failed_words
+from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate.scores import failed_words
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shortened
@@ -62,7 +62,7 @@ class VoteJob:
     out: Path
     sigma: float | None = None
     how: VotePart = field(default_factory=VotePart)
-    aim: AnySetting | None = None
+    aim: CertifyConfig | None = None
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class ReadyVote:
             **{f"vote.{name}": how[name] for name in _DECISIVE},
             "vote.max_draws": self.job.how.most_draws,
             "vote.pilot_draws": self.job.how.pilots(labelled),
-            **{f"certify.{name}": value for name, value in _aim(self.job).items()},
+            **{f"certify.{name}": value for name, value in _aim(self.job.aim).items()},
             "model": self.classifier.name,
             "model.labels": list(self.classifier.label_names),
             "model.output": self.classifier.output,
@@ -170,7 +170,8 @@ class ReadyVote:
     def _drawn(self) -> dict[str, Any]:
         """What is drawn of every image."""
         how, labelled = self.job.how, self.job.source.labelled
-        plan = AdaptivePlan(look_plan(how.most_draws), how.radii, **_aim(self.job)) if how.adaptive else None
+        aim = self.job.aim
+        plan = None if aim is None else AdaptivePlan(aim.rule, look_plan(how.most_draws), how.radii, aim.alpha)
         return {
             "draws": None if how.adaptive else how.draws,
             "adaptive": plan,
@@ -184,9 +185,8 @@ class ReadyVote:
         return Smoother(
             self.classifier,
             sigma=self.sigma,
-            rule=how.rule,
             k_max=how.k_max,
-            score_threshold=how.score_threshold,
+            score_threshold=how.passing_score,
             device=_own_device(how.device),
             batch_size=how.batch_size or "auto",
             clamp=how.clamp,
@@ -283,9 +283,9 @@ def _labelled(source: Source, names: tuple[str, ...]) -> Source:
     return replace(source, options={**source.options, "label_names": names})
 
 
-def _aim(job: VoteJob) -> dict[str, Any]:
+def _aim(aim: CertifyConfig | None) -> dict[str, Any]:
     """What adaptive draws are to prove, by name; nothing where their number is fixed."""
-    return {} if job.aim is None else {name: value for name, value in asdict(job.aim).items() if name != "draws"}
+    return {} if aim is None else {**aim.rule.options, "alpha": aim.alpha}
 
 
 def _write_source(job: VoteJob, *, dataset_order: bool) -> None:
