@@ -1,6 +1,6 @@
 """From the votes of images to the few counts that certificates are made of."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -45,6 +45,13 @@ class VoteCounts:
     overlap_mass: Floats
     pattern_mass: Floats
     suspects: "VoteCounts | None" = None
+
+    def alone(self, label: int) -> "VoteCounts":
+        """The counts of the same draws with this one label as L, without suspects."""
+        missed, hit = self.draws - self.label_mass[label], self.label_mass[label]
+        overlap = np.zeros(max(2, len(self.overlap_mass)))
+        overlap[:2] = missed, hit
+        return VoteCounts(self.draws, np.array([label]), self.label_mass, overlap, np.array([missed, hit]))
 
 
 def count_votes(
@@ -235,14 +242,17 @@ class Group:
         return -np.sort(-others, axis=1)[:, :count]
 
 
-def equal_groups(counts: Sequence[VoteCounts], numbers: Callable[[int], int]) -> Iterator[list[int]]:
-    """Indices of images with equally many labels in L, few enough at a time for one evaluation.
-
-    Args:
-        counts: All images.
-        numbers: How many numbers an image with d labels needs.
-    """
+def equal_groups(counts: Sequence[VoteCounts], rule: Rule) -> Iterator[list[int]]:
+    """Indices of images with equally many labels in L, few enough at a time for one evaluation."""
     order = sorted(range(len(counts)), key=lambda i: len(counts[i].labels))
     for num_true, same in groupby(order, key=lambda i: len(counts[i].labels)):
-        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, numbers(num_true)))
+        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, _numbers(rule, num_true)))
         yield from (indices[start : start + step] for start in range(0, len(indices), step))
+
+
+def _numbers(rule: Rule, num_true: int) -> int:
+    """How many numbers one evaluation takes for an image with d labels."""
+    subsets = min(1 << num_true, 4096)
+    if isinstance(rule, Threshold):
+        return int(subsets * num_true**2 + (1 << MOST_SUSPECTS) * MOST_SUSPECTS**2)
+    return (subsets + rule.k) * rule.k_prime * min(num_true, rule.k)

@@ -20,6 +20,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import At, Layers, crossing
 from multiguard.certify.rules import TopK
+from multiguard.errors import InvalidInputError
 
 
 def paper_radii(
@@ -53,6 +54,16 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = N
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
         sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, True))
     return -np.sort(-np.stack(_solved(sides, at), axis=1), axis=1)[:, : group.sizes(rule.k)]
+
+
+def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+    """The r, (images, 1), of Theorem 1 in its special case k = k' = d = 1; raises in any other."""
+    if not rule.k == rule.k_prime == group.num_true == 1:
+        raise InvalidInputError(
+            f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {rule.k}, k_prime = "
+            f"{rule.k_prime} and {group.num_true} labels; use 'joint' or 'paper'"
+        )
+    return paper_radii(group, rule, alpha, bounds, at)
 
 
 def _solved(sides: Sequence[tuple[Layers, Layers]], at: At) -> list[Floats]:
