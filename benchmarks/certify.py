@@ -46,7 +46,7 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 def certify(votes: Votes, method: Method) -> None:
     """All radii of all images."""
-    certified_radii_batch(*votes, num_labels=NUM_LABELS, k=K, k_prime=K_PRIME, sigma=SIGMA, alpha=ALPHA, method=method)
+    certified_radii_batch(*votes, TopK(K, K_PRIME), num_labels=NUM_LABELS, sigma=SIGMA, alpha=ALPHA, method=method)
 
 
 def literal_seconds(votes: Votes, images: int = 16, points: int = 3) -> float:

@@ -28,7 +28,7 @@ def shares(cases: int, labels: int, k_prime: int, k: int, true: int) -> list[dic
         sets, chances = random_distribution(np.random.default_rng(seed), labels=labels, k_prime=k_prime)
         chances = 0.99 * chances + 0.01 / len(sets)
         own = sorted(int(i) for i in np.argsort(-(chances @ sets))[:true])
-        radii = {m: exact_radii(sets, chances, own, k=k, k_prime=k_prime, sigma=1.0, method=m) for m in METHODS}
+        radii = {m: exact_radii(sets, chances, own, TopK(k, k_prime), sigma=1.0, method=m).true for m in METHODS}
         for e, proved in enumerate(radii["joint"], start=1):
             limit = limit_radius(sets, chances, own, k=k, e=e) if 0.05 < proved < 5 else np.inf
             if np.isfinite(limit):

@@ -31,7 +31,7 @@ def radii(smoother, images):
     votes = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), DRAWS, seed=0)]
     labels = [own for _, _, own in images]
     return certified_radii_batch(
-        votes, labels, num_labels=10, k=K, k_prime=K_PRIME, sigma=SIGMA, alpha=ALPHA, method="joint"
+        votes, labels, TopK(K, K_PRIME), num_labels=10, sigma=SIGMA, alpha=ALPHA, method="joint"
     )
 
 
@@ -105,7 +105,7 @@ def test_the_threshold_rule_holds_on_both_sides(smoother, images):
     some = images[:12]
     votes = [found.hits() for _, found in sets.stream(((name, image) for name, image, _ in some), DRAWS, seed=0)]
     labels = [own for _, _, own in some]
-    proved = threshold_radii_batch(votes, labels, num_labels=10, threshold=0.5, sigma=SIGMA, alpha=ALPHA)
+    proved = certified_radii_batch(votes, labels, Threshold(0.5), num_labels=10, sigma=SIGMA, alpha=ALPHA)
     setting = ThresholdSetting(0.5, ALPHA, DRAWS)
     sought = [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some]
     found = attack_images(sets, sought, setting, PLAN)

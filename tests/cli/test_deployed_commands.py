@@ -94,7 +94,7 @@ def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp
     for position, (true, false) in enumerate(
         zip(found.certificates.radii["joint"], found.certificates.false_radii["joint"], strict=True)
     ):
-        proved = threshold_radii(sets.hits(position), sets.labels[position], threshold=0.4, sigma=0.5, alpha=0.05)
+        proved = certified_radii(sets.hits(position), sets.labels[position], Threshold(0.4), sigma=0.5, alpha=0.05)
         assert np.array_equal(true, proved.true)
         assert np.array_equal(false, proved.false)
     assert "t = 0.4, n = 80, alpha = 0.05, sigma = 0.5; means over images" in out

@@ -59,12 +59,12 @@ def slow_radii(votes, position, setting, labels, alpha, method):
     for n, share in looks_of(votes, setting).taken(min(row.draws, setting.n)):
         asked = {"sigma": 0.5, "alpha": alpha * share, "method": method}
         if votes.rule == "threshold":
-            one = threshold_radii(row.hits[:n], labels, threshold=setting.threshold, **asked)
+            one = certified_radii(row.hits[:n], labels, Threshold(setting.threshold), **asked)
             found.append((one.true, one.false))
         elif labels:
             hits = hits_from_ranked(row.ranked[:n], k_prime=setting.k_prime, num_labels=12)
             look = Looks((n,), (1.0,))
-            one = adaptive_radii(hits, labels, looks=look, k=setting.k, k_prime=setting.k_prime, **asked)
+            one = certified_radii(hits, labels, TopK(setting.k, setting.k_prime), looks=look, **asked).true
             found.append((one, np.empty(0)))
         else:
             found.append((np.empty(0), np.empty(0)))

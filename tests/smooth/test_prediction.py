@@ -39,7 +39,7 @@ def test_the_set_is_certified_jointly_by_the_fresh_draws_with_half_of_alpha():
     image, one = np.array([1.0, 0.9, 0.6, 0.0]), smoother(4)
     prediction = one.predict(image, k=3, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
-    expected = certified_radii(hits, prediction.labels, k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    expected = certified_radii(hits, prediction.labels, TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert prediction.set_radii == tuple(np.maximum(expected, np.sort(prediction.radii)[::-1]))
     assert len(prediction.set_radii) == 3
     assert prediction.set_radii[0] > prediction.set_radii[2]
@@ -50,7 +50,7 @@ def test_every_label_is_certified_alone_with_its_share_of_alpha():
     prediction = one.predict(image, k=2, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
-        assert radius == certified_radii(hits, [label], k=2, k_prime=2, sigma=0.5, alpha=0.0025)[0]
+        assert radius == certified_radii(hits, [label], TopK(2, 2), sigma=0.5, alpha=0.0025).true[0]
 
 
 def test_a_set_stays_at_least_as_far_as_its_labels_prove_alone():
@@ -60,7 +60,7 @@ def test_a_set_stays_at_least_as_far_as_its_labels_prove_alone():
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
     said = confirm((0, 1, 2), ranked, TopK(3, 2), 6, sigma=0.5, alpha=0.01)
     alone = np.sort(said.radii)[::-1]
-    together = certified_radii(hits, [0, 1, 2], k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert np.any(together < alone)
     assert said.set_radii == tuple(np.maximum(together, alone))
     assert list(said.set_radii) == sorted(said.set_radii, reverse=True)

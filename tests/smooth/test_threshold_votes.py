@@ -176,7 +176,7 @@ def test_the_set_is_chosen_by_pilot_draws_and_certified_by_fresh_ones():
     assert isinstance(found, ThresholdPrediction)
     assert found.labels == (0, 1, 3)
     hits = one.votes(image, 300, seed=5, image_id="a").hits()
-    together = threshold_radii(hits, found.labels, threshold=0.4, sigma=0.25, alpha=0.005)
+    together = certified_radii(hits, found.labels, Threshold(0.4), sigma=0.25, alpha=0.005)
     single = threshold_label_radii(hits, found.labels, threshold=0.4, sigma=0.25, alpha=0.005 / 3)
     assert found.set_radii == tuple(np.maximum(together.true, np.sort(single[[0, 1, 3]])[::-1]))
     assert found.other_radii == tuple(together.false)

@@ -59,7 +59,7 @@ def test_bytes_of_another_shape_are_refused(packed):
 def test_the_mathematics_of_ranks_refuses_sets():
     sets = LabelSets.from_hits(np.eye(4, dtype=bool)[[0, 1, 2, 3] * 5])
     with pytest.raises(InvalidInputError, match="ranked votes must be integers"):
-        certified_radii_batch([sets], [[0]], num_labels=4, k=1, k_prime=1, sigma=0.5)
+        certified_radii_batch([sets], [[0]], TopK(1, 1), num_labels=4, sigma=0.5)
 
 
 def test_the_most_frequent_labels_are_counted_in_the_first_ranks_alone():

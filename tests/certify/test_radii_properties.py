@@ -1,12 +1,14 @@
 """What must hold for all votes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.certify.cases import random_ranked
 
-from multiguard.certify import certified_radii, certified_radii_batch, certified_size, hits_from_ranked
+from multiguard.certify import TopK, certified_radii, certified_radii_batch, certified_size, hits_from_ranked
 
 METHODS = ["joint", "paper", "independent", "jia"]
 
@@ -26,18 +28,18 @@ def votes(draw: st.DrawFn):
     d = draw(st.integers(1, min(c, 15)))
     popular = np.argsort(-np.bincount(ranked.ravel(), minlength=c))
     labels = popular[:d] if draw(st.booleans()) else rng.choice(c, d, replace=False)
-    return {"ranked": [ranked], "labels": [labels], "num_labels": c, "k_prime": k_prime, "k": draw(st.integers(1, c))}
+    return {"votes": [ranked], "labels": [labels], "num_labels": c, "rule": TopK(draw(st.integers(1, c)), k_prime)}
 
 
 def radii_of(case, **options):
-    return certified_radii_batch(**{"sigma": 0.5, "alpha": 0.01, **case, **options})[0]
+    return certified_radii_batch(**{"sigma": 0.5, "alpha": 0.01, **case, **options})[0].true
 
 
 @settings(max_examples=60, deadline=None)
 @given(votes(), st.sampled_from(METHODS))
 def test_radii_do_not_rise_with_size(case, method: str) -> None:
     radii = radii_of(case, method=method)
-    assert radii.shape == (min(len(case["labels"][0]), case["k"]),)
+    assert radii.shape == (min(len(case["labels"][0]), case["rule"].k),)
     assert np.all(radii[1:] <= radii[:-1])
     assert not np.any(np.isnan(radii))
     assert np.all((radii >= 0) | np.isneginf(radii))
@@ -54,8 +56,12 @@ def test_more_error_allowed_never_proves_less(case, method: str, alpha: float, f
 @settings(max_examples=40, deadline=None)
 @given(votes())
 def test_paper_does_not_fall_with_k(case) -> None:
-    assume(case["k"] < case["num_labels"])
-    fewer, more = radii_of(case, method="paper"), radii_of({**case, "k": case["k"] + 1}, method="paper")
+    rule = case["rule"]
+    assume(rule.k < case["num_labels"])
+    fewer, more = (
+        radii_of(case, method="paper"),
+        radii_of({**case, "rule": replace(rule, k=rule.k + 1)}, method="paper"),
+    )
     assert np.all(more[: len(fewer)] >= fewer - 1e-9)
 
 
@@ -74,7 +80,7 @@ def test_names_and_order_do_not_matter(case, method: str, seed: int) -> None:
     new_name = rng.permutation(case["num_labels"])
     renamed = {
         **case,
-        "ranked": [rng.permutation(new_name[case["ranked"][0]], axis=0)],
+        "votes": [rng.permutation(new_name[case["votes"][0]], axis=0)],
         "labels": [rng.permutation(new_name[case["labels"][0]])],
     }
     np.testing.assert_array_equal(radii_of(case, method=method), radii_of(renamed, method=method))
@@ -83,7 +89,7 @@ def test_names_and_order_do_not_matter(case, method: str, seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(votes())
 def test_hits_of_ranked_votes(case) -> None:
-    ranked = case["ranked"][0]
+    ranked = case["votes"][0]
     for k_prime in range(1, ranked.shape[1] + 1):
         hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=case["num_labels"])
         assert np.all(hits.sum(axis=1) == k_prime)
@@ -92,10 +98,11 @@ def test_hits_of_ranked_votes(case) -> None:
 
 def test_small_integers_hold_the_same_votes() -> None:
     ranked = random_ranked(np.random.default_rng(0), labels=200, depth=4, draws=50, spread=3.0)
-    options = {"labels": [[3, 150]], "num_labels": 200, "k": 3, "k_prime": 2, "sigma": 1.0}
+    options = {"labels": [[3, 150]], "num_labels": 200, "rule": TopK(3, 2), "sigma": 1.0}
     for dtype in (np.uint8, np.uint16, np.int32):
         np.testing.assert_array_equal(
-            certified_radii_batch([ranked], **options)[0], certified_radii_batch([ranked.astype(dtype)], **options)[0]
+            certified_radii_batch([ranked], **options)[0].true,
+            certified_radii_batch([ranked.astype(dtype)], **options)[0].true,
         )
 
 
@@ -104,5 +111,5 @@ def test_votes_are_not_changed(method: str) -> None:
     ranked = random_ranked(np.random.default_rng(0), labels=10, depth=3, draws=40, spread=3.0)
     hits = hits_from_ranked(ranked, k_prime=3, num_labels=10)
     before = hits.copy()
-    certified_radii(hits, [1, 2], k=3, k_prime=3, sigma=1.0, method=method)
+    certified_radii(hits, [1, 2], TopK(3, 3), sigma=1.0, method=method)
     np.testing.assert_array_equal(hits, before)

@@ -5,7 +5,7 @@ import pytest
 from tests.certify.cases import random_distribution
 from tests.certify.limit import limit_radius
 
-from multiguard.certify import exact_radii
+from multiguard.certify import TopK, exact_radii
 
 
 def random_case(seed: int, *, c: int, k_prime: int, d: int):
@@ -28,7 +28,7 @@ def test_never_below_paper_with_exact_probabilities(d: int, k_prime: int) -> Non
         sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)
         for k in (1, 2, 4, 6):
             joint, paper, independent = (
-                exact_radii(sets, chances, labels, k=k, k_prime=k_prime, sigma=1.0, method=m)
+                exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=m).true
                 for m in ("joint", "paper", "independent")
             )
             # Beyond 6 sigma doubles cannot tell a probability from 1.
@@ -51,7 +51,7 @@ def test_never_below_paper_with_many_labels(k_prime: int) -> None:
         labels = np.argsort(-(chances @ sets))[:14]
         for k in (3, 5):
             joint, paper = (
-                exact_radii(sets, chances, labels, k=k, k_prime=k_prime, sigma=1.0, method=m)
+                exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=m).true
                 for m in ("joint", "paper")
             )
             assert np.all(joint >= paper - 1e-9)
@@ -65,7 +65,7 @@ def test_never_above_the_exact_limit() -> None:
     for seed in range(14):
         c, k_prime, d, k = [(6, 2, 2, 2), (5, 1, 2, 2), (6, 2, 3, 3), (5, 2, 1, 2)][seed % 4]
         sets, chances, labels = random_case(seed, c=c, k_prime=k_prime, d=d)
-        radii = {m: exact_radii(sets, chances, labels, k=k, k_prime=k_prime, sigma=1.0, method=m) for m in ratios}
+        radii = {m: exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=m).true for m in ratios}
         for e, proved in enumerate(radii["joint"], start=1):
             if not np.isfinite(proved):
                 continue
@@ -83,7 +83,7 @@ def test_never_above_the_exact_limit() -> None:
 def test_a_certificate_above_the_limit_is_caught() -> None:
     """For one label against one rival in one dimension the certificate is tight, so anything above it is broken."""
     sets, chances = np.array([[True, False], [False, True]]), np.array([0.9, 0.1])
-    proved = exact_radii(sets, chances, [0], k=1, k_prime=1, sigma=1.0)[0]
+    proved = exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0).true[0]
     limit = limit_radius(sets, chances, [0], k=1, e=1)
     assert proved <= limit < proved + 0.06
 
@@ -92,10 +92,10 @@ def test_a_certificate_above_the_limit_is_caught() -> None:
 def test_the_path_for_many_labels_is_never_above_the_one_for_few(k_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every subset proves at least what single labels and the overlap with L prove, and in part more."""
     cases = [random_case(seed, c=7, k_prime=k_prime, d=d) for seed in range(40) for d in (2, 3, 5)]
-    all_subsets = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
+    all_subsets = [[exact_radii(*case, TopK(k, k_prime), sigma=1.0).true for k in (1, 2, 3)] for case in cases]
     monkeypatch.setattr("multiguard.certify.subsets.MOST_SUBSET_LABELS", 0)
-    monkeypatch.setattr("multiguard.certify.tally.MOST_SUBSET_LABELS", 0)
-    overlaps = [[exact_radii(*case, k=k, k_prime=k_prime, sigma=1.0) for k in (1, 2, 3)] for case in cases]
+    monkeypatch.setattr("multiguard.certify.counts.MOST_SUBSET_LABELS", 0)
+    overlaps = [[exact_radii(*case, TopK(k, k_prime), sigma=1.0).true for k in (1, 2, 3)] for case in cases]
     best, found = (np.concatenate([np.concatenate(radii) for radii in side]) for side in (all_subsets, overlaps))
     assert np.all(found <= best + 1e-9)
     assert np.mean(found == best) > 0.2

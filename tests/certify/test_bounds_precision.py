@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from multiguard.certify import certified_radii_batch, clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify import TopK, certified_radii_batch, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.layers import fill, scaled
 
 DIGITS = 40
@@ -90,9 +90,9 @@ def shifted(q: float, r: float) -> mpf:
 )
 def test_a_radius_is_truly_on_the_certified_side(counts: list[int], sigma: float, alpha: float) -> None:
     ranked = np.repeat(np.arange(3), counts)[:, None]
-    radius = certified_radii_batch(
-        [ranked], [[0]], num_labels=3, k=1, k_prime=1, sigma=sigma, alpha=alpha, method="paper"
-    )[0][0]
+    radius = certified_radii_batch([ranked], [[0]], TopK(1, 1), num_labels=3, sigma=sigma, alpha=alpha, method="paper")[
+        0
+    ].true[0]
     low = float(clopper_pearson_lower(counts[0], sum(counts), alpha / 3))
     high = min(float(clopper_pearson_upper(max(counts[1:]), sum(counts), alpha / 3)), 1 - low)
     if np.isneginf(radius):
@@ -109,7 +109,7 @@ def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
     for draws in (1, 10, 10**6):
         ranked = np.zeros((draws, 1), dtype=np.uint8)
         for alpha in (1e-200, 1e-15, 0.999):
-            radius = certified_radii_batch([ranked], [[0]], num_labels=2, k=1, k_prime=1, sigma=1.0, alpha=alpha)[0][0]
+            radius = certified_radii_batch([ranked], [[0]], TopK(1, 1), num_labels=2, sigma=1.0, alpha=alpha)[0].true[0]
             assert radius < 10 or np.isneginf(radius)
 
 

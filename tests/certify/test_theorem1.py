@@ -6,6 +6,7 @@ from scipy.special import ndtr, ndtri
 from tests.certify.cases import random_ranked
 
 from multiguard.certify import (
+    TopK,
     certified_radii,
     certified_radii_batch,
     clopper_pearson_lower,
@@ -28,7 +29,7 @@ def test_one_label_one_prediction_is_cohen(counts: list[int], method: str) -> No
     if method != "independent":
         high = min(high, 1 - low)
     expected = 0.25 / 2 * (ndtri(low) - ndtri(high))
-    radius = certified_radii(votes_with(counts), [0], k=1, k_prime=1, sigma=0.25, alpha=alpha, method=method)[0]
+    radius = certified_radii(votes_with(counts), [0], TopK(1, 1), sigma=0.25, alpha=alpha, method=method).true[0]
     assert radius == pytest.approx(expected if expected > 0 else -np.inf, abs=1e-9)
     assert radius <= expected or expected < 0
 
@@ -46,7 +47,7 @@ def test_one_label_one_vote_is_jia(k: int, method: str) -> None:
         grid = np.linspace(0, 4, 400001)
         holds = ndtr(ndtri(low) - grid) > ndtr(ndtri(total) + grid) / t
         best = max(best, sigma * grid[holds].max())
-    radius = certified_radii(votes_with(counts), [0], k=k, k_prime=1, sigma=sigma, alpha=alpha, method=method)[0]
+    radius = certified_radii(votes_with(counts), [0], TopK(k, 1), sigma=sigma, alpha=alpha, method=method).true[0]
     assert radius == pytest.approx(best, abs=2e-5)
 
 
@@ -56,17 +57,17 @@ def test_certain_sizes_are_infinite() -> None:
         random_ranked(np.random.default_rng(0), labels=5, depth=2, draws=50, spread=1.0), k_prime=2, num_labels=5
     )
     for method in ("joint", "paper", "independent"):
-        radii = certified_radii(hits, [0, 1, 2], k=4, k_prime=2, sigma=0.5, method=method)
+        radii = certified_radii(hits, [0, 1, 2], TopK(4, 2), sigma=0.5, method=method).true
         assert np.all(np.isposinf(radii[:2]))
         assert not np.isposinf(radii[2])
-    everything = certified_radii(hits, [0, 1, 2], k=5, k_prime=2, sigma=0.5, method="jia")
+    everything = certified_radii(hits, [0, 1, 2], TopK(5, 2), sigma=0.5, method="jia").true
     assert np.all(np.isposinf(everything))
 
 
 def test_draws_that_decide_nothing_prove_nothing() -> None:
     hits = votes_with([5, 5])
     for method in ("joint", "paper", "independent", "jia", "cohen"):
-        assert np.isneginf(certified_radii(hits, [0], k=1, k_prime=1, sigma=0.5, method=method)[0])
+        assert np.isneginf(certified_radii(hits, [0], TopK(1, 1), sigma=0.5, method=method).true[0])
 
 
 def test_more_true_labels_than_predictions() -> None:
@@ -75,7 +76,7 @@ def test_more_true_labels_than_predictions() -> None:
     ranked = random_ranked(rng, labels=20, depth=3, draws=1000, spread=6.0)
     labels = np.argsort(-np.bincount(ranked.ravel(), minlength=20))[:5]
     for method in ("joint", "paper", "independent", "jia"):
-        radii = certified_radii_batch([ranked], [labels], num_labels=20, k=2, k_prime=3, sigma=1.0, method=method)[0]
+        radii = certified_radii_batch([ranked], [labels], TopK(2, 3), num_labels=20, sigma=1.0, method=method)[0].true
         assert radii.shape == (2,)
         assert radii[0] > 0
 
@@ -85,11 +86,11 @@ def test_thousands_of_labels(method: str) -> None:
     """The number of subsets of V leaves what a double can hold; the certificate does without them."""
     ranked = np.zeros((500, 2), dtype=np.uint16)
     ranked[:, 1] = np.arange(500) % 3000 + 1
-    options = {"num_labels": 4000, "k_prime": 2, "sigma": 1.0, "method": method}
-    radii = certified_radii_batch([ranked], [[0, 3999]], k=2000, **options)[0]
+    options = {"num_labels": 4000, "sigma": 1.0, "method": method}
+    radii = certified_radii_batch([ranked], [[0, 3999]], TopK(2000, 2), **options)[0].true
     assert radii[0] > 1
     assert np.isneginf(radii[1])
-    assert radii[0] >= certified_radii_batch([ranked], [[0, 3999]], k=20, **options)[0][0]
+    assert radii[0] >= certified_radii_batch([ranked], [[0, 3999]], TopK(20, 2), **options)[0].true[0]
 
 
 def test_many_true_labels_are_still_certified() -> None:
@@ -98,7 +99,7 @@ def test_many_true_labels_are_still_certified() -> None:
     labels = np.arange(15)
     ranked = np.argsort(-(rng.standard_normal((1000, 40)) + 3.0 * (np.arange(40) < 15)), axis=1)[:, :3]
     joint, single = (
-        certified_radii_batch([ranked], [labels], num_labels=40, k=5, k_prime=3, sigma=1.0, method=m)[0]
+        certified_radii_batch([ranked], [labels], TopK(5, 3), num_labels=40, sigma=1.0, method=m)[0].true
         for m in ("joint", "independent")
     )
     assert joint[0] > single[0] + 0.1

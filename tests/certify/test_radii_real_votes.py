@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.shared_data import COCO_VOTES
 
-from multiguard import StoppingRule, adaptive_radii_batch, certified_radii_batch, look_plan, set_scores
+from multiguard import StoppingRule, TopK, certified_radii_batch, look_plan, set_scores
 
 pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
 
@@ -35,8 +35,8 @@ def data():
 
 
 def recall(votes, labels, *, k_prime: int, k: int, method: str) -> np.ndarray:
-    radii = certified_radii_batch(votes, labels, num_labels=80, k=k, k_prime=k_prime, sigma=0.5, method=method)
-    return 100 * set_scores(radii, num_true=[len(true) for true in labels], k=k, radius=GRID).recall
+    radii = certified_radii_batch(votes, labels, TopK(k, k_prime), num_labels=80, sigma=0.5, method=method)
+    return 100 * set_scores(radii, TopK(k, k_prime), num_true=[len(true) for true in labels], radius=GRID).recall
 
 
 @pytest.mark.parametrize(("k_prime", "k", "method"), PROTOTYPE)
@@ -59,20 +59,20 @@ def test_all_images(data, method: str) -> None:
 def test_adaptive_draws_lose_little_and_save_much(data) -> None:
     """At radius 0.5 of 1000 draws: less than a quarter of them, and hardly a label less."""
     votes, labels = data
-    looks, options = look_plan(1000), {"num_labels": 80, "k": 10, "k_prime": 3, "sigma": 0.5}
-    rule = StoppingRule(looks, radii=[0.5], **options)
+    looks, rule, options = look_plan(1000), TopK(10, 3), {"num_labels": 80, "sigma": 0.5}
+    stopping = StoppingRule(rule, looks, radii=[0.5], **options)
     taken = np.full(len(votes), looks.draws[0])
     for now, following in zip(looks.draws, looks.draws[1:], strict=False):
         live = np.flatnonzero(taken == now)
-        stops = rule.decided([votes[i, :now] for i in live], [labels[i] for i in live])
+        stops = stopping.decided([votes[i, :now] for i in live], [labels[i] for i in live])
         taken[live[~np.array(stops)]] = following
     drawn = [ranked[:n] for ranked, n in zip(votes, taken, strict=True)]
     num_true = [len(true) for true in labels]
     adaptive, fixed = (
-        float(100 * set_scores(radii, num_true=num_true, k=10, radius=np.array([0.5])).recall[0])
+        float(100 * set_scores(radii, rule, num_true=num_true, radius=np.array([0.5])).recall[0])
         for radii in (
-            adaptive_radii_batch(drawn, labels, looks=looks, **options),
-            certified_radii_batch(votes, labels, **options),
+            certified_radii_batch(drawn, labels, rule, looks=looks, **options),
+            certified_radii_batch(votes, labels, rule, **options),
         )
     )
     assert taken.mean() < 250

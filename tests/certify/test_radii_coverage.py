@@ -11,20 +11,19 @@ from tests.certify.cases import Bands, Lines
 from multiguard.certify import (
     Looks,
     StoppingRule,
-    ThresholdStoppingRule,
-    adaptive_radii_batch,
-    adaptive_threshold_radii_batch,
+    Threshold,
+    TopK,
     certified_radii_batch,
-    exact_threshold_radii,
+    exact_radii,
+    label_radii,
     look_plan,
-    threshold_label_radii,
-    threshold_radii_batch,
 )
-from multiguard.certify.floor_ceiling import _ceiling_levels
+from multiguard.certify.floors import _ceiling_levels
 
 ALPHA = 0.2
 LABELS = 6
 THRESHOLD = 0.4
+RULE = Threshold(THRESHOLD)
 
 
 def too_many(wrong: int, cases: int, alpha: float = ALPHA) -> float:
@@ -62,8 +61,8 @@ def false_claims(cases, claims: Iterable) -> int:
 @pytest.mark.parametrize("method", ["joint", "independent"])
 def test_false_floors_and_ceilings_are_as_rare_as_promised(bands, method: str) -> None:
     _, hits, labels, _ = zip(*bands, strict=True)
-    options = {"num_labels": LABELS, "threshold": THRESHOLD, "sigma": 0.5}
-    claims = threshold_radii_batch(hits, labels, alpha=ALPHA, method=method, **options)
+    options = {"num_labels": LABELS, "sigma": 0.5, "alpha": ALPHA, "method": method}
+    claims = certified_radii_batch(hits, labels, RULE, **options)
     assert too_many(false_claims(bands, claims), len(bands)) > 1e-4
 
 
@@ -71,7 +70,7 @@ def test_frequencies_taken_for_probabilities_are_caught(bands) -> None:
     def claims():
         for _, hits, labels, _ in bands[:400]:
             sets, counts = np.unique(hits, axis=0, return_counts=True)
-            yield exact_threshold_radii(sets, counts / counts.sum(), labels, threshold=THRESHOLD, sigma=0.5)
+            yield exact_radii(sets, counts / counts.sum(), labels, Threshold(THRESHOLD), sigma=0.5)
 
     assert too_many(false_claims(bands[:400], claims()), 400) < 1e-6
 
@@ -83,7 +82,7 @@ def test_exact_claims_are_never_false(bands, method: str) -> None:
         sets, chances = model.distribution()
         if np.any(np.abs(chances @ sets - 1) < 1e-12):
             continue  # a double cannot hold how far such a probability is from 1
-        claim = exact_threshold_radii(sets, chances, labels, threshold=THRESHOLD, sigma=0.5, method=method)
+        claim = exact_radii(sets, chances, labels, Threshold(THRESHOLD), sigma=0.5, method=method)
         for radii, breaks in zip((claim.true, claim.false), truth, strict=True):
             assert np.all((radii <= breaks + 1e-9) | np.isinf(breaks))
             proved += np.sum(np.isfinite(radii))
@@ -99,8 +98,8 @@ def at_the_edge():
 
 
 def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
-    options = {"num_labels": 2, "threshold": THRESHOLD, "sigma": 0.5, "alpha": alpha, "method": method}
-    claims = threshold_radii_batch(votes, [[0]] * len(votes), **options)
+    options = {"num_labels": 2, "sigma": 0.5, "alpha": alpha, "method": method}
+    claims = certified_radii_batch(votes, [[0]] * len(votes), RULE, **options)
     return sum(claim.true[0] >= 0.4 or claim.false[0] >= 0.4 for claim in claims)
 
 
@@ -125,8 +124,8 @@ def nothing_holds():
 
 
 def claimed_where_nothing_holds(votes, method: str = "joint") -> int:
-    options = {"num_labels": 7, "threshold": THRESHOLD, "sigma": 0.5, "alpha": ALPHA, "method": method}
-    claims = threshold_radii_batch(votes, [range(3)] * len(votes), **options)
+    options = {"num_labels": 7, "sigma": 0.5, "alpha": ALPHA, "method": method}
+    claims = certified_radii_batch(votes, [range(3)] * len(votes), RULE, **options)
     return sum(bool(np.any(claim.true >= 0) or np.any(claim.false >= 0)) for claim in claims)
 
 
@@ -153,7 +152,7 @@ def undivided_singles(alpha: float, rivals: int, together: int):
     ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],
 )
 def test_wrong_levels_are_caught(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
-    monkeypatch.setattr(f"multiguard.certify.floor_ceiling.{of}", wrong_levels)
+    monkeypatch.setattr(f"multiguard.certify.floors.{of}", wrong_levels)
     assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds)) < 1e-6
 
 
@@ -164,20 +163,18 @@ def test_the_strictest_ceiling_pays_for_one_label_only() -> None:
     """
     rng = np.random.default_rng(15)
     votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(3000)]
-    options = {"num_labels": 15, "threshold": THRESHOLD, "sigma": 0.5, "alpha": ALPHA}
-    claims = threshold_radii_batch(votes, [[]] * len(votes), **options)
+    options = {"num_labels": 15, "sigma": 0.5, "alpha": ALPHA}
+    claims = certified_radii_batch(votes, [[]] * len(votes), RULE, **options)
     wrong, level = sum(claim.false[0] >= 0 for claim in claims), ALPHA / 2 * 0.3 * 7 / 12
     assert too_many(wrong, len(votes), level) > 1e-4
     assert too_many(wrong, len(votes), level / 4) < 1e-6
 
 
 def test_each_label_alone(at_the_edge) -> None:
-    claims = np.array(
-        [threshold_label_radii(hits, [0], threshold=THRESHOLD, sigma=0.5, alpha=ALPHA) for hits in at_the_edge[:1500]]
-    )
-    for wrong in np.sum(claims >= 0.4, axis=0):
-        assert too_many(int(wrong), 1500) > 1e-4
-        assert wrong > 0.1 * 1500
+    options = {"num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
+    wrong = sum(label_radii(hits, [0], RULE, **options)[0] >= 0.4 for hits in at_the_edge[:1500])
+    assert too_many(int(wrong), 1500) > 1e-4
+    assert wrong > 0.1 * 1500
 
 
 # -------------------------------------------------------------------------------------- without ground truth
@@ -186,7 +183,7 @@ def test_each_label_alone(at_the_edge) -> None:
 def certify_top_k(pilot: list[np.ndarray], fresh: list[np.ndarray], k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The k labels most hit in the pilot votes, and the radii that the fresh votes prove for them."""
     chosen = [np.argsort(-np.bincount(votes.ravel(), minlength=LABELS))[:k] for votes in pilot]
-    radii = certified_radii_batch(fresh, chosen, num_labels=LABELS, k=k, k_prime=1, sigma=0.5, alpha=ALPHA)
+    radii = certified_radii_batch(fresh, chosen, TopK(k, 1), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
     return list(zip(chosen, radii, strict=True))
 
 
@@ -211,7 +208,7 @@ def false_sets(models, *, same: bool, k: int = 3, draws: int = 60) -> int:
     for ends, (chosen, radii) in zip(models, certify_top_k(drawn[0], drawn[0 if same else 1], k), strict=True):
         top = [np.argsort(-np.diff(ndtr((ends - s[:, None]) / 0.5)), axis=1)[:, :k] for s in (shifts, -shifts)]
         kept = np.minimum(*(np.isin(found, chosen).sum(axis=1) for found in top))
-        wrong += any(np.any(kept[shifts <= radius] < e) for e, radius in enumerate(radii, start=1))
+        wrong += any(np.any(kept[shifts <= radius] < e) for e, radius in enumerate(radii.true, start=1))
     return wrong
 
 
@@ -229,8 +226,8 @@ def test_a_set_chosen_by_the_draws_that_certify_it_is_caught() -> None:
             chosen = np.argsort(-np.bincount(pilot.ravel(), minlength=60))[:1]
             # The label at rank 60 of 60 need not be in the top 59: any claim that the chosen one is, is unfounded.
             votes = pilot if same else fresh
-            options = {"num_labels": 60, "k": 59, "k_prime": 1, "sigma": 0.5, "alpha": ALPHA}
-            wrong[same] += certified_radii_batch([votes], [chosen], **options)[0][0] >= 0
+            options = {"num_labels": 60, "sigma": 0.5, "alpha": ALPHA}
+            wrong[same] += certified_radii_batch([votes], [chosen], TopK(59, 1), **options)[0].true[0] >= 0
     assert too_many(wrong[False], 600) > 1e-4
     assert too_many(wrong[True], 600) < 1e-6
 
@@ -240,7 +237,7 @@ def test_a_thresholded_set_chosen_by_other_draws_is_claimed_rightly(bands) -> No
     models, fresh, _, _ = zip(*bands[:800], strict=True)
     pilots = [model.hits(0.5 * rng.standard_normal(50)) for model in models]
     chosen = [np.flatnonzero(hits.mean(axis=0) >= THRESHOLD) for hits in pilots]
-    claims = threshold_radii_batch(fresh, chosen, num_labels=LABELS, threshold=THRESHOLD, sigma=0.5, alpha=ALPHA)
+    claims = certified_radii_batch(fresh, chosen, Threshold(THRESHOLD), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
     truths = [m.breaks(L, THRESHOLD, furthest=2.0, steps=200) for m, L in zip(models, chosen, strict=True)]
     assert too_many(sum(map(is_false, claims, truths)), 800) > 1e-4
 
@@ -257,14 +254,14 @@ def half_space():
     return [(rng.random((400, 1)) >= ndtr(0.4 / 0.5)).astype(np.uint8) for _ in range(3000)]
 
 
-HALF_SPACE = {"num_labels": 2, "k": 1, "k_prime": 1, "sigma": 0.5, "method": "paper"}
+HALF_SPACE = {"rule": TopK(1, 1), "num_labels": 2, "sigma": 0.5, "method": "paper"}
 
 
 def test_over_all_looks_the_error_is_not_exceeded(half_space) -> None:
     """The best of twenty looks, as if each image had stopped where it did best."""
     labels = [[0]] * len(half_space)
-    claims = adaptive_radii_batch(half_space, labels, looks=MANY_LOOKS, alpha=ALPHA, **HALF_SPACE)
-    wrong = sum(radii[0] >= 0.4 for radii in claims)
+    claims = certified_radii_batch(half_space, labels, looks=MANY_LOOKS, alpha=ALPHA, **HALF_SPACE)
+    wrong = sum(radii.true[0] >= 0.4 for radii in claims)
     assert too_many(wrong, len(half_space)) > 1e-4
     assert wrong > 0.01 * len(half_space)
 
@@ -275,7 +272,7 @@ def test_the_full_error_at_each_look_is_caught(half_space) -> None:
     for n in MANY_LOOKS.draws:
         votes = [ranked[:n] for ranked in half_space]
         claims = certified_radii_batch(votes, labels, alpha=ALPHA, **HALF_SPACE)
-        false |= np.array([radii[0] >= 0.4 for radii in claims])
+        false |= np.array([radii.true[0] >= 0.4 for radii in claims])
     assert too_many(int(false.sum()), len(half_space)) < 1e-6
 
 
@@ -294,23 +291,23 @@ def test_stopped_images_keep_the_promise() -> None:
     """Linear classifiers in which every size truly breaks somewhere; the rule stops when it likes what it sees."""
     rng = np.random.default_rng(8)
     looks = look_plan(400, first=25)
-    options = {"num_labels": 5, "k": 2, "k_prime": 1, "sigma": 0.5, "alpha": ALPHA}
+    options = {"rule": TopK(2, 1), "num_labels": 5, "sigma": 0.5, "alpha": ALPHA}
     models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(800)]
     votes = [model.ranked(0.5 * rng.standard_normal(400)) for model in models]
     labels = [np.argsort(-model.probabilities(np.zeros(1))[0])[:2] for model in models]
-    stopped = drawn_until_decided(StoppingRule(looks, radii=[0.1, 0.4], **options), looks, votes, labels)
+    stopped = drawn_until_decided(StoppingRule(looks=looks, radii=[0.1, 0.4], **options), looks, votes, labels)
     assert len({len(drawn) for drawn in stopped}) > 4
-    claims = adaptive_radii_batch(stopped, labels, looks=looks, **options)
+    claims = certified_radii_batch(stopped, labels, looks=looks, **options)
     truths = [model.break_radii(true, 2, furthest=2.0) for model, true in zip(models, labels, strict=True)]
-    wrong = sum(bool(np.any((r >= b) & np.isfinite(b))) for r, b in zip(claims, truths, strict=True))
+    wrong = sum(bool(np.any((r.true >= b) & np.isfinite(b))) for r, b in zip(claims, truths, strict=True))
     assert too_many(wrong, len(models)) > 1e-4
 
 
 def test_stopped_sets_keep_the_promise(at_the_edge) -> None:
     looks = Looks((25, 50, 100, 200), (0.1, 0.1, 0.1, 0.7))
-    options = {"num_labels": 2, "threshold": THRESHOLD, "sigma": 0.5, "alpha": ALPHA}
+    options = {"rule": RULE, "num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
     votes, labels = at_the_edge[:1500], [[0]] * 1500
-    stopped = drawn_until_decided(ThresholdStoppingRule(looks, radii=[0.4], **options), looks, votes, labels)
+    stopped = drawn_until_decided(StoppingRule(looks=looks, radii=[0.4], **options), looks, votes, labels)
     assert len({len(drawn) for drawn in stopped}) > 2
-    claims = adaptive_threshold_radii_batch(stopped, labels, looks=looks, **options)
+    claims = certified_radii_batch(stopped, labels, looks=looks, **options)
     assert too_many(sum(c.true[0] >= 0.4 or c.false[0] >= 0.4 for c in claims), 1500) > 1e-4

@@ -10,18 +10,19 @@ from tests.certify import literal
 from tests.certify.cases import random_sets
 from tests.certify.limit import ceiling_limit, floor_limit
 from tests.certify.literal_threshold import ceiling_of, floor_of
-from tests.certify.test_precision import DIGITS, shifted
+from tests.certify.test_bounds_precision import DIGITS, shifted
 
 from multiguard.certify import (
+    Threshold,
+    certified_radii,
+    certified_radii_batch,
     clopper_pearson_lower,
     clopper_pearson_upper,
-    exact_threshold_radii,
+    exact_radii,
     hits_from_ranked,
-    threshold_label_radii,
-    threshold_radii,
-    threshold_radii_batch,
+    label_radii,
 )
-from multiguard.certify.threshold import MOST_SUSPECTS
+from multiguard.certify.counts import MOST_SUSPECTS
 from multiguard.errors import InvalidInputError
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])
@@ -47,7 +48,7 @@ def test_against_loops(c: int, d: int, draws: int, threshold: float) -> None:
     for spread in (0.7, 2.0):
         hits = random_sets(rng, labels=c, draws=draws, spread=spread)
         labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d])
-        radii = threshold_radii(hits, labels, threshold=threshold, sigma=2.0, alpha=0.02)
+        radii = certified_radii(hits, labels, Threshold(threshold), sigma=2.0, alpha=0.02)
         options = {"threshold": threshold, "alpha": 0.01}
         rows = hits.tolist()
         for r in clear_of(np.concatenate([radii.true, radii.false]), 2.0):
@@ -67,7 +68,7 @@ def test_loops_turn_at_the_radii(c: int, d: int, together: int, threshold: float
     """Just before each radius the loops prove what is claimed, and just beyond it they do not."""
     rng = np.random.default_rng([c, d])
     hits = taking_turns(rng, labels=c, together=together, draws=400)
-    radii = threshold_radii(hits, range(d), threshold=threshold, sigma=1.0, alpha=0.02)
+    radii = certified_radii(hits, range(d), Threshold(threshold), sigma=1.0, alpha=0.02)
     options = {"threshold": threshold, "alpha": 0.01}
     finite = [r for r in np.concatenate([radii.true, radii.false]) if np.isfinite(r)]
     assert finite
@@ -79,14 +80,14 @@ def test_loops_turn_at_the_radii(c: int, d: int, together: int, threshold: float
 
 def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
-    monkeypatch.setattr("multiguard.certify.threshold.MOST_SUSPECTS", 2)
+    monkeypatch.setattr("multiguard.certify.counts.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
     seen = set()
     # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.
     some = [(random_sets(rng, labels=6, draws=150, spread=1.0), 0.4) for _ in range(10)]
     one = [(np.eye(6, dtype=np.bool_)[rng.integers(0, 6, 900)], 0.35) for _ in range(3)]
     for hits, threshold in some + one:
-        radii = threshold_radii(hits, [0], threshold=threshold, sigma=1.0, alpha=0.02)
+        radii = certified_radii(hits, [0], Threshold(threshold), sigma=1.0, alpha=0.02)
         for r in clear_of(radii.false, 1.0):
             entered = int(np.sum(radii.false < r))
             seen.add(entered)
@@ -99,7 +100,7 @@ def test_exact_probabilities_against_loops() -> None:
     for _ in range(15):
         sets, chances = random_sets_with_chances(rng, labels=5)
         labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[: int(rng.integers(1, 4))])
-        radii = exact_threshold_radii(sets, chances, labels, threshold=0.4, sigma=1.0)
+        radii = exact_radii(sets, chances, labels, Threshold(0.4), sigma=1.0)
         exact = {"threshold": 0.4, "alpha": 0.5, "weights": chances.tolist()}
         for r in clear_of(np.concatenate([radii.true, radii.false]), 1.0):
             rows = sets.tolist()
@@ -117,7 +118,7 @@ def test_joint_is_never_below_label_by_label_at_equal_bounds(c: int) -> None:
         labels = np.argsort(-(chances @ sets))[: int(rng.integers(0, c + 1))]
         for threshold in (0.2, 0.5):
             joint, single = (
-                exact_threshold_radii(sets, chances, labels, threshold=threshold, sigma=1.0, method=m)
+                exact_radii(sets, chances, labels, Threshold(threshold), sigma=1.0, method=m)
                 for m in ("joint", "independent")
             )
             for side in higher:
@@ -138,7 +139,7 @@ def test_never_above_the_exact_limit() -> None:
         sets, chances = random_sets_with_chances(rng, labels=4)
         chances = 0.99 * chances + 0.01 / len(sets)
         labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:2])
-        radii = {m: exact_threshold_radii(sets, chances, labels, threshold=0.4, sigma=1.0, method=m) for m in ratios}
+        radii = {m: exact_radii(sets, chances, labels, Threshold(0.4), sigma=1.0, method=m) for m in ratios}
         claims = [("true", e, floor_limit(sets, chances, labels, threshold=0.4, e=e + 1)) for e in range(2)]
         claims += [("false", m, ceiling_limit(sets, chances, labels, threshold=0.4, m=m)) for m in range(2)]
         for side, at, limit in claims:
@@ -156,10 +157,10 @@ def test_never_above_the_exact_limit() -> None:
 def test_a_claim_above_the_limit_is_caught() -> None:
     """One label: the certificate is tight, so the limit lies at it."""
     sets, chances = np.array([[True], [False]]), np.array([0.9, 0.1])
-    kept = exact_threshold_radii(sets, chances, [0], threshold=0.5, sigma=1.0).true[0]
+    kept = exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0]
     assert kept == pytest.approx(ndtri(0.9), abs=1e-9)
     assert kept <= floor_limit(sets, chances, [0], threshold=0.5, e=1) < kept + 0.06
-    barred = exact_threshold_radii(sets, chances[::-1], [], threshold=0.5, sigma=1.0).false[0]
+    barred = exact_radii(sets, chances[::-1], [], Threshold(0.5), sigma=1.0).false[0]
     assert barred == pytest.approx(ndtri(0.9), abs=1e-9)
     assert barred <= ceiling_limit(sets, chances[::-1], [], threshold=0.5, m=0) < barred + 0.06
 
@@ -168,8 +169,7 @@ def test_labels_that_exclude_each_other_cannot_both_come_in() -> None:
     """Two wrong labels at 0.4 each, never together: one alone may pass 0.5 soon, both only after 0.8 has become 1."""
     sets, chances = np.array([[True, False], [False, True], [False, False]]), np.array([0.4, 0.4, 0.2])
     joint, single = (
-        exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0, method=m).false
-        for m in ("joint", "independent")
+        exact_radii(sets, chances, [], Threshold(0.5), sigma=1.0, method=m).false for m in ("joint", "independent")
     )
     np.testing.assert_allclose(single, -ndtri(0.4), atol=1e-9)
     assert joint[0] == pytest.approx(-ndtri(0.4), abs=1e-9)
@@ -180,8 +180,7 @@ def test_labels_that_stand_in_for_each_other() -> None:
     """Two true labels at 0.6 each, one of them always there: at least one stays, however far the attacker goes."""
     sets, chances = np.array([[True, False], [False, True], [True, True]]), np.array([0.4, 0.4, 0.2])
     joint, single = (
-        exact_threshold_radii(sets, chances, [0, 1], threshold=0.5, sigma=1.0, method=m).true
-        for m in ("joint", "independent")
+        exact_radii(sets, chances, [0, 1], Threshold(0.5), sigma=1.0, method=m).true for m in ("joint", "independent")
     )
     np.testing.assert_allclose(single, ndtri(0.6), atol=1e-9)
     assert joint[0] > 3
@@ -192,12 +191,14 @@ def test_one_label_has_a_formula(hits: int, draws: int, threshold: float) -> Non
     column = (np.arange(draws) < hits)[:, None]
     sigma, alpha = 0.25, 0.01
     low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(draws - hits, draws, alpha)
-    kept = threshold_label_radii(column, [0], threshold=threshold, sigma=sigma, alpha=alpha)[0]
-    barred = threshold_label_radii(~column, [], threshold=1 - threshold, sigma=sigma, alpha=alpha)[0]
+    options = {"num_labels": 1, "sigma": sigma}
+    kept = label_radii(column, [0], Threshold(threshold), alpha=alpha, **options)[0]
+    assert kept == certified_radii(column, [0], Threshold(threshold), alpha=2 * alpha, **options).true[0]
+    barred = certified_radii(~column, [], Threshold(1 - threshold), alpha=2 * alpha, **options).false[0]
     expected = sigma * (ndtri(low) - ndtri(threshold))
     assert kept == pytest.approx(expected if expected > 0 else -np.inf, abs=1e-9)
     assert kept == barred or kept == pytest.approx(barred, abs=1e-9)
-    assert np.isneginf(threshold_label_radii(column, [], threshold=threshold, sigma=sigma, alpha=alpha)[0])
+    assert np.isneginf(certified_radii(column, [], Threshold(threshold), alpha=2 * alpha, **options).false[0])
     if np.isfinite(kept):
         with mp.workdps(DIGITS):
             r, further = (mpf(float(kept)) / mpf(sigma) + beyond for beyond in (0, mpf(10) ** -8))
@@ -209,15 +210,15 @@ def test_one_label_has_a_formula(hits: int, draws: int, threshold: float) -> Non
 def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None:
     """p = t exactly: the label is in, but any perturbation may push it out; outside L it is not out."""
     sets, chances = np.array([[True], [False]]), np.array([0.5, 0.5])
-    assert exact_threshold_radii(sets, chances, [0], threshold=0.5, sigma=1.0).true[0] <= 0
-    assert np.isneginf(exact_threshold_radii(sets, chances, [], threshold=0.5, sigma=1.0).false[0])
+    assert exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0] <= 0
+    assert np.isneginf(exact_radii(sets, chances, [], Threshold(0.5), sigma=1.0).false[0])
 
 
 def test_what_follows_from_a_ceiling_is_claimed() -> None:
     """Labels outside L that are never hit: the strictest ceiling has the best level, 7/12 of 0.3 of half of alpha."""
     hits = np.zeros((200, 10), dtype=np.bool_)
     hits[:, :2] = True
-    found = threshold_radii(hits, [0, 1], threshold=0.5, sigma=1.0)
+    found = certified_radii(hits, [0, 1], Threshold(0.5), sigma=1.0)
     assert np.all(found.false == found.false[0])
     assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.0005 * 0.3 * 7 / 12)), abs=1e-9)
     assert (
@@ -233,7 +234,7 @@ def test_what_follows_from_a_floor_is_claimed() -> None:
     hits = np.zeros((300, 6), dtype=np.bool_)
     hits[:145, ::2] = True
     hits[145:290, 1::2] = True
-    found = threshold_radii(hits, range(6), threshold=0.4, sigma=1.0)
+    found = certified_radii(hits, range(6), Threshold(0.4), sigma=1.0)
     one_floor = 0.0005 * 0.1 / 5
     radii = [ndtri(clopper_pearson_lower(290, 300, one_floor / bounds)) - ndtri(0.8) for bounds in (30, 36, 36)]
     np.testing.assert_allclose(found.true[:3], radii, atol=1e-9)
@@ -243,7 +244,7 @@ def test_what_follows_from_a_floor_is_claimed() -> None:
 def test_floors_of_many_labels_from_the_layers_of_all() -> None:
     """Seven of 14 labels in every draw: their 7 layers are certain, each bounded once for all floors."""
     hits = np.random.default_rng(5).random((500, 14)).argsort(axis=1) < 7
-    found = threshold_radii(hits, range(14), threshold=0.3, sigma=1.0)
+    found = certified_radii(hits, range(14), Threshold(0.3), sigma=1.0)
     kept = clopper_pearson_lower(500, 500, 0.0005 * 0.1 / 14)
     assert found.true[0] == pytest.approx(ndtri(kept) - ndtri(0.6), abs=1e-9)
     assert found.true[1] == pytest.approx(ndtri(kept) - ndtri(13 * 0.3 / 6), abs=1e-9)
@@ -253,7 +254,7 @@ def test_the_ceilings_beyond_the_suspects_have_the_level_of_each_label() -> None
     """Nine labels outside L hit in half of the draws, one never: at most nine come in."""
     hits = np.zeros((400, 10), dtype=np.bool_)
     hits[::2, :9] = True
-    found = threshold_radii(hits, [], threshold=0.5, sigma=1.0)
+    found = certified_radii(hits, [], Threshold(0.5), sigma=1.0)
     assert np.all(np.isneginf(found.false[:9]))
     assert found.false[9] == pytest.approx(-ndtri(clopper_pearson_upper(0, 400, 0.0005 * 0.7 / 10)), abs=1e-9)
 
@@ -269,7 +270,7 @@ def set_votes(draw: st.DrawFn):
 
 def radii_of(case, **options) -> tuple[np.ndarray, np.ndarray]:
     hits, labels, threshold = case
-    found = threshold_radii(hits, labels, **{"threshold": threshold, "sigma": 0.5, "alpha": 0.01, **options})
+    found = certified_radii(hits, labels, Threshold(threshold), **{"sigma": 0.5, "alpha": 0.01, **options})
     return found.true, found.false
 
 
@@ -313,11 +314,11 @@ def test_a_batch_is_its_images_one_by_one() -> None:
     rng = np.random.default_rng(3)
     votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(30)]
     labels = [rng.choice(15, int(rng.integers(0, 16)), replace=False) for _ in votes]
-    batch = threshold_radii_batch(iter(votes), iter(labels), num_labels=15, threshold=0.4, sigma=0.5)
+    batch = certified_radii_batch(iter(votes), iter(labels), Threshold(0.4), num_labels=15, sigma=0.5)
     assert {0, 15} & {len(true) for true in labels}
     assert max(len(true) for true in labels) > 12
     for hits, true, found in zip(votes, labels, batch, strict=True):
-        alone = threshold_radii(hits, true, threshold=0.4, sigma=0.5)
+        alone = certified_radii(hits, true, Threshold(0.4), sigma=0.5)
         np.testing.assert_array_equal(found.true, alone.true)
         np.testing.assert_array_equal(found.false, alone.false)
 
@@ -327,7 +328,7 @@ def test_hundreds_of_labels() -> None:
     hits = np.zeros((1000, 600), dtype=np.bool_)
     hits[:, :3] = True
     hits[:, 3:10] = rng.random((1000, 7)) < 0.6
-    found = threshold_radii(hits, [0, 1, 2], threshold=0.5, sigma=1.0)
+    found = certified_radii(hits, [0, 1, 2], Threshold(0.5), sigma=1.0)
     assert found.true[2] > 1
     assert found.false.shape == (597,)
     assert np.isneginf(found.false[0])
@@ -335,61 +336,57 @@ def test_hundreds_of_labels() -> None:
     assert np.all(ndtr(-found.false[7:]) > 0)
 
 
-GOOD = {"hits": np.eye(4, dtype=np.bool_), "labels": [0], "threshold": 0.5, "sigma": 0.5, "alpha": 0.001}
+HITS = np.eye(4, dtype=np.bool_)
+GOOD = {"votes": HITS, "labels": [0], "rule": Threshold(0.5), "num_labels": 4, "sigma": 0.5, "alpha": 0.001}
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
-        ({"threshold": 0.0}, "strictly between 0 and 1"),
-        ({"threshold": 1.0}, "strictly between 0 and 1"),
-        ({"threshold": -0.1}, "threshold"),
-        ({"threshold": float("nan")}, "threshold"),
-        ({"threshold": "0.5"}, "threshold"),
-        ({"hits": np.array([[0, 1], [2, 1]])}, "ranked votes"),
-        ({"hits": np.eye(4)}, "boolean"),
-        ({"hits": np.zeros((0, 4), dtype=np.bool_)}, "at least one draw"),
+        ({"votes": np.array([[0, 1], [2, 1]])}, "ranked votes"),
+        ({"votes": np.eye(4)}, "boolean"),
+        ({"votes": np.zeros((0, 4), dtype=np.bool_)}, "at least one draw"),
         ({"labels": [4]}, r"0\.\.3"),
         ({"labels": [1, 1]}, "different"),
         ({"sigma": 0.0}, "sigma"),
         ({"alpha": 1.0}, "alpha"),
+        ({"num_labels": 0}, "num_labels"),
     ],
 )
-def test_misuse(change, says: str) -> None:
-    for function in (threshold_radii, threshold_label_radii):
-        with pytest.raises(InvalidInputError, match=says):
+def test_threshold_misuse(change, message: str) -> None:
+    for function in (certified_radii, label_radii):
+        with pytest.raises(InvalidInputError, match=message):
             function(**{**GOOD, **change})
         function(**GOOD)
 
 
-def test_misuse_of_a_batch() -> None:
-    hits = GOOD["hits"]
-    options = {"num_labels": 4, "threshold": 0.5, "sigma": 0.5}
-    for votes, labels, says in [
-        ([hits, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "image 1: .*ranked votes"),
-        ([hits, hits[:, :3]], [[0], [0]], "image 1: .*one column per label"),
-        ([hits, hits], [[0], [7]], "image 1: .*labels"),
-        ([hits], [[0], [1]], "hits ends at 1"),
-        ([hits, hits], [[0]], "labels ends at 1"),
-    ]:
-        with pytest.raises(InvalidInputError, match=says):
-            threshold_radii_batch(votes, labels, **options)
-    with pytest.raises(InvalidInputError, match="num_labels"):
-        threshold_radii_batch([hits], [[0]], **{**options, "num_labels": 0})
+@pytest.mark.parametrize(
+    ("votes", "labels", "message"),
+    [
+        ([HITS, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "image 1: .*ranked votes"),
+        ([HITS, HITS[:, :3]], [[0], [0]], "image 1: .*one column per label"),
+        ([HITS, HITS], [[0], [7]], "image 1: .*labels"),
+        ([HITS], [[0], [1]], "votes ends at 1"),
+        ([HITS, HITS], [[0]], "labels ends at 1"),
+    ],
+)
+def test_threshold_batch_misuse(votes, labels, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        certified_radii_batch(votes, labels, Threshold(0.5), num_labels=4, sigma=0.5)
 
 
-def test_unknown_methods() -> None:
+def test_threshold_methods() -> None:
     with pytest.raises(InvalidInputError, match="did you mean 'joint'"):
-        threshold_radii(**GOOD, method="jiont")
+        certified_radii(**GOOD, method="jiont")
     with pytest.raises(InvalidInputError, match="joint, independent"):
-        threshold_radii(**GOOD, method="paper")
+        certified_radii(**GOOD, method="paper")
     with pytest.raises(InvalidInputError, match="one per vote set"):
-        exact_threshold_radii(np.eye(2, dtype=np.bool_), [1.0], [0], threshold=0.5, sigma=1.0)
+        exact_radii(np.eye(2, dtype=np.bool_), [1.0], [0], Threshold(0.5), sigma=1.0)
 
 
 def test_sets_of_one_size_are_sets_too() -> None:
     """Hits of ranked votes are allowed: a base classifier may return three labels each time."""
     ranked = np.tile(np.arange(3), (50, 1))
-    found = threshold_radii(hits_from_ranked(ranked, k_prime=3, num_labels=5), [0, 4], threshold=0.5, sigma=1.0)
+    found = certified_radii(hits_from_ranked(ranked, k_prime=3, num_labels=5), [0, 4], Threshold(0.5), sigma=1.0)
     assert found.true[0] > 0
     assert np.isneginf(found.true[1])

@@ -5,8 +5,15 @@ import pytest
 from tests.certify import literal
 from tests.certify.cases import random_distribution, random_ranked
 
-from multiguard.certify import certified_radii, certified_radii_batch, certified_size, exact_radii, hits_from_ranked
-from multiguard.certify.joint import SHARE_CAP, SHARE_U, SHARE_V
+from multiguard.certify import (
+    TopK,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    exact_radii,
+    hits_from_ranked,
+)
+from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5, 3.2])
 
@@ -48,7 +55,7 @@ def test_theorem_one(shape: tuple[int, ...], method: str) -> None:
             int(i)
             for i in rng.choice(c, d, replace=False, p=(1 + hits.sum(axis=0) ** 2) / (1 + hits.sum(axis=0) ** 2).sum())
         )
-        radii = certified_radii(hits, labels, k=k, k_prime=k_prime, sigma=0.5, alpha=0.01, method=method)
+        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=0.5, alpha=0.01, method=method).true
         options = {"draws": draws, "k": k, "k_prime": k_prime, "alpha": 0.01}
         if method == "jia":
             sizes_agree(radii, lambda r, o=options: literal.jia_size(counts, labels, r=r, **o), 0.5)
@@ -69,8 +76,8 @@ def test_joint(shape: tuple[int, ...]) -> None:
         ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=spread)
         hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
         labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[np.r_[0 : d - 1, d]])
-        radii = certified_radii(hits, labels, k=k, k_prime=k_prime, sigma=2.0, alpha=0.01)
-        options = {"k": k, "k_prime": k_prime, "alpha": 0.01, "shares": (SHARE_U, SHARE_V, SHARE_CAP)}
+        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=2.0, alpha=0.01).true
+        options = {"k": k, "k_prime": k_prime, "alpha": 0.01, "fractions": (FRACTION_U, FRACTION_V, FRACTION_CAP)}
         sizes_agree(radii, lambda r, o=options: literal.joint_size(hits, labels, r=r, **o), 2.0)
 
 
@@ -80,13 +87,13 @@ def test_exact_probabilities(method: str) -> None:
     for c, k_prime, k, d in [(5, 2, 2, 2), (6, 2, 3, 3), (6, 3, 2, 2), (5, 1, 2, 3), (6, 3, 4, 4)]:
         sets, chances = random_distribution(rng, labels=c, k_prime=k_prime)
         labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:d])
-        radii = exact_radii(sets, chances, labels, k=k, k_prime=k_prime, sigma=1.0, method=method)
+        radii = exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=method).true
         means = [float(p) for p in chances @ sets]
         exact = {"k": k, "k_prime": k_prime, "alpha": 0.5, "lower": literal.exact, "upper": literal.exact}
 
         def slow(r: float) -> int:
             if method == "joint":
-                return literal.joint_size(sets, labels, r=r, weights=chances, shares=(1, 1, 1), **exact)
+                return literal.joint_size(sets, labels, r=r, weights=chances, fractions=(1, 1, 1), **exact)
             if method == "jia":
                 return literal.jia_size(means, labels, draws=1, r=r, **exact)
             return literal.paper_size(means, labels, draws=1, r=r, second_terms=method == "paper", **exact)
@@ -105,21 +112,24 @@ def test_a_batch_is_its_images_one_by_one(method: str) -> None:
     rng = np.random.default_rng(8)
     ranked = [random_ranked(rng, labels=15, depth=4, draws=int(rng.integers(50, 400)), spread=3.0) for _ in range(40)]
     labels = [np.sort(rng.choice(15, int(rng.integers(0, 7)), replace=False)) for _ in ranked]
-    batch = certified_radii_batch(iter(ranked), iter(labels), num_labels=15, k=4, k_prime=2, sigma=0.3, method=method)
+    batch = certified_radii_batch(iter(ranked), iter(labels), TopK(4, 2), num_labels=15, sigma=0.3, method=method)
     assert any(len(true) == 0 for true in labels)
     for votes, true, radii in zip(ranked, labels, batch, strict=True):
         if len(true) == 0:
-            assert radii.shape == (0,)
+            assert radii.true.shape == (0,)
             continue
         hits = hits_from_ranked(votes, k_prime=2, num_labels=15)
-        np.testing.assert_array_equal(radii, certified_radii(hits, true, k=4, k_prime=2, sigma=0.3, method=method))
+        np.testing.assert_array_equal(
+            radii.true, certified_radii(hits, true, TopK(4, 2), sigma=0.3, method=method).true
+        )
 
 
 def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
     labels = [rng.choice(12, 3, replace=False) for _ in ranked]
-    whole = certified_radii_batch(ranked, labels, num_labels=12, k=4, k_prime=3, sigma=0.5)
-    monkeypatch.setattr("multiguard.certify.group._NUMBERS_AT_A_TIME", 100)
-    pieces = certified_radii_batch(ranked, labels, num_labels=12, k=4, k_prime=3, sigma=0.5)
-    np.testing.assert_array_equal(whole, pieces)
+    whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    monkeypatch.setattr("multiguard.certify.counts._NUMBERS_AT_A_TIME", 100)
+    pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    for one, other in zip(whole, pieces, strict=True):
+        np.testing.assert_array_equal(one.true, other.true)

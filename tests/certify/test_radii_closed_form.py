@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 from tests.certify.cases import Lines, Pairs, interval_probabilities
 
-from multiguard.certify import certified_radii_batch, exact_radii, hits_from_ranked
+from multiguard.certify import TopK, certified_radii_batch, exact_radii, hits_from_ranked
 
 ALPHA = 0.1
 CASES = 3000
@@ -40,8 +40,8 @@ def false_claims(truths, prove) -> int:
     wrong = 0
     for (c, k_prime, k), cases in truths.items():
         ranked, labels, breaks = zip(*cases, strict=True)
-        claims = prove(ranked, labels, num_labels=c, k_prime=k_prime, k=k, sigma=0.5)
-        wrong += sum(bool(np.any((r >= b) & np.isfinite(b))) for r, b in zip(claims, breaks, strict=True))
+        claims = prove(ranked, labels, TopK(k, k_prime), num_labels=c, sigma=0.5)
+        wrong += sum(bool(np.any((r.true >= b) & np.isfinite(b))) for r, b in zip(claims, breaks, strict=True))
     return wrong
 
 
@@ -52,13 +52,13 @@ def test_false_claims_are_as_rare_as_promised(truths, method: str) -> None:
 
 
 def test_claims_without_confidence_bounds_are_caught(truths) -> None:
-    """The same judgement finds the frequencies themselves, taken for probabilities, guilty."""
+    """The same test rejects the frequencies themselves, taken for probabilities."""
 
-    def prove(ranked, labels, *, num_labels, k_prime, **options):
+    def prove(ranked, labels, rule, *, num_labels, sigma):
         for votes, true in zip(ranked, labels, strict=True):
-            hits = hits_from_ranked(votes, k_prime=k_prime, num_labels=num_labels)
+            hits = hits_from_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
             sets, counts = np.unique(hits, axis=0, return_counts=True)
-            yield exact_radii(sets, counts / counts.sum(), true, k_prime=k_prime, **options)
+            yield exact_radii(sets, counts / counts.sum(), true, rule, sigma=sigma)
 
     wrong = false_claims(truths, prove)
     assert binomtest(wrong, CASES, ALPHA, alternative="greater").pvalue < 1e-6
@@ -77,7 +77,7 @@ def test_exact_claims_are_never_false(method: str) -> None:
         if np.any(np.abs(chances @ answers - 1) < 1e-12):
             continue  # a double cannot hold how far such a probability is from 1
         labels = np.sort(np.argsort(-(chances @ answers))[:d])
-        radii = exact_radii(answers, chances, labels, k=k, k_prime=model.k_prime, sigma=0.5, method=method)
+        radii = exact_radii(answers, chances, labels, TopK(k, model.k_prime), sigma=0.5, method=method).true
         breaks = model.break_radii(labels, k, furthest=2.5)
         assert np.all((radii <= breaks + 1e-9) | np.isinf(breaks))
         proved += np.sum(np.isfinite(radii))
@@ -88,7 +88,7 @@ def test_a_half_space_is_certified_to_its_very_edge() -> None:
     """Two labels split by a hyperplane at distance 0.4: the exact certificate is that distance."""
     sets, chances = np.array([[True, False], [False, True]]), np.array([ndtr(0.4 / 0.5), ndtr(-0.4 / 0.5)])
     for method in ("joint", "paper", "independent", "jia", "cohen"):
-        radius = exact_radii(sets, chances, [0], k=1, k_prime=1, sigma=0.5, method=method)[0]
+        radius = exact_radii(sets, chances, [0], TopK(1, 1), sigma=0.5, method=method).true[0]
         assert 0.4 - 1e-9 < radius <= 0.4
 
 
@@ -102,7 +102,7 @@ def test_many_dimensions_least_attack(method: str) -> None:
         model = Pairs(rng.standard_normal(m), sigma=0.6)
         k, d = int(rng.integers(1, m + 1)), int(rng.integers(1, m + 1))
         labels = tuple(sorted(int(i) for i in np.argsort(-model.values)[:d]))
-        radii = exact_radii(*model.distribution(), labels, k=k, k_prime=m, sigma=0.6, method=method)
+        radii = exact_radii(*model.distribution(), labels, TopK(k, m), sigma=0.6, method=method).true
         for e, radius in enumerate(radii, start=1):
             if np.isfinite(radius):
                 proved += 1
@@ -120,7 +120,7 @@ def test_an_optimising_attacker_stays_outside() -> None:
         d, k = int(rng.integers(1, m + 1)), int(rng.integers(1, m + 1))
         labels = np.argsort(-model.values)[:d]
         others = np.setdiff1d(np.arange(2 * m), labels)
-        radii = exact_radii(*model.distribution(), labels, k=k, k_prime=m, sigma=0.5)
+        radii = exact_radii(*model.distribution(), labels, TopK(k, m), sigma=0.5).true
         for e, radius in enumerate(radii, start=1):
             if not (np.isfinite(radius) and radius > 0):
                 continue
@@ -148,8 +148,9 @@ def half_space():
 
 def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
     """How many of the votes certify label 0 at the very distance of the hyperplane."""
-    options = {"num_labels": 2, "k": 1, "k_prime": 1, "sigma": 0.5, "alpha": alpha, "method": method}
-    return sum(radii[0] >= 0.4 for radii in certified_radii_batch(votes, [[0]] * len(votes), **options))
+    options = {"num_labels": 2, "sigma": 0.5, "alpha": alpha, "method": method}
+    proved = certified_radii_batch(votes, [[0]] * len(votes), TopK(1, 1), **options)
+    return sum(radii.true[0] >= 0.4 for radii in proved)
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "cohen"])
