@@ -5,16 +5,16 @@ import pytest
 from scipy import stats
 from tests.evaluate.votes_cases import as_lists, random_votes
 
-from multiguard.certify import certified_size
+from multiguard.certify import TopK, certified_size
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting, bootstrap, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, bootstrap, certify_votes, curves, radius_grid
 
 GRID = radius_grid(0.5, step=0.25)
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
-    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), Setting(k=3, k_prime=2))
+    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), CertifyConfig(TopK(3, 2)))
 
 
 def slow_band(certified, averaging, part, *, level, resamples, seed):

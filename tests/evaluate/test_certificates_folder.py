@@ -43,7 +43,7 @@ from multiguard.votes import read_votes
 
 FILES = {"certificates.parquet", "curves.csv", "labels.csv", "certificates.json"}
 GRID = radius_grid(0.5, step=0.25)
-OLD, NEW = Setting(k=3, k_prime=2), Setting(k=4, k_prime=1)
+OLD, NEW = CertifyConfig(TopK(3, 2)), CertifyConfig(TopK(4, 1))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_any_numbers_and_names_come_back(tmp_path, data, names) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     ranked = [np.array([[0, 1]] * 5), np.array([[1, 0]] * 5), np.array([[2, 0]] * 5)]
     votes = stored_votes(folder, ranked, [[0], [], [19, 4]], label_names=tuple(names))
-    certified = certify_votes(votes, Setting(k=2, k_prime=1))
+    certified = certify_votes(votes, CertifyConfig(TopK(2, 1)))
     drawn = curves(certified, GRID)
     certified = replace(
         certified,
@@ -154,7 +154,7 @@ def test_every_kind_of_certificates_is_read_as_it_was_written(tmp_path, kind) ->
 def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
     shutil.rmtree(tmp_path / "votes", ignore_errors=True)
     votes = votes_of_kind(tmp_path / "votes", images=3, labels=4, **KINDS["adaptive unlabelled threshold"])
-    certified = certify_votes(votes, ThresholdSetting(0.4), labels="pilot")
+    certified = certify_votes(votes, CertifyConfig(Threshold(0.4)), labels="pilot")
     drawn = curves(certified, GRID)
     names, several = st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4).map(tuple)
     labels = (tuple(data.draw(st.permutations(range(4)))), *(data.draw(several) for _ in range(2)))
@@ -162,7 +162,7 @@ def test_any_numbers_of_the_threshold_rule_come_back(tmp_path, data) -> None:
     ceilings = [radii(4 - len(own), falling=False) for own in labels]
     certified = replace(
         certified,
-        setting=ThresholdSetting(data.draw(st.floats(1e-300, 0.999)), data.draw(st.floats(1e-200, 0.999)), 200),
+        setting=CertifyConfig(Threshold(data.draw(st.floats(1e-300, 0.999))), data.draw(st.floats(1e-200, 0.999)), 200),
         labels=labels,
         radii={method: tuple(data.draw(radii(len(own), falling=True)) for own in labels) for method in methods},
         false_radii={method: tuple(data.draw(each) for each in ceilings) for method in methods},
@@ -284,7 +284,7 @@ def test_certificates_of_other_votes_are_refused(tmp_path, votes) -> None:
     ("spoil", "message"),
     [
         (lambda curve: replace(curve, sigma=0.25), "a curve is of sigma 0.25, the certificates of sigma 0.5"),
-        (lambda curve: replace(curve, setting=ThresholdSetting(0.5)), "a curve is of the threshold rule"),
+        (lambda curve: replace(curve, setting=CertifyConfig(Threshold(0.5))), "a curve is of the threshold rule"),
         (
             lambda curve: replace(curve, scores=replace(curve.scores, images=3)),
             "a curve averages 3 images and leaves out 3",

@@ -8,10 +8,9 @@ import pytest
 from tests.evaluate.votes_cases import assert_same_certificates, random_votes, stored_votes
 from tests.shared_data import COCO_VOTES
 
-from multiguard.certify import METHODS, certified_radii, hits_from_ranked
+from multiguard.certify import METHODS, TopK, certified_radii, hits_from_ranked
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting, certificates, certify_votes, curves
-from multiguard.votes import most_frequent
+from multiguard.evaluate import CertifyConfig, certificates, certify_votes, curves
 
 
 @pytest.fixture
@@ -19,32 +18,31 @@ def votes(tmp_path):
     return random_votes(tmp_path / "votes")
 
 
-def hits_of(votes, position: int, setting: Setting) -> np.ndarray:
-    ranked = votes.ranked(position)[: setting.draws]
-    return hits_from_ranked(ranked, k_prime=setting.k_prime, num_labels=20)
+def hits_of(votes, position: int, config: CertifyConfig) -> np.ndarray:
+    return hits_from_ranked(votes.ranked(position)[: config.n], k_prime=config.rule.k_prime, num_labels=20)
 
 
-@pytest.mark.parametrize("draws", [None, 150])
-def test_every_claim_is_that_of_the_image_alone(votes, draws) -> None:
-    setting = Setting(k=3, k_prime=2, alpha=0.01, draws=draws)
+@pytest.mark.parametrize("n", [None, 150])
+def test_every_claim_is_that_of_the_image_alone(votes, n) -> None:
+    config = CertifyConfig(TopK(3, 2), alpha=0.01, n=n)
     methods = ("jia", "joint", "paper")
-    found = certify_votes(votes, setting, methods=methods)
+    found = certify_votes(votes, config, methods=methods)
     assert found.methods == methods
-    assert found.setting.draws == (draws or 200)
+    assert found.config.n == (n or 200)
     assert (found.ids, found.labels, found.sigma) == (votes.ids, votes.labels, 0.5)
-    asked = {"k": 3, "k_prime": 2, "sigma": 0.5, "alpha": 0.01}
+    options = {"rule": TopK(3, 2), "sigma": 0.5, "alpha": 0.01}
     finite = 0
     for position, true in enumerate(votes.labels):
-        hits = hits_of(votes, position, found.setting)
+        hits = hits_of(votes, position, found.config)
         for method in methods if true else ():
-            expected = certified_radii(hits, true, method=method, **asked)
+            expected = certified_radii(hits, true, method=method, **options).true
             np.testing.assert_array_equal(found.radii[method][position], expected)
             finite += int(np.isfinite(expected).sum())
         assert found.label_radii[position].shape == (len(true),)
         for label, radius in zip(true, found.label_radii[position], strict=True):
-            assert radius == certified_radii(hits, [label], method="joint", **asked)[0]
-        ranked = votes.ranked(position)[: found.setting.draws]
-        assert found.predicted[position] == most_frequent(ranked, k=3, k_prime=2, num_labels=20)
+            assert radius == certified_radii(hits, [label], method="joint", **options).true[0]
+        ranked = votes.ranked(position)[: found.config.n]
+        assert found.predicted[position] == TopK(3, 2).returned(ranked, 20)
         assert found.predicted_hits[position] == tuple(hits.sum(axis=0)[list(found.predicted[position])])
     assert finite > 20
     assert () in votes.labels
@@ -52,7 +50,7 @@ def test_every_claim_is_that_of_the_image_alone(votes, draws) -> None:
 
 def test_of_equal_hits_the_smaller_label_comes_first(tmp_path) -> None:
     ranked = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]])
-    found = certify_votes(stored_votes(tmp_path, [ranked], [[2]], labels=300), Setting(k=250, k_prime=2))
+    found = certify_votes(stored_votes(tmp_path, [ranked], [[2]], labels=300), CertifyConfig(TopK(250, 2)))
     unseen = [label for label in range(300) if label not in (2, 5, 9, 207)]
     assert found.predicted == ((5, 9, 2, 207, *unseen[:246]),)
     assert found.predicted_hits == ((3, 3, 2, 2) + (0,) * 246,)
@@ -60,19 +58,19 @@ def test_of_equal_hits_the_smaller_label_comes_first(tmp_path) -> None:
 
 def test_label_radii_stay_with_their_labels_in_any_order(tmp_path) -> None:
     ranked = np.array([[0, 1]] * 180 + [[0, 2]] * 20)
-    there = certify_votes(stored_votes(tmp_path / "a", [ranked], [[0, 1]]), Setting(k=2, k_prime=2))
-    back = certify_votes(stored_votes(tmp_path / "b", [ranked], [[1, 0]]), Setting(k=2, k_prime=2))
+    there = certify_votes(stored_votes(tmp_path / "a", [ranked], [[0, 1]]), CertifyConfig(TopK(2, 2)))
+    back = certify_votes(stored_votes(tmp_path / "b", [ranked], [[1, 0]]), CertifyConfig(TopK(2, 2)))
     assert there.label_radii[0][0] > there.label_radii[0][1] > 0
     assert there.label_radii[0].tolist() == back.label_radii[0][::-1].tolist()
 
 
 @pytest.mark.parametrize("limit", [("_IMAGES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
 def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
-    setting, methods = Setting(k=3, k_prime=2), ("joint", "paper")
-    whole = certify_votes(votes, setting, methods=methods)
+    config, methods = CertifyConfig(TopK(3, 2)), ("joint", "paper")
+    whole = certify_votes(votes, config, methods=methods)
     monkeypatch.setattr(certificates, *limit)
     told = []
-    parts = certify_votes(votes, setting, methods=methods, progress=lambda done, total: told.append((done, total)))
+    parts = certify_votes(votes, config, methods=methods, progress=lambda done, total: told.append((done, total)))
     assert_same_certificates(parts, whole)
     assert told == sorted(told)
     assert told[-1] == (11, 11)
@@ -84,34 +82,33 @@ def test_every_image_is_read_once(votes, monkeypatch) -> None:
     read = []
     row = votes.row
     monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
-    certify_votes(votes, Setting(k=3, k_prime=2), methods=("joint", "paper", "jia"))
+    certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 
 
 def test_cohen_where_there_is_one_label(tmp_path) -> None:
     ranked = np.array([[4]] * 95 + [[3]] * 5)
     votes = stored_votes(tmp_path, [ranked] * 2, [[4], []])
-    found = certify_votes(votes, Setting(k=1, k_prime=1), methods=METHODS)
+    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), methods=METHODS)
     assert found.radii["cohen"][0][0] > 0
     assert found.radii["cohen"][1].shape == (0,)
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("config", "message"),
     [
-        (Setting(k=3, k_prime=6), r"k_prime = 6, but these votes keep 5 labels of each draw"),
-        (Setting(k=21, k_prime=2), r"k must be .* at most the number of labels, 20"),
-        (Setting(k=0, k_prime=2), r"k must be"),
-        (Setting(k=3, k_prime=2, alpha=0.0), r"alpha"),
-        (Setting(k=3, k_prime=2, draws=201), r"n = 201, but these votes hold 200 draws"),
-        (Setting(k=3, k_prime=2, draws=0), r"n = 0, .* ask for 1 to 200"),
-        (Setting(k=3, k_prime=2, draws=1.5), r"n = 1\.5"),
-        (Setting(k=3, k_prime=2, draws=True), r"n = True"),
+        (CertifyConfig(TopK(3, 6)), r"k_prime = 6, but these votes keep 5 labels per draw"),
+        (CertifyConfig(TopK(21, 2)), r"k must be .* at most the number of labels, 20"),
+        (CertifyConfig(TopK(3, 2), alpha=0.0), r"alpha"),
+        (CertifyConfig(TopK(3, 2), n=201), r"n = 201, but these votes hold 200 draws"),
+        (CertifyConfig(TopK(3, 2), n=0), r"n = 0, .* use 1 to 200"),
+        (CertifyConfig(TopK(3, 2), n=1.5), r"n = 1\.5"),
+        (CertifyConfig(TopK(3, 2), n=True), r"n = True"),
     ],
 )
-def test_what_the_votes_cannot_answer_is_refused(votes, setting, message) -> None:
+def test_what_the_votes_cannot_answer_is_refused(votes, config, message) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        certify_votes(votes, setting)
+        certify_votes(votes, config)
 
 
 @pytest.mark.parametrize(
@@ -120,19 +117,16 @@ def test_what_the_votes_cannot_answer_is_refused(votes, setting, message) -> Non
 )
 def test_wrong_methods_are_refused(votes, methods, message) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        certify_votes(votes, Setting(k=3, k_prime=2), methods=methods)
+        certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=methods)
 
 
-def test_settings_are_plain_numbers_however_they_were_given(votes) -> None:
-    given = Setting(k=np.int64(3), k_prime=np.int8(2), alpha=np.float64(0.01), draws=np.int64(100))
-    setting = certify_votes(votes, given).setting
-    assert [type(value) for value in (setting.k, setting.k_prime, setting.alpha, setting.draws)] == [
-        int,
-        int,
-        float,
-        int,
-    ]
-    assert setting == Setting(3, 2, 0.01, 100)
+def test_plain_numbers(votes) -> None:
+    """A config holds plain numbers, however they were given."""
+    given = CertifyConfig(TopK(np.int64(3), np.int8(2)), alpha=np.float64(0.01), n=np.int64(100))
+    config = certify_votes(votes, given).config
+    numbers = (config.rule.k, config.rule.k_prime, config.alpha, config.n)
+    assert [type(value) for value in numbers] == [int, int, float, int]
+    assert config == CertifyConfig(TopK(3, 2), 0.01, 100)
 
 
 def test_the_import_is_light() -> None:
@@ -145,7 +139,7 @@ def test_certified_recall_of_the_coco_votes(tmp_path) -> None:
     with np.load(COCO_VOTES) as stored:
         ranked, labels = stored["votes"], [np.flatnonzero(row).tolist() for row in stored["labels"]]
     votes = stored_votes(tmp_path, list(ranked), labels, labels=80)
-    found = certify_votes(votes, Setting(k=10, k_prime=3))
+    found = certify_votes(votes, CertifyConfig(TopK(10, 3)))
     mean, pooled = curves(found, 0.5 * np.array([0, 0.5, 1, 1.5, 2, 2.5]))
     assert (mean.averaging, pooled.averaging) == ("mean", "pooled")
     assert (mean.scores.images, mean.scores.without_labels) == (500, 0)

@@ -9,8 +9,8 @@ from tests.certify.cases import Bands
 from tests.evaluate.votes_cases import THRESHOLD, stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import ThresholdRadii, look_plan
-from multiguard.evaluate import Setting, ThresholdSetting, certify_votes, threshold_image_scores
+from multiguard.certify import Threshold, TopK, look_plan
+from multiguard.evaluate import CertifyConfig, certify_votes, image_scores
 from multiguard.votes import LabelSets, VoteRow
 
 IMAGES, LABELS, DRAWS, SIGMA, T = 500, 5, 120, 0.5, 0.4
@@ -41,12 +41,12 @@ def worst_scores(model: Bands, labels: tuple[int, ...]) -> np.ndarray:
 
 def false_images(votes, alpha: float, method: str, source: str = "truth") -> int:
     """In how many images any certified score, at any radius, is above what can really happen."""
-    found = certify_votes(votes, ThresholdSetting(T, alpha), methods=(method,), labels=source)
+    found = certify_votes(votes, CertifyConfig(Threshold(T), alpha), methods=(method,), labels=source)
     wrong = claimed = 0
-    for model, labels, proved in zip(classifiers(), found.labels, found.proved(method), strict=True):
+    for model, labels, proved in zip(classifiers(), found.labels, found.set_radii(method), strict=True):
         if not labels:
             continue
-        scores = threshold_image_scores(ThresholdRadii(proved.true, proved.false), radius=GRID)
+        scores = image_scores(proved, Threshold(T), num_true=len(labels), radius=GRID)
         certified = np.stack([scores.precision, scores.recall, scores.f1])
         claimed += int(certified.max() > 0)
         wrong += bool(np.any(certified > worst_scores(model, labels) + 1e-12))
@@ -57,7 +57,7 @@ def false_images(votes, alpha: float, method: str, source: str = "truth") -> int
 def random_runs(folder, *, adaptive: bool = False, labelled: bool = True, seed: int = 5):
     """Votes of the classifiers. In an adaptive run an image stops where its labels look best: the worst rule."""
     rng = np.random.default_rng(seed)
-    looks = {"looks": LOOKS.draws, "look_fractions": LOOKS.shares, "stopping": {"radii": (0.5,)}} if adaptive else {}
+    looks = {"looks": LOOKS.draws, "look_fractions": LOOKS.fractions, "stopping": {"radii": (0.5,)}} if adaptive else {}
     pilot = {} if labelled else {"labelled": False, "pilot_draws": 40}
     run = provenance(IMAGES, LABELS, draws=DRAWS, sigma=SIGMA, **THRESHOLD | looks | pilot)
     rows = []
@@ -94,7 +94,7 @@ def test_labels_chosen_by_the_draws_that_certify_void_the_promise(tmp_path, sepa
     for name in run.image_ids:
         fresh, other = rng.integers(20, size=(2, draws, 1)).astype(np.uint8)
         rows.append(VoteRow(name, (), fresh, other if separate else fresh))
-    found = certify_votes(stored_rows(tmp_path, run, rows), Setting(10, 1, alpha), labels="pilot")
+    found = certify_votes(stored_rows(tmp_path, run, rows), CertifyConfig(TopK(10, 1), alpha), labels="pilot")
     claims = zip(found.radii["joint"], found.label_radii, strict=True)
     wrong = sum(bool(max(together.max(), alone.max()) >= 0) for together, alone in claims)
     assert false_rarely_enough(wrong, alpha, images) == separate

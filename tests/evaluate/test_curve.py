@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
+from multiguard.certify import TopK
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting, certify_votes, curves, label_scores, radius_grid, set_scores
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
     votes = random_votes(tmp_path_factory.mktemp("votes"))
-    return certify_votes(votes, Setting(k=3, k_prime=2), methods=("joint", "jia"))
+    return certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "jia"))
 
 
 def test_every_method_in_both_averagings(certified) -> None:
@@ -26,16 +27,16 @@ def test_every_method_in_both_averagings(certified) -> None:
     ]  # fmt: skip
     for curve in found:
         expected = set_scores(
-            certified.radii[curve.method],
+            certified.set_radii(curve.method),
+            TopK(3, 2),
             num_true=[len(true) for true in certified.labels],
-            k=3,
             radius=grid,
             averaging=curve.averaging,
         )
         for name in ("radius", "precision", "recall", "f1"):
             np.testing.assert_array_equal(getattr(curve.scores, name), getattr(expected, name))
         assert (curve.scores.images, curve.scores.without_labels) == (8, 3)
-        assert (curve.setting, curve.sigma, curve.bands) == (certified.setting, 0.5, None)
+        assert (curve.config, curve.sigma, curve.bands) == (certified.config, 0.5, None)
 
 
 def test_a_radius_counts_up_to_itself_and_no_further(certified) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.evaluate.votes_cases import KINDS, as_lists, setting_of, source_of, votes_of_kind
+from tests.evaluate.votes_cases import KINDS, as_lists, config_of, source_of, votes_of_kind
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import certify_votes, curves, label_scores, sweep
@@ -20,7 +20,7 @@ FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score th
 def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_asked_about(tmp_path, kind):
     some = votes_of_kind(tmp_path / "some", failed=FAILED, **KINDS[kind])
     every = votes_of_kind(tmp_path / "every", **KINDS[kind])
-    asked, source = setting_of(some), source_of(some)
+    asked, source = config_of(some), source_of(some)
     found, whole = (certify_votes(votes, asked, labels=source) for votes in (some, every))
     kept = [place for place in range(9) if place not in FAILED]
     assert found.ids == tuple(whole.ids[place] for place in kept)
@@ -32,8 +32,8 @@ def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_a
     assert [curve.failed for curve in made] == [3, 3]
     assert all(curve.scores.images + curve.scores.without_labels == 6 for curve in made)
     recall = next(curve.scores.recall for curve in made if curve.averaging == "mean")
-    shares = [np.searchsorted(-radii, -RADII, side="right") / len(own) for radii, own in certified(found)]
-    np.testing.assert_allclose(recall, np.mean(shares, axis=0))
+    fractions = [np.searchsorted(-radii, -RADII, side="right") / len(own) for radii, own in certified(found)]
+    np.testing.assert_allclose(recall, np.mean(fractions, axis=0))
 
 
 def certified(found):
@@ -45,7 +45,7 @@ def certified(found):
 @pytest.fixture
 def written(tmp_path):
     votes = votes_of_kind(tmp_path / "votes", failed=FAILED)
-    asked = setting_of(votes)
+    asked = config_of(votes)
     proved = certify_votes(votes, asked)
     made = [*curves(proved, RADII), *sweep(votes, asked, {"k": [2, 4], "n": [100]}, RADII)]
     write_certificates(tmp_path / "certificates", proved, made, radius=RADII, votes=votes)
@@ -86,4 +86,4 @@ def test_certificates_and_curves_that_count_others_are_refused(written, tmp_path
 def test_votes_of_nothing_but_failures_certify_nothing(tmp_path):
     votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
     with pytest.raises(InvalidInputError, match="nothing to certify: all 2 images failed"):
-        certify_votes(votes, setting_of(votes))
+        certify_votes(votes, config_of(votes))

@@ -3,11 +3,12 @@
 import pytest
 from tests.evaluate.votes_cases import assert_same_curves, random_votes
 
+from multiguard.certify import TopK
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting, certificates, certify_votes, curves, radius_grid, sweep
+from multiguard.evaluate import CertifyConfig, certificates, certify_votes, curves, radius_grid, sweep
 
 GRID = radius_grid(0.5, step=0.25)
-BASE = Setting(k=3, k_prime=2, alpha=0.01)
+BASE = CertifyConfig(TopK(3, 2), alpha=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +23,11 @@ def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
     methods = ("paper", "joint")
     found = sweep(votes, BASE, vary, GRID, methods=methods, progress=lambda done, total: told.append((done, total)))
     points = [
-        Setting(1, 2, 0.01),
-        Setting(5, 2, 0.01),
-        Setting(3, 1, 0.01),
-        Setting(3, 2, 0.01, 50),
-        Setting(3, 2, 1e-4),
+        CertifyConfig(TopK(1, 2), 0.01),
+        CertifyConfig(TopK(5, 2), 0.01),
+        CertifyConfig(TopK(3, 1), 0.01),
+        CertifyConfig(TopK(3, 2), 0.01, 50),
+        CertifyConfig(TopK(3, 2), 1e-4),
     ]
     expected = [curve for point in points for curve in curves(certify_votes(votes, point, methods=methods), GRID)]
     assert_same_curves(found, expected)

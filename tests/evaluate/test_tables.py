@@ -35,8 +35,8 @@ def any_curve(draw) -> Curve:
 
     count = st.integers(1, 10**6)
     alpha, draws = draw(st.floats(1e-200, 0.99)), draw(count)
-    top_k = Setting(draw(count), draw(count), alpha, draws)
-    setting = draw(st.sampled_from([top_k, ThresholdSetting(draw(st.floats(1e-300, 1 - 1e-16)), alpha, draws)]))
+    top_k = CertifyConfig(TopK(draw(count), draw(count)), alpha, draws)
+    setting = draw(st.sampled_from([top_k, CertifyConfig(Threshold(draw(st.floats(1e-300, 1 - 1e-16))), alpha, draws)]))
     radius = np.array(draw(st.lists(st.floats(0, 1e300), min_size=size, max_size=size, unique=True)))
     counts = [column(st.floats(0, 1e6)) for _ in range(2)]
     scores = Scores(radius, column(), column(), column(), *counts, draw(count), draw(st.integers(0, 9)))
@@ -65,7 +65,7 @@ def test_curves_come_back(tmp_path, curves) -> None:
 
 def one_curve(**changes) -> Curve:
     half = np.array([0.5, 0.25])
-    fields = {"method": "joint", "setting": Setting(3, 2, 0.001, 100), "sigma": 0.5, "averaging": "mean"}
+    fields = {"method": "joint", "setting": CertifyConfig(TopK(3, 2), 0.001, 100), "sigma": 0.5, "averaging": "mean"}
     scores = Scores(np.array([0.0, 0.1 + 0.2]), half, half / 3, half / 7, 3 * half, half, 8, 3)
     return Curve(**{**fields, "scores": scores, "mean_draws": 100.0, "failed": 2, **changes})
 
@@ -82,7 +82,7 @@ def test_the_rows_are_plain(tmp_path) -> None:
 
 
 def test_the_rows_of_the_threshold_rule_have_no_k(tmp_path) -> None:
-    write_curves(tmp_path / "curves.csv", [one_curve(setting=ThresholdSetting(0.3, 0.001, 100), mean_draws=62.5)])
+    write_curves(tmp_path / "curves.csv", [one_curve(setting=CertifyConfig(Threshold(0.3), 0.001, 100), mean_draws=62.5)])
     line = (tmp_path / "curves.csv").read_text().split("\n")[1]
     assert line.startswith("joint,,,0.001,100,0.0,mean,0.5,")
     assert line.endswith(",8,3,2,0.5,threshold,0.3,62.5,1.5,0.5")
@@ -96,7 +96,7 @@ def test_one_curve_twice_is_refused(tmp_path) -> None:
 
 def test_a_curve_without_its_number_of_draws_is_refused(tmp_path) -> None:
     with pytest.raises(InvalidInputError, match="draws"):
-        write_curves(tmp_path / "curves.csv", [one_curve(setting=Setting(3, 2))])
+        write_curves(tmp_path / "curves.csv", [one_curve(setting=CertifyConfig(TopK(3, 2)))])
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard import image_scores, set_scores, threshold_image_scores, threshold_set_scores
-from multiguard.certify import ThresholdRadii
+from multiguard import Radii, Threshold, TopK, image_scores, set_scores
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
-from multiguard.evaluate.scores import threshold_counts
+from multiguard.evaluate.scores import certified_counts
 
 INF = np.inf
 RADII = [
-    ThresholdRadii(np.array([0.5, 0.2]), np.array([0.1, 0.3, 0.6])),
-    ThresholdRadii(np.array([0.3]), np.array([-INF, -INF, 0.2, 0.2])),
-    ThresholdRadii(np.array([0.4, -INF, -INF, -INF, -INF]), np.empty(0)),
-    ThresholdRadii(np.empty(0), np.array([0.1, 0.1, 0.1, 0.1, 0.2])),
-    ThresholdRadii(np.array([-INF, -INF]), np.array([0.9, 0.9, 0.9])),
+    Radii(np.array([0.5, 0.2]), np.array([0.1, 0.3, 0.6])),
+    Radii(np.array([0.3]), np.array([-INF, -INF, 0.2, 0.2])),
+    Radii(np.array([0.4, -INF, -INF, -INF, -INF]), np.empty(0)),
+    Radii(np.empty(0), np.array([0.1, 0.1, 0.1, 0.1, 0.2])),
+    Radii(np.array([-INF, -INF]), np.array([0.9, 0.9, 0.9])),
 ]
+TRUE = [len(each.true) for each in RADII]
+RULE = Threshold(0.5)
 GRID = np.linspace(0, 0.7, 15)
 
 
-def floor_and_ceiling(radii: ThresholdRadii, radius: float) -> tuple[int, int]:
+def floor_and_ceiling(radii: Radii, radius: float) -> tuple[int, int]:
     """The largest e proved at the radius, and the smallest m, each looked for one by one."""
     e, m = len(radii.true), 0
     while e > 0 and not radii.true[e - 1] >= radius:
@@ -42,7 +43,7 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
 
 
 def test_one_image_by_hand() -> None:
-    scores = threshold_image_scores(RADII[0], radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
+    scores = image_scores(RADII[0], RULE, num_true=2, radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
     np.testing.assert_array_equal(scores.true_floor, [2, 2, 1, 1, 0, 0])
     np.testing.assert_array_equal(scores.false_ceiling, [0, 1, 1, 2, 2, 3])
     np.testing.assert_allclose(scores.precision, [1, 2 / 3, 1 / 2, 1 / 3, 0, 0])
@@ -52,14 +53,14 @@ def test_one_image_by_hand() -> None:
 
 
 def test_where_nothing_is_certified_in_and_nothing_can_come_in_all_scores_are_0() -> None:
-    scores = threshold_image_scores(RADII[4], radius=0.5)
+    scores = image_scores(RADII[4], RULE, num_true=2, radius=0.5)
     assert (scores.true_floor, scores.false_ceiling) == (0, 0)
     assert (scores.precision, scores.recall, scores.f1) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
 def test_a_set_against_loops(averaging: str) -> None:
-    scores = threshold_set_scores(RADII, radius=GRID, averaging=averaging)
+    scores = set_scores(RADII, RULE, num_true=TRUE, radius=GRID, averaging=averaging)
     for position, radius in enumerate(GRID):
         pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in RADII if len(each.true)]
         if averaging == "mean":
@@ -82,9 +83,10 @@ def test_no_prediction_within_floor_and_ceiling_scores_less(images) -> None:
     radii, outcomes = [], []
     for d, e, m, more, fewer in images:
         e = min(d, e)
-        radii.append(ThresholdRadii(np.where(np.arange(d) < e, 1.0, -INF), np.where(np.arange(4) < m, -INF, 1.0)))
+        radii.append(Radii(np.where(np.arange(d) < e, 1.0, -INF), np.where(np.arange(4) < m, -INF, 1.0)))
         outcomes.append((min(d, e + more), max(0, m - fewer), d))
-    mean, pooled = (threshold_set_scores(radii, radius=1.0, averaging=how) for how in ("mean", "pooled"))
+    num_true = [d for _, _, d in outcomes]
+    mean, pooled = (set_scores(radii, RULE, num_true=num_true, radius=1.0, averaging=how) for how in ("mean", "pooled"))
     true_mean = np.mean([slow_scores(*each) for each in outcomes], axis=0)
     true_pooled = slow_scores(*np.sum(outcomes, axis=0))
     assert np.all(np.array([mean.precision, mean.recall, mean.f1]) <= true_mean + 1e-12)
@@ -92,16 +94,21 @@ def test_no_prediction_within_floor_and_ceiling_scores_less(images) -> None:
 
 
 def test_top_k_is_the_case_in_which_floor_and_ceiling_sum_to_k() -> None:
-    scores = image_scores([0.5, 0.2, -INF], num_true=4, k=3, radius=GRID)
+    scores = image_scores(Radii(np.array([0.5, 0.2, -INF]), None), TopK(3, 2), num_true=4, radius=GRID)
     np.testing.assert_array_equal(scores.true_floor + scores.false_ceiling, np.full(15, 3))
     assert scores.true_floor.tolist() == [2] * 5 + [1] * 6 + [0] * 4
-    both = set_scores([[0.5, 0.2, -INF], [0.3]], num_true=[4, 1], k=3, radius=0.25)
+    both = set_scores(
+        [Radii(np.array([0.5, 0.2, -INF]), None), Radii(np.array([0.3]), None)],
+        TopK(3, 2),
+        num_true=[4, 1],
+        radius=0.25,
+    )
     assert (both.true_floor, both.false_ceiling) == (1, 2)
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
 def test_bands_against_a_slow_loop(averaging: str) -> None:
-    counts = threshold_counts(RADII, GRID)
+    counts = certified_counts(RADII, TRUE, RULE, GRID)
     found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
     kept = [each for each in RADII if len(each.true)]
     rng, averages = np.random.default_rng(3), []
@@ -123,10 +130,10 @@ def _average(images, radius: float, averaging: str) -> np.ndarray:
 
 def test_bad_input() -> None:
     with pytest.raises(InvalidInputError, match="count it"):
-        threshold_image_scores(RADII[3], radius=0.1)
+        image_scores(RADII[3], RULE, num_true=0, radius=0.1)
     with pytest.raises(InvalidInputError, match="nothing to average"):
-        threshold_set_scores([RADII[3]], radius=0.1)
+        set_scores([RADII[3]], RULE, num_true=[0], radius=0.1)
     with pytest.raises(InvalidInputError, match="choose"):
-        threshold_set_scores(RADII, radius=0.1, averaging="micro")
+        set_scores(RADII, RULE, num_true=TRUE, radius=0.1, averaging="micro")
     with pytest.raises(InvalidInputError, match="non-increasing"):
-        threshold_set_scores([ThresholdRadii(np.array([0.1, 0.2]), np.empty(0))], radius=0.1)
+        set_scores([Radii(np.array([0.1, 0.2]), np.empty(0))], RULE, num_true=[2], radius=0.1)

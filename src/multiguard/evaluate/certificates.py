@@ -112,7 +112,7 @@ def certify_votes(
             provably stay.
         progress: Called with the number of images done and of all images.
     """
-    certifier = Certifier(votes, config, labels)
+    certifier = Certifier(votes, config.resolve(votes.provenance), labels)
     radii: dict[Method, list[Radii]] = {method: [] for method in check_methods(methods, config.rule)}
     protected: list[Labels] = []
     label_radii: list[Floats] = []

@@ -32,7 +32,7 @@ class Certifier:
 
     Args:
         votes: The run.
-        config: What is certified; raises unless the votes can provide it.
+        config: What is certified, resolved for these votes.
         source: Where L comes from, the ground truth or pilot draws; raises unless the votes have it.
     """
 
@@ -40,7 +40,7 @@ class Certifier:
         if source not in get_args(LabelSource):
             raise InvalidInputError(unknown_name("source of labels", source, get_args(LabelSource)))
         run = votes.provenance
-        self.config, self.source = config.resolve(run), source
+        self.config, self.source = config, source
         if source == "truth" and not run.labelled:
             raise VotesError(
                 "these votes carry no ground truth; labels='pilot' (--no-labels) certifies the labels that their pilot "
