@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from multiguard.certify import look_plan
+from multiguard.certify import TopK, look_plan
 from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load_classifier
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
@@ -246,7 +246,7 @@ def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> li
 def threshold_rule(size: int, top_k: float) -> list[Row]:
     """The threshold rule: its rate beside ranking, and its sets against NumPy's packing of the same scores."""
     smoother = Smoother(
-        build("tf_efficientnet_lite0", 83), sigma=SIGMA, rule="threshold", batch_size=512, device="cuda"
+        build("tf_efficientnet_lite0", 83), sigma=SIGMA, score_threshold=0.5, batch_size=512, device="cuda"
     )
     (found,) = medians(sampled(smoother, size, 512 * 40))
     scores = torch.randn(512, 83, device="cuda").bfloat16()
@@ -265,7 +265,7 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     """An adaptive run end to end: as quick a draw as a run of fixed length, and that run's first draws."""
     jpegs = Jpegs(192, size, len(smoother.classifier.label_names))
-    plan = AdaptivePlan(look_plan(1000), radii=(0.1, 0.5), k=10, k_prime=3)
+    plan = AdaptivePlan(TopK(10, 3), look_plan(1000), radii=(0.1, 0.5))
     with tempfile.TemporaryDirectory() as folder:
 
         def work() -> int:

@@ -1,4 +1,4 @@
-"""What being right is worth: other statistics on the same votes, and how often a wrong one claims what is not so."""
+"""Other statistics on the same votes: what they certify, and how often a wrong one makes a false claim."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from benchmarks.results.parts import IMAGES
 from benchmarks.results.runs import Run
 from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
-from multiguard.certify.group import Setting
+from multiguard.certify import TopK
 from multiguard.evaluate import set_scores
 from multiguard.report.rounding import percent, plain, up_to_digits
 
@@ -30,16 +30,16 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
     num_true = [len(true) for true in images.labels]
     panels, rows = [], []
     for k, k_prime in settings:
-        setting = Setting(k, k_prime, run.setting.alpha)
-        found = {name: images.radii(setting, solver) for name, solver in statistics(k_prime).items()}
+        rule, alpha = TopK(k, k_prime), run.config.alpha
+        found = {name: images.radii(rule, alpha, solver) for name, solver in statistics(k_prime).items()}
         lines = []
         for name, radii in found.items():
-            recall = set_scores(radii, num_true=num_true, k=k, radius=radius).recall
+            recall = set_scores(radii, rule, num_true=num_true, radius=radius).recall
             lines.append((name, 100 * recall))
             at = [float(recall[place_of(radius, one)]) for one in RADII]
             rows.append([f"{k_prime}, {k}", name, *map(percent, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
-    words = f"{len(num_true)} images, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(images.sigma)}."
+    words = f"{len(num_true)} images, n = {run.config.draws}, α = {plain(run.config.alpha)}, σ = {plain(images.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
     heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
     image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"
@@ -47,7 +47,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
 
 
 def _images(run: Run) -> Images:
-    votes, n = run.votes, run.setting.n
+    votes, n = run.votes, run.config.draws
     kept = [i for i, true in enumerate(votes.labels) if len(true)]
     ranked = [np.asarray(votes.ranked(i))[:n] for i in kept]
     labels = [list(votes.labels[i]) for i in kept]

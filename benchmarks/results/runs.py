@@ -1,14 +1,14 @@
 """Run folders as the page needs them: certified where they are not yet, the main run with its arms beside it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from multiguard.certify import TopK
 from multiguard.errors import DataError
-from multiguard.evaluate import AnySetting, Parameter, Setting
-from multiguard.evaluate.setting import resolved
-from multiguard.evaluate.sweeps import swept_settings
+from multiguard.evaluate import CertifyConfig, Parameter
+from multiguard.evaluate.sweeps import sweep_configs
 from multiguard.models.folder import CARD_FILE, ModelCard, read_card
 from multiguard.pipeline import (
     CertifyJob,
@@ -49,11 +49,15 @@ class Run:
     study: Study
 
     @property
-    def setting(self) -> Setting:
-        """What the main run is asked; top-k, its draws a number."""
-        found = self.study.setting
-        assert isinstance(found, Setting)
-        return found
+    def config(self) -> CertifyConfig:
+        """What the main run certifies; n is a number."""
+        return self.study.config
+
+    @property
+    def rule(self) -> TopK:
+        """The rule of the main run, which is top-k."""
+        assert isinstance(self.config.rule, TopK)
+        return self.config.rule
 
     @cached_property
     def votes(self) -> Votes:
@@ -67,12 +71,12 @@ class Run:
         return read_card(home) if (home / CARD_FILE).is_file() else None
 
     def asked_again(self, k: int, k_prime: int) -> Study:
-        """The same votes in another setting, as a study of its own."""
-        setting = Setting(k, k_prime, self.setting.alpha, self.setting.draws)
+        """The same votes with another k and k', as a study of its own."""
+        config = replace(self.config, rule=TopK(k, k_prime))
         home = self.folder / f"certificates-{k_prime}-{k}"
         part, votes = self.recipe.certify, self.folder / "votes"
-        if not _is_of(home, votes, setting, {}):
-            certify(CertifyJob(votes, home, setting, part.methods, radius_to=part.radius_to, force=True))
+        if not _is_of(home, votes, config, {}):
+            certify(CertifyJob(votes, home, config, part.methods, radius_to=part.radius_to, force=True))
         return Study(read_certificates(home))
 
 
@@ -96,7 +100,7 @@ def open_run(folder: Path) -> Run:
 def _certify(recipe: RunRecipe, arm: Arm, folder: Path) -> bool:
     """Certify an arm unless that is done; whether it was done now."""
     home, vary = arm.home / "certificates", {} if arm.name else recipe.sweep.vary
-    if _is_of(home, arm.home / "votes", recipe.setting, vary):
+    if _is_of(home, arm.home / "votes", recipe.config, vary):
         return False
     _take(CertifyStep(recipe, arm, read_record(folder).command), folder)
     return True
@@ -110,11 +114,11 @@ def _take(step: Step, folder: Path) -> None:
     write_record(folder, read_record(folder).with_step(step.name, done))
 
 
-def _is_of(home: Path, votes: Path, setting: AnySetting, vary: Mapping[Parameter, Sequence[float]]) -> bool:
-    """Whether the folder holds certificates of these votes as they are, in this setting and swept so."""
+def _is_of(home: Path, votes: Path, config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]) -> bool:
+    """Whether the folder holds certificates of these votes as they are, of this config and sweep."""
     try:
         found, drawn = read_certificates(home), read_votes(votes)
     except DataError:
         return False
-    asked = {resolved(setting, drawn.provenance), *swept_settings(drawn, setting, vary)}
-    return found.votes_hash == drawn.manifest_hash and asked <= {curve.setting for curve in found.curves}
+    configs = {config.resolve(drawn.provenance), *sweep_configs(drawn, config, vary)}
+    return found.votes_hash == drawn.manifest_hash and configs <= {curve.config for curve in found.curves}
