@@ -8,12 +8,12 @@ from multiguard.data.catalog import voting_split
 from multiguard.io.files import file_hash
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.folder import CARD_FILE, read_card
+from multiguard.models.folder import read_card
 from multiguard.pipeline.discarding import discard_model
 from multiguard.pipeline.image_hashes import image_hashes
 from multiguard.pipeline.recipe import RunRecipe, TrainPart
-from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
-from multiguard.train.recipe import Recipe, recipe_for
+from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
+from multiguard.train.job import Job, open_splits, start_backbone
 
 
 def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
@@ -24,7 +24,7 @@ def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
         recipe = replace(recipe, data=replace(data, split=split))
     if recipe.train is None:
         return recipe
-    usual = asdict(recipe_for(data.name, **_chosen(recipe.train)))
+    usual = asdict(hyperparameters_for(data.name, **_chosen(recipe.train)))
     filled = {name: value for name, value in usual.items() if name not in ("sigma", "val_sigma")}
     return replace(recipe, train=replace(recipe.train, **filled))
 
@@ -46,7 +46,7 @@ def training_job(recipe: RunRecipe, train: TrainPart, sigma: float, noise: float
     return Job(
         recipe.data.name,
         out,
-        recipe_for(recipe.data.name, **chosen),
+        hyperparameters_for(recipe.data.name, **chosen),
         model=train.model,
         root=recipe.data.root,
         weights=train.weights,
@@ -68,18 +68,15 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
 
     A recipe that could not be certified with the labels of the images raises here, before anything is trained.
     """
-    model = model_name(job)
-    size = native_size(model) if job.size is None else job.size
-    training, validation = open_splits(job, size)
+    training, validation = open_splits(job)
     recipe.require_labels(len(training.label_names))
-    started = read_card(Path(model)).weights_sha256 if (Path(model) / CARD_FILE).is_file() else None
     return {
-        **{f"train.{name}": value for name, value in asdict(job.recipe).items()},
-        "train.model": model,
-        "train.model_weights": started,
+        **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
+        "train.model": job.start,
+        "train.model_weights": None if job.start_folder is None else read_card(job.start_folder).weights_sha256,
         "train.weights": _file(job.weights),
         "train.denoiser": _file(job.denoiser),
-        "data.size": size,
+        "data.size": job.image_size,
         **image_hashes("train.images", training, job.root),
         **image_hashes("train.val_images", validation, job.root),
     }
@@ -87,9 +84,8 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
 
 def discard_old_model(job: Job) -> None:
     """Throw the old model of the job's folder away, after all that can be wrong with the job has been looked at."""
-    size = native_size(model_name(job)) if job.size is None else job.size
-    training, _ = open_splits(job, size)
-    start_backbone(job, training, size)
+    training, _ = open_splits(job)
+    start_backbone(job, training)
     if job.denoiser is not None:
         load_ffdnet(job.denoiser)
     with folder_lock(job.out):
@@ -97,7 +93,7 @@ def discard_old_model(job: Job) -> None:
 
 
 def _chosen(train: TrainPart) -> dict[str, Any]:
-    return {field.name: getattr(train, field.name) for field in fields(Recipe)}
+    return {field.name: getattr(train, field.name) for field in fields(Hyperparameters)}
 
 
 def _file(name: str | Path | None) -> str | None:

@@ -1,0 +1,111 @@
+"""The hyperparameters of training, each declared, documented and checked once.
+
+Recipes and the command line are made from this declaration. It imports no torch, so that `--help` is quick.
+"""
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from math import inf
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from multiguard.errors import InvalidInputError
+from multiguard.io.names import unknown_name
+
+Keep = Literal["best", "last"]
+LossName = Literal["asl", "bce"]
+
+_BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
+
+
+def _option(default: Any, text: str, **bounds: float) -> Any:
+    return field(default=default, metadata={"help": text, "bounds": bounds})
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Everything that decides the outcome of training besides the data and the network.
+
+    The metadata of each field holds its "help" and its "bounds"; a value out of bounds raises `InvalidInputError`.
+
+    >>> Hyperparameters(sigma=0.25, epochs=10).lr
+    0.001
+    >>> Hyperparameters(ema=1)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: ema is 1; it must be at least 0 and below 1
+    """
+
+    sigma: float = _option(0.5, "Noise on training images (standard deviation); 0 for none.", at_least=0, below=inf)
+    val_sigma: float | None = _option(None, "Noise on validation images.", at_least=0, below=inf)
+    epochs: int = _option(45, "Passes over the training images; 0 only validates and saves.", at_least=0)
+    batch: int = _option(32, "Images per step, over all processes.", at_least=1)
+    lr: float = _option(1e-3, "Peak learning rate of Adam in the one-cycle schedule.", above=0, below=inf)
+    warmup: float = _option(0.1, "Fraction of the steps in which the learning rate rises.", at_least=0, below=1)
+    weight_decay: float = _option(1e-4, "L2 penalty on convolution and linear weights.", at_least=0, below=inf)
+    dropout: float = _option(0.0, "Dropout probability in front of the head.", at_least=0, below=1)
+    loss: LossName = _option("asl", "asl (asymmetric) or bce (binary cross-entropy).")  # noqa: RUF009
+    ramp_epochs: int = _option(0, "Epochs in which sigma rises linearly to its value.", at_least=0)
+    ema: float = _option(0.999, "Largest decay of the moving average of the weights.", at_least=0, below=1)
+    clip: float = _option(1.0, "Largest gradient norm.", above=0)
+    crop: float = _option(0.5, "Smallest fraction of the area that a crop keeps; 1 for no crop.", above=0, at_most=1)
+    shift: int = _option(0, "Largest random shift in pixels, in each direction.", at_least=0)
+    flip: bool = _option(True, "Mirror images at random.")
+    keep: Keep = _option("best", "Epoch to save: best (highest noisy validation mAP) or last.")  # noqa: RUF009
+    seed: int = _option(0, "Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            _check(declared.name, getattr(self, declared.name), declared.metadata["bounds"])
+
+    @property
+    def validation_sigma(self) -> float:
+        """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
+        return self.sigma if self.val_sigma is None else self.val_sigma
+
+    def sigma_at(self, epoch: int) -> float:
+        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays sigma."""
+        return self.sigma * min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
+
+
+DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
+}
+_TYPES = get_type_hints(Hyperparameters)
+
+
+def hyperparameters_for(data: str, **given: Any) -> Hyperparameters:
+    """Return the dataset's default hyperparameters with the given ones over them; None counts as not given.
+
+    >>> hyperparameters_for("digits", sigma=0.25, lr=None)  # doctest: +ELLIPSIS
+    Hyperparameters(sigma=0.25, val_sigma=None, epochs=4, batch=32, lr=0.002, ...)
+    """
+    for name in given:
+        if name not in _TYPES:
+            raise InvalidInputError(unknown_name("hyperparameter", name, _TYPES))
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Hyperparameters(**{**DATASET_DEFAULTS.get(data, {}), **chosen})
+
+
+def default_text(name: str) -> str:
+    """Return the default of a hyperparameter and the datasets with another one, for a help text.
+
+    >>> default_text("epochs")
+    '45; digits 4'
+    """
+    others = [f"{data} {_text(values[name])}" for data, values in DATASET_DEFAULTS.items() if name in values]
+    return "; ".join([_text(getattr(Hyperparameters, name)), *others])
+
+
+def _text(value: Any) -> str:
+    words = {None: "sigma", True: "yes", False: "no"}  # only val_sigma has no default of its own
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _check(name: str, value: Any, bounds: Mapping[str, float]) -> None:
+    if get_origin(_TYPES[name]) is Literal and value not in get_args(_TYPES[name]):
+        raise InvalidInputError(unknown_name(name, str(value), get_args(_TYPES[name])))
+    if value is not None and not all(_BOUNDS[bound](value, limit) for bound, limit in bounds.items()):
+        expected = " and ".join(f"{bound.replace('_', ' ')} {limit}" for bound, limit in bounds.items())
+        raise InvalidInputError(f"{name} is {value}; it must be {expected}")
