@@ -16,7 +16,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import Layers, crossing, scaled
+from multiguard.certify.layers import Layers, crossing, scale_radii
 from multiguard.certify.theorem1 import paper_radii
 from multiguard.evaluate import Scores, set_scores
 
@@ -76,7 +76,7 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
@@ -115,7 +115,7 @@ class Images:
         for indices in equal_groups(counts, rule):
             solved = solver(Group([counts[i] for i in indices]), rule, alpha)
             for i, r in zip(indices, solved, strict=True):
-                found[i] = Radii(scaled(r, self.sigma), None)
+                found[i] = Radii(scale_radii(r, self.sigma), None)
         return [found[i] for i in range(len(counts))]
 
     def scores(self, rule: TopK, alpha: float, solver: Solver, radius: Floats) -> Scores:

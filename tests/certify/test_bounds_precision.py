@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from multiguard.certify import TopK, certified_radii_batch, clopper_pearson_lower, clopper_pearson_upper
-from multiguard.certify.layers import fill, scaled
+from multiguard.certify.layers import fill, scale_radii
 
 DIGITS = 40
 
@@ -115,7 +115,7 @@ def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
 
 @given(st.floats(1e-6, 50), st.floats(1e-3, 100))
 def test_scaling_rounds_down(r: float, sigma: float) -> None:
-    assert Fraction(float(scaled(np.array([r]), sigma)[0])) <= Fraction(r) * Fraction(sigma)
+    assert Fraction(float(scale_radii(np.array([r]), sigma)[0])) <= Fraction(r) * Fraction(sigma)
 
 
 def test_filling() -> None:

@@ -144,15 +144,15 @@ def undivided_singles(alpha: float, rivals: int, together: int):
 @pytest.mark.parametrize(
     ("of", "wrong_levels"),
     [
-        ("_FloorSpending.subsets", lambda floors, out: np.full(out, floors.alpha)),
-        ("_FloorSpending.subsets", lambda floors, out: np.append(0.9 * floors.alpha, np.full(out - 1, 1e-9))),
-        ("_ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
-        ("_ceiling_levels", undivided_singles),
+        ("subsets.AcrossFloors.subsets", lambda floors, out: np.full(out, floors.alpha)),
+        ("subsets.AcrossFloors.subsets", lambda floors, out: np.append(0.9 * floors.alpha, np.full(out - 1, 1e-9))),
+        ("floors._ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
+        ("floors._ceiling_levels", undivided_singles),
     ],
     ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],
 )
 def test_wrong_levels_are_caught(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
-    monkeypatch.setattr(f"multiguard.certify.floors.{of}", wrong_levels)
+    monkeypatch.setattr(f"multiguard.certify.{of}", wrong_levels)
     assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds)) < 1e-6
 
 

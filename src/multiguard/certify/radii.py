@@ -14,7 +14,7 @@ from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import At, scaled
+from multiguard.certify.layers import At, scale_radii
 from multiguard.certify.looks import Looks
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
@@ -48,7 +48,7 @@ class Radii:
 
     >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
     >>> certified_size(radii.true, 0.3)
-    array(1)
+    np.int64(1)
     """
 
     true: Floats
@@ -99,7 +99,7 @@ def certified_radii(
 
     >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(3)
-    array([0.333])
+    array([0.361])
     """
     given = np.asarray(votes)
     if num_labels is None:
@@ -130,7 +130,7 @@ def certified_radii_batch(
     >>> images = [[[0], [0], [1]] * 30, [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
     >>> [each.true.round(3).tolist() for each in radii]
-    [[-inf], [0.689]]
+    [[-inf], [0.695]]
     """
     options = check_options(rule, num_labels, sigma, alpha, method)
     counts = each_image(votes, labels, lambda given, true: counts_at_looks(given, true, rule, num_labels, looks))
@@ -151,7 +151,7 @@ def exact_radii(
     Args:
         vote_sets: Boolean (sets, num_labels), the sets of labels that the base classifier can return.
         probabilities: (sets,) how probable each of them is; they sum to 1.
-        labels: As in `certified_radii`, like all that follows.
+        labels: As in `certified_radii`, and so are the others.
         rule: The smoothed classifier.
         sigma: The standard deviation of the noise.
         method: The method to prove with.
@@ -192,9 +192,8 @@ def label_radii(
     >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
     array([-inf, 1.04])
     """
-    return label_radii_batch([votes], [labels], rule, num_labels=num_labels, sigma=sigma, alphas=[alpha], looks=looks)[
-        0
-    ]
+    only = label_radii_batch([votes], [labels], rule, num_labels=num_labels, sigma=sigma, alphas=[alpha], looks=looks)
+    return only[0]
 
 
 def label_radii_batch(
@@ -302,7 +301,7 @@ def solve(
     for indices in equal_groups(counts, rule):
         true, false = _solve_group(Group([counts[i] for i in indices]), rule, alpha, bounds, at, method)
         for row, i in enumerate(indices):
-            radii[i] = Radii(scaled(true[row], sigma), None if false is None else scaled(false[row], sigma))
+            radii[i] = Radii(scale_radii(true[row], sigma), None if false is None else scale_radii(false[row], sigma))
     return [radii[i] for i in range(len(counts))]
 
 

@@ -49,10 +49,11 @@ class StoppingRule:
             `math.inf` an image stops only where its certified size provably cannot rise any more.
 
     >>> from multiguard.certify import TopK, look_plan
-    >>> stopping = StoppingRule(TopK(k=1, k_prime=1), look_plan(1000), radii=[0.25], num_labels=3, sigma=0.5)
-    >>> first = stopping.looks.draws[0]
-    >>> stopping.decided([[[0]] * first, [[0], [1]] * (first // 2)], [[0], [0]])
-    [False, True]
+    >>> looks = look_plan(1000)  # the first look is at 62 draws
+    >>> stopping = StoppingRule(TopK(k=1, k_prime=1), looks, radii=[0.5], num_labels=3, sigma=0.5)
+    >>> clear, likely, hopeless = [[0]] * 62, [[0]] * 50 + [[1]] * 12, [[0]] * 31 + [[1]] * 31
+    >>> stopping.decided([clear, likely, hopeless], [[0], [0], [0]])
+    [True, False, True]
     """
 
     def __init__(
