@@ -53,7 +53,8 @@ GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha":
         ({"method": "cohen", "labels": [0, 1]}, "2 labels"),
     ],
 )
-def test_one_image(change, says: str) -> None:
+def test_image_arguments(change, says: str) -> None:
+    """Every mistake with one image is named."""
     with pytest.raises(InvalidInputError, match=says):
         certified_radii(**{**GOOD, **change})
     certified_radii(**GOOD)
@@ -81,13 +82,15 @@ BATCH = {"votes": [RANKED, RANKED], "labels": [[0], [1]], "rule": TopK(1, 1), "n
         ({"sigma": 0}, "sigma"),
     ],
 )
-def test_a_batch(change, says: str) -> None:
+def test_batch_arguments(change, says: str) -> None:
+    """Every mistake with a batch is named, with the image."""
     with pytest.raises(InvalidInputError, match=says):
         certified_radii_batch(**{**BATCH, **change})
     certified_radii_batch(**BATCH)
 
 
-def test_exact_distribution() -> None:
+def test_distribution_arguments() -> None:
+    """Probabilities must be one per vote set, not negative, and sum to 1."""
     sets = np.eye(3, dtype=np.bool_)
     for chances, says in [
         ([0.5, 0.5], "one per vote set"),
@@ -108,12 +111,14 @@ def test_exact_distribution() -> None:
         ([0.2], np.nan, "radius"),
     ],
 )
-def test_sizes(radii, radius, says: str) -> None:
+def test_size_arguments(radii, radius, says: str) -> None:
+    """Radii must be non-increasing radii of one image, a radius not negative."""
     with pytest.raises(InvalidInputError, match=says):
         certified_size(radii, radius)
 
 
-def test_sizes_at_and_beside_a_radius() -> None:
+def test_size_at_radius() -> None:
+    """A radius counts up to itself and no further."""
     radii = [np.inf, 0.5, 0.0, -np.inf]
     assert certified_size(radii, 0.5) == 2
     assert certified_size(radii, np.nextafter(0.5, 1)) == 1
@@ -121,11 +126,13 @@ def test_sizes_at_and_beside_a_radius() -> None:
     assert certified_size([], 0.0) == 0
 
 
-def test_more_labels_asked_than_kept() -> None:
+def test_missing_ranks() -> None:
+    """A k' above the ranks that were kept is refused."""
     with pytest.raises(InvalidInputError, match="keep 2 labels per draw"):
         hits_from_ranked(RANKED, k_prime=3, num_labels=4)
 
 
-def test_one_family_of_errors() -> None:
+def test_error_family() -> None:
+    """Every error class is a MultiGuardError."""
     for error in (multiguard.InvalidInputError, multiguard.DataError, multiguard.ModelError, multiguard.VotesError):
         assert issubclass(error, MultiGuardError)

@@ -16,7 +16,8 @@ from multiguard.errors import InvalidInputError
 
 @pytest.mark.parametrize("draws", [1, 2, 7, 100, 1000])
 @pytest.mark.parametrize("alpha", [0.4, 0.05, 1e-3, 1e-7])
-def test_equals_statsmodels(draws: int, alpha: float) -> None:
+def test_statsmodels(draws: int, alpha: float) -> None:
+    """The bounds are those of statsmodels."""
     hits = np.unique(np.linspace(0, draws, 23).astype(int))
     # statsmodels is two-sided: it spends half of its alpha on each end.
     low, high = proportion_confint(hits, draws, alpha=2 * alpha, method="beta")
@@ -24,7 +25,8 @@ def test_equals_statsmodels(draws: int, alpha: float) -> None:
     np.testing.assert_allclose(clopper_pearson_upper(hits, draws, alpha), np.nan_to_num(high, nan=1.0), rtol=1e-6)
 
 
-def test_ends_are_exact() -> None:
+def test_end_bounds() -> None:
+    """Bounds of no hit and of all hits are exact."""
     assert clopper_pearson_lower(0, 50, 0.01) == 0.0
     assert clopper_pearson_upper(50, 50, 0.01) == 1.0
     assert clopper_pearson_lower(50, 50, 0.01) == pytest.approx(0.01 ** (1 / 50), rel=1e-7)
@@ -33,7 +35,8 @@ def test_ends_are_exact() -> None:
 
 @pytest.mark.parametrize("draws", [1, 5, 60])
 @pytest.mark.parametrize("alpha", [0.3, 0.05, 1e-3])
-def test_covers_by_exact_summation(draws: int, alpha: float) -> None:
+def test_exact_coverage(draws: int, alpha: float) -> None:
+    """By exact summation the bounds cover any probability with at least 1 - alpha."""
     hits = np.arange(draws + 1)
     low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(hits, draws, alpha)
     # The coverage has its least values just beside the bounds themselves.
@@ -46,8 +49,8 @@ def test_covers_by_exact_summation(draws: int, alpha: float) -> None:
         assert weights[high >= p].sum() >= 1 - alpha - 1e-12
 
 
-def test_a_smaller_upper_bound_would_not_cover() -> None:
-    """The printed upper bound, Beta(1 - alpha; hits, draws - hits + 1), fails where ours holds."""
+def test_printed_upper_bound() -> None:
+    """The smaller upper bound printed in the paper would not cover."""
     from scipy.stats import beta
 
     draws, alpha, hits = 60, 0.05, np.arange(1, 61)
@@ -57,14 +60,16 @@ def test_a_smaller_upper_bound_would_not_cover() -> None:
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1), st.floats(1e-12, 0.5))
-def test_upper_is_one_minus_lower_of_the_complement(draws: int, fraction: float, alpha: float) -> None:
+def test_complement(draws: int, fraction: float, alpha: float) -> None:
+    """The upper bound is one minus the lower bound of the complement."""
     hits = round(draws * fraction)
     upper = clopper_pearson_upper(hits, draws, alpha)
     assert upper == pytest.approx(1 - clopper_pearson_lower(draws - hits, draws, alpha), rel=1e-6, abs=1e-11)
     assert clopper_pearson_lower(hits, draws, alpha) <= hits / draws <= upper
 
 
-def test_broadcasts() -> None:
+def test_broadcasting() -> None:
+    """Arguments broadcast against each other."""
     bounds = clopper_pearson_lower(np.arange(4)[:, None], 10, np.array([0.1, 0.01]))
     assert bounds.shape == (4, 2)
     assert np.all(np.diff(bounds, axis=0) > 0)
@@ -87,7 +92,8 @@ def test_broadcasts() -> None:
     ],
 )
 @pytest.mark.parametrize("bound", [clopper_pearson_lower, clopper_pearson_upper])
-def test_bad_input(bound, hits, draws, alpha, says) -> None:
+def test_refused_counts(bound, hits, draws, alpha, says) -> None:
+    """Counts that cannot be are refused."""
     with pytest.raises(InvalidInputError, match=says):
         bound(hits, draws, alpha)
 

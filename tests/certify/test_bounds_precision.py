@@ -22,7 +22,8 @@ def tail(hits: int, draws: int, p: mpf) -> mpf:
 
 @pytest.mark.parametrize("draws", [1, 30, 400])
 @pytest.mark.parametrize("alpha", [0.3, 1e-3, 1e-9, 1e-25, 1e-250])
-def test_bounds_lie_on_the_safe_side(draws: int, alpha: float) -> None:
+def test_safe_bounds(draws: int, alpha: float) -> None:
+    """In 40 digits the bounds lie on the safe side, and not far from it."""
     with mp.workdps(DIGITS):
         for hits in sorted({1, draws // 2 + 1, draws}):
             low = mpf(float(clopper_pearson_lower(hits, draws, alpha)))
@@ -62,7 +63,8 @@ def long_tail(hits: int, draws: int, p: mpf) -> mpf:
         (10**8 - 1, 10**8, 0.3),
     ],
 )
-def test_bounds_lie_on_the_safe_side_of_many_draws(hits: int, draws: int, alpha: float) -> None:
+def test_safe_bounds_many_draws(hits: int, draws: int, alpha: float) -> None:
+    """The same for up to a hundred million draws, where SciPy alone would claim too much."""
     with mp.workdps(DIGITS):
         assert long_tail(hits, draws, mpf(float(clopper_pearson_lower(hits, draws, alpha)))) <= alpha
         high = mpf(float(clopper_pearson_upper(draws - hits, draws, alpha)))
@@ -88,7 +90,8 @@ def shifted(q: float, r: float) -> mpf:
         ([501, 1, 498], 2.0, 0.4),
     ],
 )
-def test_a_radius_is_truly_on_the_certified_side(counts: list[int], sigma: float, alpha: float) -> None:
+def test_safe_radius(counts: list[int], sigma: float, alpha: float) -> None:
+    """In 40 digits a radius lies on the certified side, and a little more does not."""
     ranked = np.repeat(np.arange(3), counts)[:, None]
     radius = certified_radii_batch([ranked], [[0]], TopK(1, 1), num_labels=3, sigma=sigma, alpha=alpha, method="paper")[
         0
@@ -105,7 +108,8 @@ def test_a_radius_is_truly_on_the_certified_side(counts: list[int], sigma: float
         assert not shifted(low, -further) > shifted(high, further)
 
 
-def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
+def test_extreme_cases() -> None:
+    """Radii are finite or -inf where everything is extreme."""
     for draws in (1, 10, 10**6):
         ranked = np.zeros((draws, 1), dtype=np.uint8)
         for alpha in (1e-200, 1e-15, 0.999):
@@ -114,11 +118,13 @@ def test_radii_are_finite_and_safe_where_everything_is_extreme() -> None:
 
 
 @given(st.floats(1e-6, 50), st.floats(1e-3, 100))
-def test_scaling_rounds_down(r: float, sigma: float) -> None:
+def test_scaled_radii(r: float, sigma: float) -> None:
+    """Scaling by sigma rounds down."""
     assert Fraction(float(scale_radii(np.array([r]), sigma)[0])) <= Fraction(r) * Fraction(sigma)
 
 
-def test_filling() -> None:
+def test_fill() -> None:
+    """Layers are filled up evenly to their caps."""
     np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(0.6)), [0.3, 0.2, 0.1])
     np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(9.0)), [0.5, 0.2, 0.1])
     np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(0.15)), [0.05, 0.05, 0.05])

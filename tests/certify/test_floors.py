@@ -43,7 +43,8 @@ def clear_of(radii: np.ndarray, sigma: float) -> list[float]:
     ("c", "d", "draws", "threshold"),
     [(3, 1, 60, 0.5), (5, 3, 200, 0.5), (6, 4, 300, 0.2), (7, 2, 100, 0.4), (8, 0, 150, 0.3), (5, 5, 200, 0.6)],
 )
-def test_against_loops(c: int, d: int, draws: int, threshold: float) -> None:
+def test_literal_floors(c: int, d: int, draws: int, threshold: float) -> None:
+    """Floors and ceilings are those of loops that follow the formulas."""
     rng = np.random.default_rng([c, d, draws])
     for spread in (0.7, 2.0):
         hits = random_sets(rng, labels=c, draws=draws, spread=spread)
@@ -64,7 +65,7 @@ def taking_turns(rng: np.random.Generator, *, labels: int, together: int, draws:
 
 
 @pytest.mark.parametrize(("c", "d", "together", "threshold"), [(4, 4, 3, 0.6), (6, 1, 2, 0.55), (7, 3, 3, 0.33)])
-def test_loops_turn_at_the_radii(c: int, d: int, together: int, threshold: float) -> None:
+def test_literal_turns(c: int, d: int, together: int, threshold: float) -> None:
     """Just before each radius the loops prove what is claimed, and just beyond it they do not."""
     rng = np.random.default_rng([c, d])
     hits = taking_turns(rng, labels=c, together=together, draws=400)
@@ -78,7 +79,7 @@ def test_loops_turn_at_the_radii(c: int, d: int, together: int, threshold: float
         assert entered == ceiling_of(hits.tolist(), range(d), r=r, suspects=MOST_SUSPECTS, **options)
 
 
-def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
     monkeypatch.setattr("multiguard.certify.counts.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
@@ -95,7 +96,8 @@ def test_against_loops_beside_the_suspects(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(seen) > 3
 
 
-def test_exact_probabilities_against_loops() -> None:
+def test_literal_exact() -> None:
+    """With exact probabilities, too, they are those of loops."""
     rng = np.random.default_rng(2)
     for _ in range(15):
         sets, chances = random_sets_with_chances(rng, labels=5)
@@ -109,8 +111,8 @@ def test_exact_probabilities_against_loops() -> None:
 
 
 @pytest.mark.parametrize("c", [4, 8, 20])
-def test_joint_is_never_below_label_by_label_at_equal_bounds(c: int) -> None:
-    """With exact probabilities; the staircase of the many labels too (d > 12)."""
+def test_joint_above_independent(c: int) -> None:
+    """With exact probabilities joint is never below independent, also for d > 12."""
     rng = np.random.default_rng(c)
     higher = {"true": 0, "false": 0}
     for _ in range(60):
@@ -131,8 +133,8 @@ def test_joint_is_never_below_label_by_label_at_equal_bounds(c: int) -> None:
     assert higher["false"] > 0
 
 
-def test_never_above_the_exact_limit() -> None:
-    """The least radius at which some classifier with the same vote distribution breaks the floor or the ceiling."""
+def test_exact_limit() -> None:
+    """No claim reaches beyond the radius at which some classifier with the same votes breaks it."""
     ratios: dict[str, list[float]] = {"joint": [], "independent": []}
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -154,7 +156,7 @@ def test_never_above_the_exact_limit() -> None:
     assert joint > 0.9
 
 
-def test_a_claim_above_the_limit_is_caught() -> None:
+def test_tight_limit() -> None:
     """One label: the certificate is tight, so the limit lies at it."""
     sets, chances = np.array([[True], [False]]), np.array([0.9, 0.1])
     kept = exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0]
@@ -165,8 +167,8 @@ def test_a_claim_above_the_limit_is_caught() -> None:
     assert barred <= ceiling_limit(sets, chances[::-1], [], threshold=0.5, m=0) < barred + 0.06
 
 
-def test_labels_that_exclude_each_other_cannot_both_come_in() -> None:
-    """Two wrong labels at 0.4 each, never together: one alone may pass 0.5 soon, both only after 0.8 has become 1."""
+def test_exclusive_labels() -> None:
+    """Two wrong labels at 0.4, never together: one may pass 0.5 soon, both only after 0.8 has become 1."""
     sets, chances = np.array([[True, False], [False, True], [False, False]]), np.array([0.4, 0.4, 0.2])
     joint, single = (
         exact_radii(sets, chances, [], Threshold(0.5), sigma=1.0, method=m).false for m in ("joint", "independent")
@@ -176,8 +178,8 @@ def test_labels_that_exclude_each_other_cannot_both_come_in() -> None:
     assert joint[1] > 3
 
 
-def test_labels_that_stand_in_for_each_other() -> None:
-    """Two true labels at 0.6 each, one of them always there: at least one stays, however far the attacker goes."""
+def test_alternating_labels() -> None:
+    """Two true labels at 0.6, one of them always there: at least one stays at any radius."""
     sets, chances = np.array([[True, False], [False, True], [True, True]]), np.array([0.4, 0.4, 0.2])
     joint, single = (
         exact_radii(sets, chances, [0, 1], Threshold(0.5), sigma=1.0, method=m).true for m in ("joint", "independent")
@@ -187,7 +189,8 @@ def test_labels_that_stand_in_for_each_other() -> None:
 
 
 @pytest.mark.parametrize(("hits", "draws", "threshold"), [(980, 1000, 0.5), (620, 1000, 0.6), (40, 40, 0.1)])
-def test_one_label_has_a_formula(hits: int, draws: int, threshold: float) -> None:
+def test_single_label(hits: int, draws: int, threshold: float) -> None:
+    """One label has a closed formula, for staying in and for staying out."""
     column = (np.arange(draws) < hits)[:, None]
     sigma, alpha = 0.25, 0.01
     low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(draws - hits, draws, alpha)
@@ -207,15 +210,15 @@ def test_one_label_has_a_formula(hits: int, draws: int, threshold: float) -> Non
             assert shifted(float(high), r) < 1 - mpf(threshold) + mpf(10) ** -16
 
 
-def test_at_the_threshold_itself_nothing_is_claimed_that_is_not_proved() -> None:
+def test_probability_at_threshold() -> None:
     """p = t exactly: the label is in, but any perturbation may push it out; outside L it is not out."""
     sets, chances = np.array([[True], [False]]), np.array([0.5, 0.5])
     assert exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0] <= 0
     assert np.isneginf(exact_radii(sets, chances, [], Threshold(0.5), sigma=1.0).false[0])
 
 
-def test_what_follows_from_a_ceiling_is_claimed() -> None:
-    """Labels outside L that are never hit: the strictest ceiling has the best level, 7/12 of 0.3 of half of alpha."""
+def test_implied_ceilings() -> None:
+    """Labels never hit: the strictest ceiling has the best level, and implies the others."""
     hits = np.zeros((200, 10), dtype=np.bool_)
     hits[:, :2] = True
     found = certified_radii(hits, [0, 1], Threshold(0.5), sigma=1.0)
@@ -226,7 +229,7 @@ def test_what_follows_from_a_ceiling_is_claimed() -> None:
     )
 
 
-def test_what_follows_from_a_floor_is_claimed() -> None:
+def test_implied_floors() -> None:
     """Three labels that take turns with three others: any four hold a pair of which one is there, in 29 draws of 30.
 
     The pairs of four labels, at a / 36 each, prove the floor 3; those of five, at a / 80, less of the floor 2.
@@ -241,7 +244,7 @@ def test_what_follows_from_a_floor_is_claimed() -> None:
     assert np.all(found.true[3:] < 0.2)
 
 
-def test_floors_of_many_labels_from_the_layers_of_all() -> None:
+def test_floor_layers() -> None:
     """Seven of 14 labels in every draw: their 7 layers are certain, each bounded once for all floors."""
     hits = np.random.default_rng(5).random((500, 14)).argsort(axis=1) < 7
     found = certified_radii(hits, range(14), Threshold(0.3), sigma=1.0)
@@ -250,7 +253,7 @@ def test_floors_of_many_labels_from_the_layers_of_all() -> None:
     assert found.true[1] == pytest.approx(ndtri(kept) - ndtri(13 * 0.3 / 6), abs=1e-9)
 
 
-def test_the_ceilings_beyond_the_suspects_have_the_level_of_each_label() -> None:
+def test_ceilings_beyond_suspects() -> None:
     """Nine labels outside L hit in half of the draws, one never: at most nine come in."""
     hits = np.zeros((400, 10), dtype=np.bool_)
     hits[::2, :9] = True
@@ -277,6 +280,7 @@ def radii_of(case, **options) -> tuple[np.ndarray, np.ndarray]:
 @settings(max_examples=60, deadline=None)
 @given(set_votes(), st.sampled_from(["joint", "independent"]))
 def test_shape_and_order(case, method: str) -> None:
+    """Floors never rise, ceilings never fall; more alpha proves no less, and radii scale with sigma."""
     hits, labels, _ = case
     true, false = radii_of(case, method=method)
     assert true.shape == (len(labels),)
@@ -293,8 +297,8 @@ def test_shape_and_order(case, method: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(set_votes())
-def test_joint_is_never_below_label_by_label_at_its_share_of_alpha(case) -> None:
-    """Nine tenths of alpha for the floors, seven for the ceilings: the rest can only add."""
+def test_joint_above_its_singles(case) -> None:
+    """Nine tenths of alpha are for single floors, seven for single ceilings: the rest can only add."""
     for side, share in ((0, 0.9), (1, 0.7)):
         single = radii_of(case, method="independent", alpha=share * 0.01)[side]
         assert np.all(radii_of(case)[side] >= single - 1e-9)
@@ -302,7 +306,8 @@ def test_joint_is_never_below_label_by_label_at_its_share_of_alpha(case) -> None
 
 @settings(max_examples=40, deadline=None)
 @given(set_votes(), st.integers(0, 2**32))
-def test_the_order_of_draws_and_labels_does_not_matter(case, seed: int) -> None:
+def test_order_invariance(case, seed: int) -> None:
+    """The order of draws and labels does not matter."""
     hits, labels, threshold = case
     rng = np.random.default_rng(seed)
     mixed = (rng.permutation(hits, axis=0), rng.permutation(labels), threshold)
@@ -310,7 +315,8 @@ def test_the_order_of_draws_and_labels_does_not_matter(case, seed: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_batch_is_its_images_one_by_one() -> None:
+def test_threshold_batch() -> None:
+    """A batch is its images one by one."""
     rng = np.random.default_rng(3)
     votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(30)]
     labels = [rng.choice(15, int(rng.integers(0, 16)), replace=False) for _ in votes]
@@ -324,6 +330,7 @@ def test_a_batch_is_its_images_one_by_one() -> None:
 
 
 def test_hundreds_of_labels() -> None:
+    """Hundreds of labels, of which few are hit."""
     rng = np.random.default_rng(4)
     hits = np.zeros((1000, 600), dtype=np.bool_)
     hits[:, :3] = True
@@ -353,7 +360,8 @@ GOOD = {"votes": HITS, "labels": [0], "rule": Threshold(0.5), "num_labels": 4, "
         ({"num_labels": 0}, "num_labels"),
     ],
 )
-def test_threshold_misuse(change, message: str) -> None:
+def test_threshold_arguments(change, message: str) -> None:
+    """Every mistake with one image is named."""
     for function in (certified_radii, label_radii):
         with pytest.raises(InvalidInputError, match=message):
             function(**{**GOOD, **change})
@@ -370,12 +378,14 @@ def test_threshold_misuse(change, message: str) -> None:
         ([HITS, HITS], [[0]], "labels ends at 1"),
     ],
 )
-def test_threshold_batch_misuse(votes, labels, message: str) -> None:
+def test_threshold_batch_arguments(votes, labels, message: str) -> None:
+    """Every mistake with a batch is named, with the image."""
     with pytest.raises(InvalidInputError, match=message):
         certified_radii_batch(votes, labels, Threshold(0.5), num_labels=4, sigma=0.5)
 
 
 def test_threshold_methods() -> None:
+    """The threshold rule has two methods."""
     with pytest.raises(InvalidInputError, match="did you mean 'joint'"):
         certified_radii(**GOOD, method="jiont")
     with pytest.raises(InvalidInputError, match="joint, independent"):
@@ -384,7 +394,7 @@ def test_threshold_methods() -> None:
         exact_radii(np.eye(2, dtype=np.bool_), [1.0], [0], Threshold(0.5), sigma=1.0)
 
 
-def test_sets_of_one_size_are_sets_too() -> None:
+def test_sets_of_one_size() -> None:
     """Hits of ranked votes are allowed: a base classifier may return three labels each time."""
     ranked = np.tile(np.arange(3), (50, 1))
     found = certified_radii(hits_from_ranked(ranked, k_prime=3, num_labels=5), [0, 4], Threshold(0.5), sigma=1.0)

@@ -22,7 +22,8 @@ def random_case(seed: int, *, c: int, k_prime: int, d: int):
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("k_prime", [1, 2, 3])
-def test_never_below_paper_with_exact_probabilities(d: int, k_prime: int) -> None:
+def test_joint_above_paper(d: int, k_prime: int) -> None:
+    """With exact probabilities joint is never below paper, and paper never below independent."""
     strictly = 0
     for seed in range(60):
         sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)
@@ -39,8 +40,8 @@ def test_never_below_paper_with_exact_probabilities(d: int, k_prime: int) -> Non
 
 
 @pytest.mark.parametrize("k_prime", [1, 3, 14])
-def test_never_below_paper_with_many_labels(k_prime: int) -> None:
-    """More than 12 true labels: the path that does not try every subset."""
+def test_many_labels_above_paper(k_prime: int) -> None:
+    """The same for more than 12 labels, where not every subset is tried."""
     rng = np.random.default_rng(k_prime)
     strictly = 0
     for _ in range(40):
@@ -59,7 +60,7 @@ def test_never_below_paper_with_many_labels(k_prime: int) -> None:
     assert strictly > 0
 
 
-def test_never_above_the_exact_limit() -> None:
+def test_exact_limit() -> None:
     """Also reports how close: the mean ratio of the radius to the limit, over sizes that have a finite one."""
     ratios = {"joint": [], "paper": []}
     for seed in range(14):
@@ -80,7 +81,7 @@ def test_never_above_the_exact_limit() -> None:
     assert joint > 0.9
 
 
-def test_a_certificate_above_the_limit_is_caught() -> None:
+def test_tight_limit() -> None:
     """For one label against one rival in one dimension the certificate is tight, so anything above it is broken."""
     sets, chances = np.array([[True, False], [False, True]]), np.array([0.9, 0.1])
     proved = exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0).true[0]
@@ -89,7 +90,7 @@ def test_a_certificate_above_the_limit_is_caught() -> None:
 
 
 @pytest.mark.parametrize("k_prime", [1, 2, 3])
-def test_the_path_for_many_labels_is_never_above_the_one_for_few(k_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_below_subsets(k_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every subset proves at least what single labels and the overlap with L prove, and in part more."""
     cases = [random_case(seed, c=7, k_prime=k_prime, d=d) for seed in range(40) for d in (2, 3, 5)]
     all_subsets = [[exact_radii(*case, TopK(k, k_prime), sigma=1.0).true for k in (1, 2, 3)] for case in cases]

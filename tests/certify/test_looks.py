@@ -40,32 +40,37 @@ SETS = {"rule": Threshold(0.4), "num_labels": 8, "sigma": 0.5, "alpha": 0.01}
         ((10, 20), (math.nan, 0.5), "positive"),
     ],
 )
-def test_looks_that_keep_no_promise(draws, fractions, message: str) -> None:
+def test_refused_looks(draws, fractions, message: str) -> None:
+    """Looks that keep no promise are refused."""
     with pytest.raises(InvalidInputError, match=message):
         Looks(draws, fractions)
 
 
-def test_a_tenth_ten_times_is_one() -> None:
+def test_exact_sum() -> None:
+    """Ten fractions of a tenth sum to 1, though not in doubles."""
     assert sum([0.1] * 10) < 1 < sum([0.1] * 10) + 1e-15
     Looks(tuple(range(1, 11)), (0.1,) * 10)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 10**7), st.integers(1, 1000), st.floats(1.05, 20), st.floats(0.01, 0.99))
-def test_plans_end_where_they_should(most: int, first: int, growth: float, last: float) -> None:
+def test_plan_ends(most: int, first: int, growth: float, last: float) -> None:
+    """Plans begin and end where they should."""
     plan = look_plan(most, first=first, growth=growth, last_fraction=last)
     assert plan.draws[-1] == most
     assert plan.draws[0] >= min(first, most)
     assert plan.fractions[-1] == (last if len(plan.draws) > 1 else 1.0)
 
 
-def test_a_plan_whose_shares_round_up_still_keeps_its_promise() -> None:
+def test_rounded_fractions() -> None:
+    """A plan whose fractions round up still keeps its promise."""
     plan = look_plan(228513, first=1, growth=1.05, last_fraction=0.12604277340957243)
     assert math.fsum(plan.fractions) <= 1
     assert plan.fractions[-1] == pytest.approx(0.12604277340957243)
 
 
-def test_misuse_of_a_plan() -> None:
+def test_plan_arguments() -> None:
+    """Plans out of range are refused."""
     for wrong in ({"max_draws": 0}, {"max_draws": 10.0}, {"max_draws": 100, "first": 0}):
         with pytest.raises(InvalidInputError, match="whole number"):
             look_plan(**wrong)
@@ -78,7 +83,8 @@ def test_misuse_of_a_plan() -> None:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_the_best_of_the_looks_each_at_its_share(method: str) -> None:
+def test_best_look(method: str) -> None:
+    """Radii are the best of the looks, each at its fraction of alpha."""
     rng = np.random.default_rng(0)
     ranked, labels = votes_and_labels(rng, 40, LOOKS.draws)
     batch = certified_radii_batch(iter(ranked), iter(labels), looks=LOOKS, method=method, **TOP_K)
@@ -101,7 +107,7 @@ def test_the_best_of_the_looks_each_at_its_share(method: str) -> None:
     assert len(differs) > 1
 
 
-def test_an_early_look_may_be_the_best() -> None:
+def test_early_look() -> None:
     """Votes that turn: what the first fifty draws proved stays proved."""
     ranked = np.repeat([[0, 1], [2, 3]], [50, 70], axis=0)
     early, late = certified_radii_batch([ranked[:50], ranked], [[0], [0]], looks=LOOKS, **TOP_K)
@@ -111,7 +117,8 @@ def test_an_early_look_may_be_the_best() -> None:
     assert early.true[0] == late.true[0] > 0
 
 
-def test_sets_over_the_looks() -> None:
+def test_best_look_of_sets() -> None:
+    """The same for sets."""
     rng = np.random.default_rng(1)
     votes = [random_sets(rng, labels=8, draws=int(rng.choice(LOOKS.draws)), spread=1.5) for _ in range(20)]
     labels = [rng.permutation(8)[: rng.integers(0, 9)] for _ in votes]
@@ -126,7 +133,8 @@ def test_sets_over_the_looks() -> None:
         np.testing.assert_array_equal(found.false, np.max([radii.false for radii in each], axis=0))
 
 
-def test_votes_that_do_not_end_at_a_look() -> None:
+def test_other_draws() -> None:
+    """Votes that do not end at a look are refused."""
     ranked = random_ranked(np.random.default_rng(0), labels=10, depth=3, draws=60, spread=2.0)
     hits = hits_from_ranked(ranked, k_prime=2, num_labels=10)
     with pytest.raises(InvalidInputError, match="60 draws are none of the looks"):

@@ -46,12 +46,13 @@ def false_claims(truths, prove) -> int:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_false_claims_are_as_rare_as_promised(truths, method: str) -> None:
+def test_false_claims(truths, method: str) -> None:
+    """Over random linear classifiers, false claims are as rare as promised."""
     wrong = false_claims(truths, partial(certified_radii_batch, alpha=ALPHA, method=method))
     assert binomtest(wrong, CASES, ALPHA, alternative="greater").pvalue > 1e-4
 
 
-def test_claims_without_confidence_bounds_are_caught(truths) -> None:
+def test_false_claims_without_bounds(truths) -> None:
     """The same test rejects the frequencies themselves, taken for probabilities."""
 
     def prove(ranked, labels, rule, *, num_labels, sigma):
@@ -65,7 +66,8 @@ def test_claims_without_confidence_bounds_are_caught(truths) -> None:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_exact_claims_are_never_false(method: str) -> None:
+def test_exact_claims(method: str) -> None:
+    """With exact probabilities no claim is false."""
     rng = np.random.default_rng(7)
     proved = 0
     for _ in range(400):
@@ -84,7 +86,7 @@ def test_exact_claims_are_never_false(method: str) -> None:
     assert proved > 200
 
 
-def test_a_half_space_is_certified_to_its_very_edge() -> None:
+def test_half_space() -> None:
     """Two labels split by a hyperplane at distance 0.4: the exact certificate is that distance."""
     sets, chances = np.array([[True, False], [False, True]]), np.array([ndtr(0.4 / 0.5), ndtr(-0.4 / 0.5)])
     for method in ("joint", "paper", "independent", "jia", "cohen"):
@@ -93,7 +95,7 @@ def test_a_half_space_is_certified_to_its_very_edge() -> None:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "jia"])
-def test_many_dimensions_least_attack(method: str) -> None:
+def test_least_attack(method: str) -> None:
     """Classifiers on R^m for which the least attack is known exactly."""
     rng = np.random.default_rng(11)
     proved = 0
@@ -110,7 +112,7 @@ def test_many_dimensions_least_attack(method: str) -> None:
     assert proved > 30
 
 
-def test_an_optimising_attacker_stays_outside() -> None:
+def test_optimising_attacker() -> None:
     """Gradient attacks inside the certified ball, started at many points, never break a claim."""
     rng = np.random.default_rng(3)
     attacks = 0
@@ -154,13 +156,15 @@ def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "cohen"])
-def test_where_certificates_are_tight_the_error_is_spent_but_not_exceeded(half_space, method: str) -> None:
+def test_spent_error(half_space, method: str) -> None:
+    """Where certificates are tight, the error is spent but not exceeded."""
     wrong = false_at_the_edge(half_space, alpha=0.2, method=method)
     assert binomtest(wrong, len(half_space), 0.2, alternative="greater").pvalue > 1e-4
     assert wrong > 0.03 * len(half_space)
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "jia"])
-def test_four_times_the_error_is_caught(half_space, method: str) -> None:
+def test_caught_error(half_space, method: str) -> None:
+    """Four times the error is caught."""
     wrong = false_at_the_edge(half_space, alpha=0.8, method=method)
     assert binomtest(wrong, len(half_space), 0.2, alternative="greater").pvalue < 1e-6

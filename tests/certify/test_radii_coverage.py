@@ -59,14 +59,17 @@ def false_claims(cases, claims: Iterable) -> int:
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_false_floors_and_ceilings_are_as_rare_as_promised(bands, method: str) -> None:
+def test_false_sets(bands, method: str) -> None:
+    """False floors and ceilings are as rare as promised."""
     _, hits, labels, _ = zip(*bands, strict=True)
     options = {"num_labels": LABELS, "sigma": 0.5, "alpha": ALPHA, "method": method}
     claims = certified_radii_batch(hits, labels, RULE, **options)
     assert too_many(false_claims(bands, claims), len(bands)) > 1e-4
 
 
-def test_frequencies_taken_for_probabilities_are_caught(bands) -> None:
+def test_false_sets_without_bounds(bands) -> None:
+    """Frequencies taken for probabilities are caught."""
+
     def claims():
         for _, hits, labels, _ in bands[:400]:
             sets, counts = np.unique(hits, axis=0, return_counts=True)
@@ -76,7 +79,8 @@ def test_frequencies_taken_for_probabilities_are_caught(bands) -> None:
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_exact_claims_are_never_false(bands, method: str) -> None:
+def test_exact_sets(bands, method: str) -> None:
+    """With exact probabilities no floor and no ceiling is false."""
     proved = 0
     for model, _, labels, truth in bands[:400]:
         sets, chances = model.distribution()
@@ -104,14 +108,16 @@ def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_where_certificates_are_tight_the_error_is_spent_but_not_exceeded(at_the_edge, method: str) -> None:
+def test_spent_error(at_the_edge, method: str) -> None:
+    """Where certificates are tight, the error is spent but not exceeded."""
     wrong = false_at_the_edge(at_the_edge, alpha=ALPHA, method=method)
     assert too_many(wrong, len(at_the_edge)) > 1e-4
     assert wrong > 0.05 * len(at_the_edge)
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_four_times_the_error_is_caught(at_the_edge, method: str) -> None:
+def test_caught_error(at_the_edge, method: str) -> None:
+    """Four times the error is caught."""
     assert too_many(false_at_the_edge(at_the_edge, alpha=4 * ALPHA, method=method), len(at_the_edge)) < 1e-6
 
 
@@ -130,7 +136,8 @@ def claimed_where_nothing_holds(votes, method: str = "joint") -> int:
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_where_every_label_may_fail_the_error_is_spent_but_not_exceeded(nothing_holds, method: str) -> None:
+def test_spent_error_of_all_labels(nothing_holds, method: str) -> None:
+    """Where every label may fail, the error is spent but not exceeded."""
     wrong = claimed_where_nothing_holds(nothing_holds, method)
     assert too_many(wrong, len(nothing_holds)) > 1e-4
     assert wrong > 0.1 * len(nothing_holds)
@@ -151,12 +158,13 @@ def undivided_singles(alpha: float, rivals: int, together: int):
     ],
     ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],
 )
-def test_wrong_levels_are_caught(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
+def test_caught_levels(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
+    """Levels that are not divided as they must be are caught."""
     monkeypatch.setattr(f"multiguard.certify.{of}", wrong_levels)
     assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds)) < 1e-6
 
 
-def test_the_strictest_ceiling_pays_for_one_label_only() -> None:
+def test_strictest_ceiling() -> None:
     """One of 15 labels outside L is in. That none is, is claimed as often as one bound at its level fails, no rarer.
 
     Were the level divided even among four of the labels, so many false claims would be beyond chance.
@@ -170,7 +178,8 @@ def test_the_strictest_ceiling_pays_for_one_label_only() -> None:
     assert too_many(wrong, len(votes), level / 4) < 1e-6
 
 
-def test_each_label_alone(at_the_edge) -> None:
+def test_single_labels(at_the_edge) -> None:
+    """The claim on a label alone spends its error, and no more."""
     options = {"num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
     wrong = sum(label_radii(hits, [0], RULE, **options)[0] >= 0.4 for hits in at_the_edge[:1500])
     assert too_many(int(wrong), 1500) > 1e-4
@@ -212,11 +221,12 @@ def false_sets(models, *, same: bool, k: int = 3, draws: int = 60) -> int:
     return wrong
 
 
-def test_a_set_chosen_by_other_draws_is_claimed_rightly(near_ties) -> None:
+def test_chosen_sets(near_ties) -> None:
+    """A set chosen by other draws is certified with the promised error."""
     assert too_many(false_sets(near_ties, same=False), len(near_ties)) > 1e-4
 
 
-def test_a_set_chosen_by_the_draws_that_certify_it_is_caught() -> None:
+def test_sets_chosen_by_same_draws() -> None:
     """60 labels of the same probability, one hit a draw: the most hit one is no better than any other."""
     rng = np.random.default_rng(6)
     wrong = {True: 0, False: 0}
@@ -232,7 +242,8 @@ def test_a_set_chosen_by_the_draws_that_certify_it_is_caught() -> None:
     assert too_many(wrong[True], 600) < 1e-6
 
 
-def test_a_thresholded_set_chosen_by_other_draws_is_claimed_rightly(bands) -> None:
+def test_chosen_threshold_sets(bands) -> None:
+    """The same for the threshold rule."""
     rng = np.random.default_rng(7)
     models, fresh, _, _ = zip(*bands[:800], strict=True)
     pilots = [model.hits(0.5 * rng.standard_normal(50)) for model in models]
@@ -257,7 +268,7 @@ def half_space():
 HALF_SPACE = {"rule": TopK(1, 1), "num_labels": 2, "sigma": 0.5, "method": "paper"}
 
 
-def test_over_all_looks_the_error_is_not_exceeded(half_space) -> None:
+def test_error_over_looks(half_space) -> None:
     """The best of twenty looks, as if each image had stopped where it did best."""
     labels = [[0]] * len(half_space)
     claims = certified_radii_batch(half_space, labels, looks=MANY_LOOKS, alpha=ALPHA, **HALF_SPACE)
@@ -266,7 +277,8 @@ def test_over_all_looks_the_error_is_not_exceeded(half_space) -> None:
     assert wrong > 0.01 * len(half_space)
 
 
-def test_the_full_error_at_each_look_is_caught(half_space) -> None:
+def test_caught_full_error(half_space) -> None:
+    """All of alpha at each look is caught."""
     labels = [[0]] * len(half_space)
     false = np.zeros(len(half_space), dtype=np.bool_)
     for n in MANY_LOOKS.draws:
@@ -287,7 +299,7 @@ def drawn_until_decided(rule, looks: Looks, votes: list[np.ndarray], labels: lis
     return [drawn[: looks.draws[at]] for drawn, at in zip(votes, reached, strict=True)]
 
 
-def test_stopped_images_keep_the_promise() -> None:
+def test_stopped_images() -> None:
     """Linear classifiers in which every size truly breaks somewhere; the rule stops when it likes what it sees."""
     rng = np.random.default_rng(8)
     looks = look_plan(400, first=25)
@@ -303,7 +315,8 @@ def test_stopped_images_keep_the_promise() -> None:
     assert too_many(wrong, len(models)) > 1e-4
 
 
-def test_stopped_sets_keep_the_promise(at_the_edge) -> None:
+def test_stopped_sets(at_the_edge) -> None:
+    """The same for sets, where certificates are tight."""
     looks = Looks((25, 50, 100, 200), (0.1, 0.1, 0.1, 0.7))
     options = {"rule": RULE, "num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
     votes, labels = at_the_edge[:1500], [[0]] * 1500

@@ -49,7 +49,8 @@ def assert_on_the_safe_side(hits: int, draws: int, level: float) -> None:
     off=st.integers(0, 30),
     exponent=st.one_of(st.floats(-12, -0.01), st.floats(-280, -12)),
 )
-def test_bounds_at_both_ends(draws: int, place: int, off: int, exponent: float) -> None:
+def test_end_bounds(draws: int, place: int, off: int, exponent: float) -> None:
+    """Bounds near 0 and 1 lie on the safe side."""
     hits = min(draws, off) if place < 3 else max(0, draws - off)
     assert_on_the_safe_side(hits, draws, 10**exponent)
 
@@ -66,12 +67,14 @@ def test_bounds_at_both_ends(draws: int, place: int, off: int, exponent: float) 
         (9_140_524, 9_140_560, 2.8709951547967017e-275),
     ],
 )
-def test_bounds_in_the_middle_and_where_scipy_gives_up(hits: int, draws: int, level: float) -> None:
+def test_hard_bounds(hits: int, draws: int, level: float) -> None:
+    """Bounds in the middle, and where SciPy fails, lie on the safe side."""
     assert_on_the_safe_side(hits, draws, level)
     assert_on_the_safe_side(draws - hits, draws, level)
 
 
-def test_the_reference_has_its_digits() -> None:
+def test_reference_digits() -> None:
+    """The reference itself has its digits."""
     with mp.workdps(DIGITS):
         assert abs(lower(50, 50, mpf("0.01")) - mpf("0.01") ** (mpf(1) / 50)) < mpf(10) ** -44
         assert abs(upper(0, 50, mpf("0.01")) - (1 - mpf("0.01") ** (mpf(1) / 50))) < mpf(10) ** -44
@@ -122,24 +125,28 @@ HARD = {
 
 @pytest.mark.parametrize("method", CLAIMS)
 @pytest.mark.parametrize("case", HARD.values(), ids=HARD.keys())
-def test_radii_of_hard_cases(case: Case, method: str) -> None:
+def test_hard_radii(case: Case, method: str) -> None:
+    """Every radius of the hard cases is true, and not far too small."""
     check_top_k(case, method)
 
 
-def test_hard_cases_prove_something() -> None:
+def test_hard_cases() -> None:
+    """Most hard cases prove something."""
     proved = [np.isfinite(top_k_radii(case, "joint")).any() for case in HARD.values()]
     assert sum(proved) > len(proved) / 2
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_radii_of_random_cases(seed: int) -> None:
+def test_random_radii(seed: int) -> None:
+    """The same for random cases."""
     case = random_case(seed)
     for method in CLAIMS:
         check_top_k(case, method)
 
 
 @pytest.mark.parametrize("t", [1e-9, 0.1, 0.5, 1 - 1e-9])
-def test_floors_and_ceilings_of_hard_cases(t: float) -> None:
+def test_hard_floors(t: float) -> None:
+    """Floors and ceilings of hard cases are true."""
     check_threshold(votes(3, ((0, 1), MANY - 1), ((0,), 1)), (0, 1), t, 0.5, 1e-3)
     check_threshold(votes(4, ((0,), 10**6), ((), 10)), (0, 3), t, 1e-5, 1e-200)
     check_threshold(votes(3, ((1, 2), 10**5), ((0,), 1)), (0,), t, 1e5, 1e-12)
@@ -147,12 +154,14 @@ def test_floors_and_ceilings_of_hard_cases(t: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_floors_and_ceilings_of_random_cases(seed: int) -> None:
+def test_random_floors(seed: int) -> None:
+    """The same for random cases."""
     check_threshold(*random_sets_case(seed))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_radii_over_looks(seed: int) -> None:
+def test_random_looks(seed: int) -> None:
+    """Radii over looks are true at one of them."""
     check_adaptive(*random_looks(seed))
 
 

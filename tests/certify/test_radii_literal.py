@@ -43,7 +43,8 @@ def sizes_agree(radii: np.ndarray, slow_size, sigma: float) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("method", ["paper", "independent", "jia"])
-def test_theorem_one(shape: tuple[int, ...], method: str) -> None:
+def test_theorem1(shape: tuple[int, ...], method: str) -> None:
+    """Paper, independent and jia are what loops over the formulas give."""
     c, draws, k_prime, k, d = shape
     rng = np.random.default_rng([*shape, len(method)])
     for spread in (0.7, 2.0, 5.0):
@@ -70,6 +71,7 @@ def test_theorem_one(shape: tuple[int, ...], method: str) -> None:
     "shape", [shape for shape in SHAPES if shape[4] <= 5 and shape[3] <= 6 and shape[0] <= 20], ids=str
 )
 def test_joint(shape: tuple[int, ...]) -> None:
+    """Joint is what loops over the formulas give."""
     c, draws, k_prime, k, d = shape
     rng = np.random.default_rng(shape)
     for spread in (1.0, 4.0):
@@ -83,6 +85,7 @@ def test_joint(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
 def test_exact_probabilities(method: str) -> None:
+    """With exact probabilities, too."""
     rng = np.random.default_rng(5)
     for c, k_prime, k, d in [(5, 2, 2, 2), (6, 2, 3, 3), (6, 3, 2, 2), (5, 1, 2, 3), (6, 3, 4, 4)]:
         sets, chances = random_distribution(rng, labels=c, k_prime=k_prime)
@@ -101,14 +104,16 @@ def test_exact_probabilities(method: str) -> None:
         sizes_agree(radii, slow, 1.0)
 
 
-def test_the_closed_form_of_the_right_side_covers_every_set_of_rivals() -> None:
+def test_rival_sets() -> None:
+    """The closed form of the right side covers every set of rivals."""
     most, least = literal.check_ranks(cases=60)
     assert most <= 1e-12
     assert least >= -1e-12
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_a_batch_is_its_images_one_by_one(method: str) -> None:
+def test_batch(method: str) -> None:
+    """A batch is its images one by one."""
     rng = np.random.default_rng(8)
     ranked = [random_ranked(rng, labels=15, depth=4, draws=int(rng.integers(50, 400)), spread=3.0) for _ in range(40)]
     labels = [np.sort(rng.choice(15, int(rng.integers(0, 7)), replace=False)) for _ in ranked]
@@ -124,7 +129,8 @@ def test_a_batch_is_its_images_one_by_one(method: str) -> None:
         )
 
 
-def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks do not change the radii."""
     rng = np.random.default_rng(9)
     ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
     labels = [rng.choice(12, 3, replace=False) for _ in ranked]

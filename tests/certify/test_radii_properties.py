@@ -37,7 +37,8 @@ def radii_of(case, **options):
 
 @settings(max_examples=60, deadline=None)
 @given(votes(), st.sampled_from(METHODS))
-def test_radii_do_not_rise_with_size(case, method: str) -> None:
+def test_shape_and_order(case, method: str) -> None:
+    """Radii never rise with the size."""
     radii = radii_of(case, method=method)
     assert radii.shape == (min(len(case["labels"][0]), case["rule"].k),)
     assert np.all(radii[1:] <= radii[:-1])
@@ -49,13 +50,15 @@ def test_radii_do_not_rise_with_size(case, method: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.floats(1e-9, 0.4), st.floats(1.01, 2.4))
-def test_more_error_allowed_never_proves_less(case, method: str, alpha: float, factor: float) -> None:
+def test_larger_alpha(case, method: str, alpha: float, factor: float) -> None:
+    """More alpha never proves less."""
     assert np.all(radii_of(case, method=method, alpha=alpha) <= radii_of(case, method=method, alpha=alpha * factor))
 
 
 @settings(max_examples=40, deadline=None)
 @given(votes())
-def test_paper_does_not_fall_with_k(case) -> None:
+def test_larger_k(case) -> None:
+    """Radii of paper do not fall with k."""
     rule = case["rule"]
     assume(rule.k < case["num_labels"])
     fewer, more = (
@@ -67,7 +70,8 @@ def test_paper_does_not_fall_with_k(case) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.floats(0.01, 50))
-def test_radii_scale_with_sigma(case, method: str, sigma: float) -> None:
+def test_sigma(case, method: str, sigma: float) -> None:
+    """Radii scale with sigma."""
     np.testing.assert_allclose(
         radii_of(case, method=method, sigma=sigma), sigma * radii_of(case, method=method, sigma=1.0), rtol=1e-12
     )
@@ -75,7 +79,8 @@ def test_radii_scale_with_sigma(case, method: str, sigma: float) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.integers(0, 2**32))
-def test_names_and_order_do_not_matter(case, method: str, seed: int) -> None:
+def test_order_invariance(case, method: str, seed: int) -> None:
+    """Neither the names of labels nor the order of draws matter."""
     rng = np.random.default_rng(seed)
     new_name = rng.permutation(case["num_labels"])
     renamed = {
@@ -88,7 +93,8 @@ def test_names_and_order_do_not_matter(case, method: str, seed: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(votes())
-def test_hits_of_ranked_votes(case) -> None:
+def test_hits_from_ranked(case) -> None:
+    """Hits mark the first k' labels of each draw."""
     ranked = case["votes"][0]
     for k_prime in range(1, ranked.shape[1] + 1):
         hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=case["num_labels"])
@@ -96,7 +102,8 @@ def test_hits_of_ranked_votes(case) -> None:
         assert all(set(np.flatnonzero(row)) == set(votes[:k_prime]) for row, votes in zip(hits, ranked, strict=True))
 
 
-def test_small_integers_hold_the_same_votes() -> None:
+def test_integer_types() -> None:
+    """Any integer type holds the same votes."""
     ranked = random_ranked(np.random.default_rng(0), labels=200, depth=4, draws=50, spread=3.0)
     options = {"labels": [[3, 150]], "num_labels": 200, "rule": TopK(3, 2), "sigma": 1.0}
     for dtype in (np.uint8, np.uint16, np.int32):
@@ -107,7 +114,8 @@ def test_small_integers_hold_the_same_votes() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_votes_are_not_changed(method: str) -> None:
+def test_unchanged_votes(method: str) -> None:
+    """Votes are not modified."""
     ranked = random_ranked(np.random.default_rng(0), labels=10, depth=3, draws=40, spread=3.0)
     hits = hits_from_ranked(ranked, k_prime=3, num_labels=10)
     before = hits.copy()

@@ -40,7 +40,8 @@ def recall(votes, labels, *, k_prime: int, k: int, method: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("k_prime", "k", "method"), PROTOTYPE)
-def test_images_with_up_to_six_labels(data, k_prime: int, k: int, method: str) -> None:
+def test_up_to_six_labels(data, k_prime: int, k: int, method: str) -> None:
+    """Certified recall is that of an independent prototype."""
     votes, labels = data
     chosen = [i for i, true in enumerate(labels) if 1 <= len(true) <= 6]
     assert len(chosen) == 474
@@ -52,11 +53,12 @@ def test_images_with_up_to_six_labels(data, k_prime: int, k: int, method: str) -
 
 @pytest.mark.parametrize("method", ALL_IMAGES)
 def test_all_images(data, method: str) -> None:
+    """The same over all images."""
     votes, labels = data
     np.testing.assert_allclose(recall(votes, labels, k_prime=3, k=10, method=method), ALL_IMAGES[method], atol=0.06)
 
 
-def test_adaptive_draws_lose_little_and_save_much(data) -> None:
+def test_adaptive_draws(data) -> None:
     """At radius 0.5 of 1000 draws: less than a quarter of them, and hardly a label less."""
     votes, labels = data
     looks, rule, options = look_plan(1000), TopK(10, 3), {"num_labels": 80, "sigma": 0.5}

@@ -27,13 +27,14 @@ SETS = {"rule": Threshold(0.4), "num_labels": 8, "sigma": 0.5, "alpha": 0.01}
         ({"sigma": 0.0}, "sigma"),
     ],
 )
-def test_misuse_of_a_stopping_rule(change, says: str) -> None:
+def test_arguments(change, says: str) -> None:
+    """Arguments out of range are refused."""
     for options in (TOP_K, SETS):
         with pytest.raises(InvalidInputError, match=says):
             StoppingRule(looks=LOOKS, **{"radii": [0.5], **options, **change})
 
 
-def test_what_is_decided_at_once() -> None:
+def test_decided_at_once() -> None:
     """All labels certified, no labels at all, the last look; but not what a few more draws would certify."""
     sure = np.tile([0, 1], (120, 1))
     looks = Looks((20, 120), (0.5, 0.5))
@@ -57,8 +58,8 @@ def finished(rng: np.random.Generator, votes: np.ndarray, labels: np.ndarray, dr
     return np.concatenate([votes, rest])
 
 
-def test_infinite_kindness_stops_only_what_cannot_rise() -> None:
-    """Whatever the draws to come are, an image that was decided certifies no more at the radii asked for."""
+def test_infinite_margin() -> None:
+    """Whatever the draws to come are, an image decided with an infinite margin certifies no more."""
     rng = np.random.default_rng(5)
     looks = Looks((60, 90, 100), (0.2, 0.2, 0.6))
     asked = [0.1, 0.4]
@@ -78,7 +79,8 @@ def test_infinite_kindness_stops_only_what_cannot_rise() -> None:
     assert stopped > 30
 
 
-def test_more_kindness_never_stops_earlier() -> None:
+def test_larger_margin() -> None:
+    """A larger forecast margin never stops earlier."""
     rng = np.random.default_rng(6)
     ranked, labels = votes_and_labels(rng, 150, LOOKS.draws)
     stopped = np.array(
@@ -100,7 +102,8 @@ def test_more_kindness_never_stops_earlier() -> None:
     assert stopped[0].sum() > stopped[2].sum()
 
 
-def test_images_at_different_looks_are_decided_as_each_alone() -> None:
+def test_mixed_looks() -> None:
+    """Images at different looks are decided as each alone."""
     rng = np.random.default_rng(7)
     ranked, labels = votes_and_labels(rng, 60, LOOKS.draws)
     rule = StoppingRule(looks=LOOKS, radii=[0.2], **TOP_K)
@@ -110,8 +113,8 @@ def test_images_at_different_looks_are_decided_as_each_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_rule_that_saw_the_earlier_looks_says_what_one_that_did_not_would(seed: int) -> None:
-    """What it remembers of an image must be that image's, whichever others were asked about in between."""
+def test_memory(seed: int) -> None:
+    """A rule that saw the earlier looks decides as one that did not, whichever images came in between."""
     rng = np.random.default_rng(seed)
     votes, labels = votes_and_labels(rng, 12, LOOKS.draws[-1:])
     votes[1] = votes[0].copy()
@@ -122,7 +125,7 @@ def test_a_rule_that_saw_the_earlier_looks_says_what_one_that_did_not_would(seed
             assert lasting.decided(*asked) == StoppingRule(looks=LOOKS, radii=[0.05, 0.3], **TOP_K).decided(*asked)
 
 
-def test_every_look_to_come_counts() -> None:
+def test_later_looks() -> None:
     """A last look with next to no alpha does not hide a better one before it."""
     votes = np.tile([0, 1], (20, 1))
     starved = Looks((20, 120, 121), (0.1, 0.8, 1e-190))
@@ -130,7 +133,8 @@ def test_every_look_to_come_counts() -> None:
     assert StoppingRule(looks=Looks((20, 121), (0.1, 1e-190)), radii=[0.5], **TOP_K).decided([votes], [[0]]) == [True]
 
 
-def test_sets_that_are_decided() -> None:
+def test_decided_sets() -> None:
+    """Sets that can gain nothing are decided, others are not."""
     looks = Looks((20, 400), (0.5, 0.5))
     hits = np.zeros((20, 8), dtype=np.bool_)
     hits[:, 0] = True

@@ -22,7 +22,8 @@ def votes_with(counts: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("counts", [[900, 60, 40], [520, 480, 0], [999, 1, 0], [600, 10, 390]])
 @pytest.mark.parametrize("method", ["cohen", "paper", "independent"])
-def test_one_label_one_prediction_is_cohen(counts: list[int], method: str) -> None:
+def test_cohen(counts: list[int], method: str) -> None:
+    """One label and one prediction have the radius of Cohen."""
     alpha = 0.01
     low = clopper_pearson_lower(counts[0], 1000, alpha / 3)
     high = clopper_pearson_upper(max(counts[1:]), 1000, alpha / 3)
@@ -36,7 +37,7 @@ def test_one_label_one_prediction_is_cohen(counts: list[int], method: str) -> No
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("method", ["paper", "jia"])
-def test_one_label_one_vote_is_jia(k: int, method: str) -> None:
+def test_jia(k: int, method: str) -> None:
     """Jia's top-k radius: the least r at which down(p) meets the mean of up over the last t of the top k."""
     counts, alpha, sigma = [700, 150, 80, 50, 20], 0.001, 0.5
     low = clopper_pearson_lower(counts[0], 1000, alpha / 5)
@@ -51,7 +52,7 @@ def test_one_label_one_vote_is_jia(k: int, method: str) -> None:
     assert radius == pytest.approx(best, abs=2e-5)
 
 
-def test_certain_sizes_are_infinite() -> None:
+def test_certain_sizes() -> None:
     """5 labels, 3 of them true, k = 4: two wrong labels cannot fill four places, so two true ones are always in."""
     hits = hits_from_ranked(
         random_ranked(np.random.default_rng(0), labels=5, depth=2, draws=50, spread=1.0), k_prime=2, num_labels=5
@@ -64,13 +65,14 @@ def test_certain_sizes_are_infinite() -> None:
     assert np.all(np.isposinf(everything))
 
 
-def test_draws_that_decide_nothing_prove_nothing() -> None:
+def test_undecided_draws() -> None:
+    """Draws that decide nothing prove nothing."""
     hits = votes_with([5, 5])
     for method in ("joint", "paper", "independent", "jia", "cohen"):
         assert np.isneginf(certified_radii(hits, [0], TopK(1, 1), sigma=0.5, method=method).true[0])
 
 
-def test_more_true_labels_than_predictions() -> None:
+def test_more_labels_than_k() -> None:
     """d > k: at most k sizes are claimed."""
     rng = np.random.default_rng(1)
     ranked = random_ranked(rng, labels=20, depth=3, draws=1000, spread=6.0)
@@ -93,7 +95,7 @@ def test_thousands_of_labels(method: str) -> None:
     assert radii[0] >= certified_radii_batch([ranked], [[0, 3999]], TopK(20, 2), **options)[0].true[0]
 
 
-def test_many_true_labels_are_still_certified() -> None:
+def test_many_true_labels() -> None:
     """d > 12 works, and the joint terms beat single labels there."""
     rng = np.random.default_rng(4)
     labels = np.arange(15)

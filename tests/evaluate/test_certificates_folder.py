@@ -28,7 +28,6 @@ from tests.evaluate.votes_cases import (
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import (
     Setting,
-    ThresholdSetting,
     certify_votes,
     curves,
     folder,

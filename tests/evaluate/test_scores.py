@@ -16,7 +16,8 @@ RADII = [top_k_radii(0.5, 0.2), top_k_radii(0.3), top_k_radii(np.inf, 0.1, -np.i
 TRUE = [2, 1, 5, 0]
 
 
-def test_one_image_by_hand() -> None:
+def test_one_image() -> None:
+    """The scores of one image, by hand."""
     scores = image_scores(RADII[2], RULE, num_true=5, radius=[0.0, 0.1, 0.2])
     np.testing.assert_allclose(scores.precision, [2 / 3, 2 / 3, 1 / 3])
     np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
@@ -24,13 +25,15 @@ def test_one_image_by_hand() -> None:
     assert (scores.images, scores.without_labels) == (1, 0)
 
 
-def test_f1_is_the_harmonic_mean() -> None:
+def test_f1() -> None:
+    """F1 is the harmonic mean of precision and recall."""
     scores = image_scores(top_k_radii(0.4, 0.1), RULE, num_true=2, radius=0.2)
     assert scores.f1 == pytest.approx(2 * scores.precision * scores.recall / (scores.precision + scores.recall))
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_a_set_against_loops(averaging: str) -> None:
+def test_image_set(averaging: str) -> None:
+    """The scores of a set are those of loops."""
     grid = np.linspace(0, 0.6, 7)
     scores = set_scores(RADII, RULE, num_true=TRUE, radius=grid, averaging=averaging)
     for position, radius in enumerate(grid):
@@ -47,7 +50,8 @@ def test_a_set_against_loops(averaging: str) -> None:
     assert (scores.images, scores.without_labels) == (3, 1)
 
 
-def test_any_shape_of_radius() -> None:
+def test_radius_shapes() -> None:
+    """Radii may have any shape."""
     assert set_scores(RADII, RULE, num_true=TRUE, radius=0.1).recall.shape == ()
     assert set_scores(RADII, RULE, num_true=TRUE, radius=np.zeros((2, 4))).f1.shape == (2, 4)
 
@@ -63,11 +67,13 @@ def test_any_shape_of_radius() -> None:
         ({"radii": [top_k_radii()], "num_true": [0]}, "nothing to average"),
     ],
 )
-def test_bad_input(change, says: str) -> None:
+def test_refused_scores(change, says: str) -> None:
+    """Radii of another rule or image are refused."""
     with pytest.raises(InvalidInputError, match=says):
         set_scores(**{"radii": RADII, "rule": RULE, "num_true": TRUE, "radius": 0.1, **change})
 
 
-def test_a_image_without_labels_has_no_scores() -> None:
+def test_image_without_labels() -> None:
+    """An image without labels has no scores."""
     with pytest.raises(InvalidInputError, match="count it"):
         image_scores(top_k_radii(), RULE, num_true=0, radius=0.1)

@@ -11,7 +11,7 @@ from tests.evaluate.votes_cases import as_lists, assert_same_curves
 
 from multiguard.certify import METHODS
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Bands, Curve, LabelScores, Scores, Setting, ThresholdSetting
+from multiguard.evaluate import Bands, Curve, LabelScores, Scores
 from multiguard.results import read_curves, write_curves
 from multiguard.results.tables import parse_labels, write_labels
 
@@ -82,7 +82,9 @@ def test_the_rows_are_plain(tmp_path) -> None:
 
 
 def test_the_rows_of_the_threshold_rule_have_no_k(tmp_path) -> None:
-    write_curves(tmp_path / "curves.csv", [one_curve(setting=CertifyConfig(Threshold(0.3), 0.001, 100), mean_draws=62.5)])
+    write_curves(
+        tmp_path / "curves.csv", [one_curve(setting=CertifyConfig(Threshold(0.3), 0.001, 100), mean_draws=62.5)]
+    )
     line = (tmp_path / "curves.csv").read_text().split("\n")[1]
     assert line.startswith("joint,,,0.001,100,0.0,mean,0.5,")
     assert line.endswith(",8,3,2,0.5,threshold,0.3,62.5,1.5,0.5")

@@ -81,7 +81,8 @@ def slow_label_radius(votes, position, config, label, alpha) -> float:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_claim_is_that_of_the_image_alone(tmp_path, kind) -> None:
+def test_images_alone(tmp_path, kind) -> None:
+    """Every claim is that of the image alone, for every kind of votes."""
     votes = of_kind(tmp_path, kind)
     methods = METHODS[votes.rule]
     found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
@@ -109,7 +110,8 @@ def test_every_claim_is_that_of_the_image_alone(tmp_path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_the_prediction_comes_from_all_draws_that_certify(tmp_path, kind) -> None:
+def test_predicted_labels(tmp_path, kind) -> None:
+    """The predicted labels come from all draws that certify."""
     votes = of_kind(tmp_path, kind)
     found = certify_votes(votes, config_of(votes), labels=source_of(votes))
     for position in range(9):
@@ -125,7 +127,8 @@ def test_the_prediction_comes_from_all_draws_that_certify(tmp_path, kind) -> Non
 
 
 @pytest.mark.parametrize("kind", ["unlabelled", "unlabelled threshold"])
-def test_chosen_labels_are_claimed_as_a_prediction_is(tmp_path, kind) -> None:
+def test_chosen_labels(tmp_path, kind) -> None:
+    """Labels chosen by pilot draws are certified as a prediction is."""
     votes = of_kind(tmp_path, kind)
     found = certify_votes(votes, config_of(votes), labels="pilot")
     rule = found.config.rule
@@ -139,7 +142,8 @@ def test_chosen_labels_are_claimed_as_a_prediction_is(tmp_path, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threshold", "unlabelled threshold", "adaptive threshold"])
-def test_curves_of_the_threshold_rule(tmp_path, kind) -> None:
+def test_threshold_curves(tmp_path, kind) -> None:
+    """Curves of the threshold rule are averages of its floors and ceilings."""
     votes = of_kind(tmp_path, kind)
     found = certify_votes(votes, config_of(votes), methods=("independent", "joint"), labels=source_of(votes))
     drawn = curves(found, GRID, bands=0.9, resamples=20)
@@ -160,7 +164,8 @@ def test_curves_of_the_threshold_rule(tmp_path, kind) -> None:
     assert 0 < drawn[2].scores.precision[0] < 1
 
 
-def test_chosen_sets_may_be_empty_and_are_counted(tmp_path) -> None:
+def test_empty_sets(tmp_path) -> None:
+    """Chosen sets may be empty, and are counted."""
     run = provenance(images=2, labels=4, draws=100, sigma=0.5, **THRESHOLD | UNLABELLED)
     hits = np.tile([True, False, False, False], (100, 1))
     rows = [
@@ -177,7 +182,7 @@ def test_chosen_sets_may_be_empty_and_are_counted(tmp_path) -> None:
     assert [(one.label, one.images) for one in label_scores(found, [0.0])] == [("label 0", 1)]
 
 
-def test_pilot_draws_choose_and_never_certify(tmp_path) -> None:
+def test_pilot_draws(tmp_path) -> None:
     """The pilot draws say label 0, the fresh ones label 1: label 0 is chosen, and not confirmed."""
     run = provenance(images=1, labels=4, draws=500, sigma=0.5, k_max=1, **UNLABELLED)
     fresh, pilot = np.full((500, 1), 1, np.uint8), np.zeros((60, 1), np.uint8)
@@ -188,7 +193,8 @@ def test_pilot_draws_choose_and_never_certify(tmp_path) -> None:
     assert found.predicted == ((1,),)
 
 
-def test_fewer_draws_than_there_are_still_ask_the_whole_pilot(tmp_path) -> None:
+def test_fewer_draws(tmp_path) -> None:
+    """Fewer certifying draws still use all pilot draws."""
     votes = of_kind(tmp_path, "unlabelled threshold")
     few, all_draws = (certify_votes(votes, CertifyConfig(Threshold(0.4), n=n), labels="pilot") for n in (10, None))
     assert few.labels == all_draws.labels
@@ -196,7 +202,8 @@ def test_fewer_draws_than_there_are_still_ask_the_whole_pilot(tmp_path) -> None:
     assert few.radii["joint"][1].tolist() != all_draws.radii["joint"][1].tolist()
 
 
-def test_labelled_votes_with_pilot_draws_can_be_certified_either_way(tmp_path) -> None:
+def test_labels_and_pilot(tmp_path) -> None:
+    """Labelled votes with pilot draws can be certified either way."""
     votes = votes_of_kind(tmp_path, pilot_draws=60)
     truth, pilot = (certify_votes(votes, CertifyConfig(TopK(3, 2)), labels=source) for source in ("truth", "pilot"))
     assert (truth.labelled, truth.labels) == (True, votes.labels)
@@ -211,7 +218,8 @@ VARIED = {
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_point_of_a_sweep_is_certified_alone(tmp_path, kind) -> None:
+def test_sweep_points(tmp_path, kind) -> None:
+    """Every point of a sweep is what it is alone."""
     votes = of_kind(tmp_path, kind)
     base, source, methods = config_of(votes), source_of(votes), METHODS[votes.rule]
     vary = VARIED[votes.rule] | ({} if votes.looks else {"n": [50, 200]})
@@ -228,7 +236,8 @@ def test_every_point_of_a_sweep_is_certified_alone(tmp_path, kind) -> None:
 
 @pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
 @pytest.mark.parametrize("n", [40, 199, 200])
-def test_adaptive_votes_are_not_certified_as_if_n_were_fixed(tmp_path, kind, n) -> None:
+def test_adaptive_n(tmp_path, kind, n) -> None:
+    """Adaptive votes are not certified as if n were fixed."""
     votes = of_kind(tmp_path, kind)
     options = {"labels": source_of(votes)}
     with pytest.raises(InvalidInputError, match=f"n = {n}, but these votes are adaptive"):
@@ -237,7 +246,7 @@ def test_adaptive_votes_are_not_certified_as_if_n_were_fixed(tmp_path, kind, n) 
         sweep(votes, config_of(votes), {"n": [n]}, GRID, **options)
 
 
-def test_adaptive_claims_pay_for_their_looks(tmp_path) -> None:
+def test_adaptive_cost(tmp_path) -> None:
     """An image that went to the last look proves less than 200 fixed draws would, and no more than the looks allow."""
     ranked = of_kind(tmp_path, "adaptive").ranked(2, looks=LOOKS.draws)
     run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4)
@@ -262,7 +271,8 @@ def test_adaptive_claims_pay_for_their_looks(tmp_path) -> None:
         ("threshold", CertifyConfig(Threshold(0.5), n=201), "n = 201, but these votes hold 200 draws"),
     ],
 )
-def test_what_the_votes_cannot_answer_is_refused_before_any_is_read(tmp_path, monkeypatch, kind, config, message):
+def test_refused_before_reading(tmp_path, monkeypatch, kind, config, message):
+    """Configs that the votes cannot provide are refused before any image is read."""
     votes = of_kind(tmp_path, kind)
     monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
     with pytest.raises(MultiGuardError, match=message):
@@ -271,7 +281,8 @@ def test_what_the_votes_cannot_answer_is_refused_before_any_is_read(tmp_path, mo
         sweep(votes, config, {"alpha": [0.1]}, GRID)
 
 
-def test_labels_come_from_pilot_draws_only_where_there_are_some(tmp_path) -> None:
+def test_missing_pilot(tmp_path) -> None:
+    """Labels come from pilot draws only where there are some."""
     votes = of_kind(tmp_path, "top-k")
     with pytest.raises(VotesError, match="no pilot draws to choose labels from, and the draws that certify must not"):
         certify_votes(votes, CertifyConfig(TopK(3, 2)), labels="pilot")
@@ -287,19 +298,22 @@ def test_labels_come_from_pilot_draws_only_where_there_are_some(tmp_path) -> Non
         ("threshold", {"threshold": [0.5, 1.5]}, "strictly between 0 and 1"),
     ],
 )
-def test_a_sweep_moves_what_its_rule_has(tmp_path, kind, vary, message) -> None:
+def test_sweep_parameters(tmp_path, kind, vary, message) -> None:
+    """A sweep varies the parameters of its rule."""
     votes = of_kind(tmp_path, kind)
     with pytest.raises(InvalidInputError, match=message):
         sweep(votes, config_of(votes), vary, GRID)
 
 
-def test_the_threshold_rule_knows_two_methods(tmp_path) -> None:
+def test_threshold_methods(tmp_path) -> None:
+    """The threshold rule has two methods."""
     votes = of_kind(tmp_path, "threshold")
     with pytest.raises(InvalidInputError, match="unknown method of the threshold rule 'paper'"):
         certify_votes(votes, CertifyConfig(Threshold(0.5)), methods=("joint", "paper"))
 
 
-def test_threshold_settings_are_plain_numbers_however_they_were_given(tmp_path) -> None:
+def test_plain_threshold(tmp_path) -> None:
+    """A threshold config holds plain numbers, however they were given."""
     votes = of_kind(tmp_path, "threshold")
     config = certify_votes(votes, CertifyConfig(Threshold(np.float64(0.5)), np.float64(0.01), np.int64(100))).config
     assert config == CertifyConfig(Threshold(0.5), 0.01, 100)

@@ -73,20 +73,21 @@ def random_runs(folder, *, adaptive: bool = False, labelled: bool = True, seed: 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
 @pytest.mark.parametrize("kind", [{}, {"adaptive": True}, {"labelled": False}], ids=["fixed", "adaptive", "pilot"])
-def test_certified_scores_are_above_the_truth_as_rarely_as_promised(tmp_path, kind, method) -> None:
+def test_false_scores(tmp_path, kind, method) -> None:
+    """Certified scores are above the truth as rarely as promised."""
     votes = random_runs(tmp_path, **kind)
     source = "truth" if kind.get("labelled", True) else "pilot"
     assert false_rarely_enough(false_images(votes, 0.02, method, source), 0.02)
 
 
-def test_the_judgement_can_fail(tmp_path) -> None:
+def test_caught_scores(tmp_path) -> None:
     """Claims made with nearly all of the error allowed are found guilty of an error of 0.02."""
     votes = random_runs(tmp_path)
     assert not false_rarely_enough(false_images(votes, 0.999, "independent"), 0.02)
 
 
 @pytest.mark.parametrize("separate", [True, False], ids=["pilot draws", "the draws that certify"])
-def test_labels_chosen_by_the_draws_that_certify_void_the_promise(tmp_path, separate) -> None:
+def test_labels_of_same_draws(tmp_path, separate) -> None:
     """All labels are equally probable, so that any half of them may be in the top half: every claim is false."""
     alpha, rng, images, draws = 0.2, np.random.default_rng(0), 120, 300
     run = provenance(images, 20, draws=draws, sigma=SIGMA, k_max=1, labelled=False, pilot_draws=draws)

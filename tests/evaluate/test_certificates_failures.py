@@ -17,7 +17,8 @@ FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score th
 
 
 @pytest.mark.parametrize("kind", ["top-k", "adaptive", "unlabelled threshold"])
-def test_the_others_are_certified_and_averaged_as_if_the_failed_had_never_been_asked_about(tmp_path, kind):
+def test_other_images(tmp_path, kind):
+    """The other images are certified and averaged as if the failed ones had never been there."""
     some = votes_of_kind(tmp_path / "some", failed=FAILED, **KINDS[kind])
     every = votes_of_kind(tmp_path / "every", **KINDS[kind])
     asked, source = config_of(some), source_of(some)
@@ -52,7 +53,8 @@ def written(tmp_path):
     return votes, proved, made, tmp_path / "certificates"
 
 
-def test_the_folder_tells_of_them_in_every_file(written):
+def test_failures_in_files(written):
+    """Every file of the folder counts the failures."""
     _, proved, made, folder = written
     found = read_certificates(folder)
     assert found.certificates.failures == proved.failures
@@ -63,7 +65,8 @@ def test_the_folder_tells_of_them_in_every_file(written):
     assert said["failures"] == [{"image_id": f.image_id, "reason": f.reason} for f in proved.failures]
 
 
-def test_a_failure_cannot_be_struck_off_the_list(written):
+def test_removed_failure(written):
+    """A failure cannot be removed from the list."""
     *_, folder = written
     path = folder / "certificates.json"
     said = json.loads(path.read_text())
@@ -73,7 +76,8 @@ def test_a_failure_cannot_be_struck_off_the_list(written):
         read_certificates(folder)
 
 
-def test_certificates_and_curves_that_count_others_are_refused(written, tmp_path):
+def test_other_failures(written, tmp_path):
+    """Certificates and curves that count other failures are refused."""
     votes, proved, made, _ = written
     fewer = replace(proved, failures=proved.failures[1:])
     with pytest.raises(InvalidInputError, match="not of the images of these votes"):
@@ -83,7 +87,8 @@ def test_certificates_and_curves_that_count_others_are_refused(written, tmp_path
         write_certificates(tmp_path / "other", proved, wrong, radius=RADII, votes=votes)
 
 
-def test_votes_of_nothing_but_failures_certify_nothing(tmp_path):
+def test_only_failures(tmp_path):
+    """Votes of nothing but failures certify nothing."""
     votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
     with pytest.raises(InvalidInputError, match="nothing to certify: all 2 images failed"):
         certify_votes(votes, config_of(votes))

@@ -23,7 +23,8 @@ def hits_of(votes, position: int, config: CertifyConfig) -> np.ndarray:
 
 
 @pytest.mark.parametrize("n", [None, 150])
-def test_every_claim_is_that_of_the_image_alone(votes, n) -> None:
+def test_images_alone(votes, n) -> None:
+    """Every claim is that of the image alone."""
     config = CertifyConfig(TopK(3, 2), alpha=0.01, n=n)
     methods = ("jia", "joint", "paper")
     found = certify_votes(votes, config, methods=methods)
@@ -48,7 +49,8 @@ def test_every_claim_is_that_of_the_image_alone(votes, n) -> None:
     assert () in votes.labels
 
 
-def test_of_equal_hits_the_smaller_label_comes_first(tmp_path) -> None:
+def test_ties(tmp_path) -> None:
+    """Of equal hits the smaller label comes first."""
     ranked = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]])
     found = certify_votes(stored_votes(tmp_path, [ranked], [[2]], labels=300), CertifyConfig(TopK(250, 2)))
     unseen = [label for label in range(300) if label not in (2, 5, 9, 207)]
@@ -56,7 +58,8 @@ def test_of_equal_hits_the_smaller_label_comes_first(tmp_path) -> None:
     assert found.predicted_hits == ((3, 3, 2, 2) + (0,) * 246,)
 
 
-def test_label_radii_stay_with_their_labels_in_any_order(tmp_path) -> None:
+def test_label_order(tmp_path) -> None:
+    """The radii of labels are in the order of the labels."""
     ranked = np.array([[0, 1]] * 180 + [[0, 2]] * 20)
     there = certify_votes(stored_votes(tmp_path / "a", [ranked], [[0, 1]]), CertifyConfig(TopK(2, 2)))
     back = certify_votes(stored_votes(tmp_path / "b", [ranked], [[1, 0]]), CertifyConfig(TopK(2, 2)))
@@ -65,7 +68,8 @@ def test_label_radii_stay_with_their_labels_in_any_order(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("limit", [("_IMAGES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
-def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
+def test_portions(votes, monkeypatch, limit) -> None:
+    """Portions change nothing, and progress never goes back."""
     config, methods = CertifyConfig(TopK(3, 2)), ("joint", "paper")
     whole = certify_votes(votes, config, methods=methods)
     monkeypatch.setattr(certificates, *limit)
@@ -78,7 +82,8 @@ def test_portions_change_nothing(votes, monkeypatch, limit) -> None:
     assert (11, 11) not in told[:-1]
 
 
-def test_every_image_is_read_once(votes, monkeypatch) -> None:
+def test_single_read(votes, monkeypatch) -> None:
+    """Every image is read once."""
     read = []
     row = votes.row
     monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
@@ -86,7 +91,8 @@ def test_every_image_is_read_once(votes, monkeypatch) -> None:
     assert read == list(range(11))
 
 
-def test_cohen_where_there_is_one_label(tmp_path) -> None:
+def test_cohen(tmp_path) -> None:
+    """Cohen is allowed where every image has at most one label."""
     ranked = np.array([[4]] * 95 + [[3]] * 5)
     votes = stored_votes(tmp_path, [ranked] * 2, [[4], []])
     found = certify_votes(votes, CertifyConfig(TopK(1, 1)), methods=METHODS)
@@ -106,7 +112,8 @@ def test_cohen_where_there_is_one_label(tmp_path) -> None:
         (CertifyConfig(TopK(3, 2), n=True), r"n = True"),
     ],
 )
-def test_what_the_votes_cannot_answer_is_refused(votes, config, message) -> None:
+def test_refused_configs(votes, config, message) -> None:
+    """Configs that the votes cannot provide are refused."""
     with pytest.raises(InvalidInputError, match=message):
         certify_votes(votes, config)
 
@@ -115,7 +122,8 @@ def test_what_the_votes_cannot_answer_is_refused(votes, config, message) -> None
     ("methods", "message"),
     [((), "at least one"), ("joint", "a list of methods"), (("jont",), "did you mean 'joint'"), (("cohen",), "cohen")],
 )
-def test_wrong_methods_are_refused(votes, methods, message) -> None:
+def test_refused_methods(votes, methods, message) -> None:
+    """Unknown methods are refused."""
     with pytest.raises(InvalidInputError, match=message):
         certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=methods)
 
@@ -129,13 +137,15 @@ def test_plain_numbers(votes) -> None:
     assert config == CertifyConfig(TopK(3, 2), 0.01, 100)
 
 
-def test_the_import_is_light() -> None:
+def test_light_import() -> None:
+    """Importing evaluate imports neither torch nor pyarrow nor Pillow."""
     code = "import sys, multiguard.evaluate; sys.exit(any(name in sys.modules for name in ('torch', 'pyarrow', 'PIL')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
-def test_certified_recall_of_the_coco_votes(tmp_path) -> None:
+def test_coco_recall(tmp_path) -> None:
+    """Certified recall of the COCO votes is what it was."""
     with np.load(COCO_VOTES) as stored:
         ranked, labels = stored["votes"], [np.flatnonzero(row).tolist() for row in stored["labels"]]
     votes = stored_votes(tmp_path, list(ranked), labels, labels=80)

@@ -19,7 +19,8 @@ def certified(tmp_path_factory):
     return certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "jia"))
 
 
-def test_every_method_in_both_averagings(certified) -> None:
+def test_averagings(certified) -> None:
+    """Curves are of every method in both averagings."""
     grid = radius_grid(0.5)
     found = curves(certified, grid)
     assert [(c.method, c.averaging) for c in found] == [
@@ -39,7 +40,8 @@ def test_every_method_in_both_averagings(certified) -> None:
         assert (curve.config, curve.sigma, curve.bands) == (certified.config, 0.5, None)
 
 
-def test_a_radius_counts_up_to_itself_and_no_further(certified) -> None:
+def test_edge_of_radius(certified) -> None:
+    """A radius counts up to itself and no further."""
     proved = max(radii[0] for radii in certified.radii["joint"] if len(radii))
     at, beyond = curves(certified, [proved, np.nextafter(proved, np.inf)])[0].scores.recall
     assert at > beyond == 0
@@ -48,7 +50,8 @@ def test_a_radius_counts_up_to_itself_and_no_further(certified) -> None:
     assert max(at for at, _ in counted) > max(beyond for _, beyond in counted) == 0
 
 
-def test_labels_are_counted_one_by_one(certified) -> None:
+def test_label_scores(certified) -> None:
+    """Labels are counted one by one."""
     grid = radius_grid(0.5, step=0.1)
     found = label_scores(certified, grid)
     for one in found:
@@ -71,7 +74,8 @@ def test_labels_are_counted_one_by_one(certified) -> None:
     st.one_of(st.none(), st.floats(1e-6, 1e6)),
     st.one_of(st.none(), st.integers(1, 400)),
 )
-def test_each_radius_is_the_float_that_its_text_means(sigma, step, count) -> None:
+def test_grid_floats(sigma, step, count) -> None:
+    """Each radius is the float that its text means."""
     to = None if count is None else float(Decimal(repr(step if step else sigma / 20)) * count)
     try:
         grid = radius_grid(sigma, to=to, step=step)
@@ -85,7 +89,8 @@ def test_each_radius_is_the_float_that_its_text_means(sigma, step, count) -> Non
     assert stride * (len(grid) - 1) <= end < stride * len(grid)
 
 
-def test_the_default_grid() -> None:
+def test_default_grid() -> None:
+    """The default grid has 61 radii up to 3 sigma."""
     grid = radius_grid(0.5)
     assert len(grid) == 61
     assert grid[:7].tolist() == [0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15]
@@ -104,13 +109,15 @@ def test_the_default_grid() -> None:
         {"sigma": 1, "step": 1e-9},
     ],
 )
-def test_a_grid_that_cannot_be_is_refused(arguments) -> None:
+def test_refused_grids(arguments) -> None:
+    """Grids that cannot be are refused."""
     with pytest.raises(InvalidInputError):
         radius_grid(**arguments)
 
 
 @pytest.mark.parametrize("radius", [[], [-0.1], [np.nan], [np.inf], [[0.1]]])
-def test_wrong_radii_are_refused(certified, radius) -> None:
+def test_refused_radii(certified, radius) -> None:
+    """Radii out of range are refused."""
     with pytest.raises(InvalidInputError, match="radius"):
         curves(certified, radius)
     with pytest.raises(InvalidInputError, match="radius"):

@@ -42,7 +42,8 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
     return precision, recall, f1
 
 
-def test_one_image_by_hand() -> None:
+def test_one_image() -> None:
+    """The scores of one image, by hand."""
     scores = image_scores(RADII[0], RULE, num_true=2, radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
     np.testing.assert_array_equal(scores.true_floor, [2, 2, 1, 1, 0, 0])
     np.testing.assert_array_equal(scores.false_ceiling, [0, 1, 1, 2, 2, 3])
@@ -52,14 +53,16 @@ def test_one_image_by_hand() -> None:
     assert (scores.images, scores.without_labels) == (1, 0)
 
 
-def test_where_nothing_is_certified_in_and_nothing_can_come_in_all_scores_are_0() -> None:
+def test_empty_prediction() -> None:
+    """Where nothing is certified in and nothing can come in, all scores are 0."""
     scores = image_scores(RADII[4], RULE, num_true=2, radius=0.5)
     assert (scores.true_floor, scores.false_ceiling) == (0, 0)
     assert (scores.precision, scores.recall, scores.f1) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_a_set_against_loops(averaging: str) -> None:
+def test_image_set(averaging: str) -> None:
+    """The scores of a set are those of loops."""
     scores = set_scores(RADII, RULE, num_true=TRUE, radius=GRID, averaging=averaging)
     for position, radius in enumerate(GRID):
         pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in RADII if len(each.true)]
@@ -78,7 +81,7 @@ image = st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.in
 
 
 @given(st.lists(image, min_size=1, max_size=4))
-def test_no_prediction_within_floor_and_ceiling_scores_less(images) -> None:
+def test_lower_bounds(images) -> None:
     """Each image is (d, e, m, more true, fewer false): any outcome that e and m allow."""
     radii, outcomes = [], []
     for d, e, m, more, fewer in images:
@@ -93,7 +96,8 @@ def test_no_prediction_within_floor_and_ceiling_scores_less(images) -> None:
     assert np.all(np.array([pooled.precision, pooled.recall, pooled.f1]) <= np.array(true_pooled) + 1e-12)
 
 
-def test_top_k_is_the_case_in_which_floor_and_ceiling_sum_to_k() -> None:
+def test_top_k_case() -> None:
+    """Top-k is the case in which floor and ceiling sum to k."""
     scores = image_scores(Radii(np.array([0.5, 0.2, -INF]), None), TopK(3, 2), num_true=4, radius=GRID)
     np.testing.assert_array_equal(scores.true_floor + scores.false_ceiling, np.full(15, 3))
     assert scores.true_floor.tolist() == [2] * 5 + [1] * 6 + [0] * 4
@@ -107,7 +111,8 @@ def test_top_k_is_the_case_in_which_floor_and_ceiling_sum_to_k() -> None:
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_bands_against_a_slow_loop(averaging: str) -> None:
+def test_literal_bands(averaging: str) -> None:
+    """Bands are those of a slow loop."""
     counts = certified_counts(RADII, TRUE, RULE, GRID)
     found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
     kept = [each for each in RADII if len(each.true)]
@@ -128,7 +133,8 @@ def _average(images, radius: float, averaging: str) -> np.ndarray:
     return np.mean([slow_scores(*each) for each in pairs], axis=0)
 
 
-def test_bad_input() -> None:
+def test_refused_scores() -> None:
+    """Images without labels and radii out of order are refused."""
     with pytest.raises(InvalidInputError, match="count it"):
         image_scores(RADII[3], RULE, num_true=0, radius=0.1)
     with pytest.raises(InvalidInputError, match="nothing to average"):

@@ -16,7 +16,8 @@ def votes(tmp_path_factory):
     return random_votes(tmp_path_factory.mktemp("votes"))
 
 
-def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
+def test_points(votes, monkeypatch) -> None:
+    """A sweep varies one parameter at a time around the base."""
     monkeypatch.setattr(certificates, "_IMAGES_AT_A_TIME", 4)
     told = []
     vary = {"k": [1, 3, 5, 5], "k_prime": [1, 2], "n": [50, 200], "alpha": [0.01, 1e-4]}
@@ -37,7 +38,8 @@ def test_one_parameter_at_a_time_around_the_base(votes, monkeypatch) -> None:
     assert len({tuple(curve.scores.recall) for curve in found if curve.method == "joint"}) >= 5
 
 
-def test_every_image_is_read_once(votes, monkeypatch) -> None:
+def test_single_read(votes, monkeypatch) -> None:
+    """Every image is read once."""
     read = []
     row = votes.row
     monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
@@ -45,7 +47,8 @@ def test_every_image_is_read_once(votes, monkeypatch) -> None:
     assert read == list(range(11))
 
 
-def test_nothing_to_vary_is_no_curves(votes) -> None:
+def test_empty_sweep(votes) -> None:
+    """Nothing to vary gives no curves."""
     assert sweep(votes, BASE, {}, GRID) == []
     assert sweep(votes, BASE, {"k": [3], "n": [200]}, GRID) == []
 
@@ -61,7 +64,8 @@ def test_nothing_to_vary_is_no_curves(votes) -> None:
         ({"draws": [10]}, "unknown parameter of a sweep of the top-k rule 'draws'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_read(votes, monkeypatch, vary, message) -> None:
+def test_refused_points(votes, monkeypatch, vary, message) -> None:
+    """Points that cannot be are refused before any image is read."""
     monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
     with pytest.raises(InvalidInputError, match=message):
         sweep(votes, BASE, {"k": [1], **vary}, GRID)
