@@ -22,7 +22,7 @@ def test_certifies_without_torch() -> None:
     finished = run(
         "import numpy as np, multiguard\n"
         "hits = np.eye(3, dtype=bool)[np.repeat([0, 1], [90, 10])]\n"
-        "assert multiguard.certified_radii(hits, [0], k=1, k_prime=1, sigma=0.5)[0] > 0\n"
+        "assert multiguard.certified_radii(hits, [0], multiguard.TopK(1, 1), sigma=0.5).true[0] > 0\n"
     )
     assert finished.returncode == 0, finished.stderr
 
