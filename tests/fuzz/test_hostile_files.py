@@ -15,9 +15,10 @@ from tests.pipeline.tiny import RECIPE, command
 from tests.votes.vote_runs import reseal
 
 import multiguard
+from multiguard.certify import TopK
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.evaluate import Setting, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
 from multiguard.models import load_classifier
 from multiguard.models.from_hf import load_hf
 from multiguard.models.loading import runs_code
@@ -97,7 +98,9 @@ def test_model_named_by_votes(tmp_path, trap):
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
-    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    certified = certify(
+        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2)))
+    )
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
     report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
@@ -227,9 +230,9 @@ def test_links_beside_results(tmp_path):
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
     (tmp_path / "run" / "certificates").unlink()
-    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
@@ -260,16 +263,16 @@ def test_shards_outside_votes_folder(tmp_path, file):
         read_votes(tmp_path / "votes")
 
 
-def test_linked_waiting_set(tmp_path):
-    """A waiting set behind a link is not read."""
+def test_linked_stage(tmp_path):
+    """A link in place of the writer's own folder leads it nowhere: nothing is written or removed behind it."""
     votes = random_votes(tmp_path / "votes", images=4, draws=50)
-    certified = certify_votes(votes, Setting(3, 2))
-    for place, radius in (("c", 0.5), ("other", 1.0)):
-        write_certificates(tmp_path / place, certified, curves(certified, GRID), radius=[radius], votes=votes)
-    (tmp_path / "c" / ".next").symlink_to(tmp_path / "other")
-    assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.5]
+    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
+    for name, radius in (("c", 0.5), ("other", 1.0)):
+        write_certificates(tmp_path / name, certified, curves(certified, GRID), radius=[radius], votes=votes)
+    (tmp_path / "c" / ".part").symlink_to(tmp_path / "other")
     write_certificates(tmp_path / "c", certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
-    assert len(list((tmp_path / "other").iterdir())) == 4
+    assert len(list((tmp_path / "other").iterdir())) == 3
+    assert read_certificates(tmp_path / "other").labels[0].radius.tolist() == [1.0]
     assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.25]
 
 
@@ -300,7 +303,7 @@ def named(tmp_path_factory):
         "dataset": "\x1b[31md",
     }
     votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **told)
-    certified = certify_votes(votes, Setting(k=3, k_prime=2))
+    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
     drawn = curves(certified, GRID)
     write_certificates(home / "c", certified, drawn, radius=GRID, votes=votes, command=f"</code>{SCRIPT}")
     return home

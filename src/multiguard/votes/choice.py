@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
-from multiguard.votes.ranked import Ranked
+from multiguard.votes.types import Ranked
 
 
 def most_frequent(ranked: Ranked, *, k: int, k_prime: int, num_labels: int) -> tuple[int, ...]:

@@ -1,0 +1,129 @@
+"""Certified scores over a grid of radii: one curve for each method, config and averaging."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
+
+AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
+_MOST_RADII = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Certified scores at each radius, averaged over images, each of them right with its own probability 1 - alpha.
+
+    Attributes:
+        method: The method that proved the radii.
+        config: What is certified; n is a number, in an adaptive run the most draws that an image took.
+        sigma: The standard deviation of the noise.
+        averaging: How images are averaged.
+        scores: Precision, recall and F1, each (radii,), and how many images they are taken over.
+        mean_draws: How many draws these images took on average.
+        failed: How many images could not be voted on and are left out.
+        bands: How far the averages would vary with other images; None where not requested.
+    """
+
+    method: Method
+    config: CertifyConfig
+    sigma: float
+    averaging: Averaging
+    scores: Scores
+    mean_draws: float
+    failed: int
+    bands: Bands | None = None
+
+
+def curves(
+    certificates: Certificates,
+    radius: ArrayLike,
+    *,
+    bands: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> list[Curve]:
+    """The certified scores at exactly these radii, of every method and in both averagings.
+
+    Images without labels are left out and counted, and so are those that could not be voted on.
+
+    Args:
+        certificates: What `certify_votes` returns.
+        radius: (radii,), the l2-norms.
+        bands: The level of bootstrap bands over images, such as 0.95; None for no bands.
+        resamples: How many times the bootstrap draws the images again.
+        seed: The seed of the bootstrap; all curves use the same resamples.
+
+    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> [(curve.method, curve.averaging, curve.scores.images) for curve in curves(certificates, [0.0, 0.25, 0.5])]
+    [('joint', 'mean', 3), ('joint', 'pooled', 3)]
+    """
+    requested = check_radius(radius)
+    resampling = None if bands is None else Resampling(bands, resamples, seed)
+    return [
+        curve
+        for method in certificates.methods
+        for curve in _method_curves(certificates, method, requested, resampling)
+    ]
+
+
+def _method_curves(
+    certificates: Certificates, method: Method, radius: Floats, resampling: Resampling | None
+) -> list[Curve]:
+    """The curves of one method, in both averagings."""
+    num_true = [len(labels) for labels in certificates.labels]
+    counts = certified_counts(certificates.set_radii(method), num_true, certificates.config.rule, radius)
+    with_labels = [draws for draws, count in zip(certificates.draws, num_true, strict=True) if count]
+    return [
+        Curve(
+            method,
+            certificates.config,
+            certificates.sigma,
+            averaging,
+            average_scores(counts, radius, averaging),
+            float(np.mean(with_labels)),
+            len(certificates.failures),
+            None if resampling is None else bootstrap_bands(counts, averaging, resampling),
+        )
+        for averaging in AVERAGINGS
+    ]
+
+
+def radius_grid(sigma: float, *, to: float | None = None, step: float | None = None) -> Floats:
+    """The radii 0, step, 2 step, ... up to `to`, each the float that its decimal text means.
+
+    So 0.15 on the grid is the 0.15 that a reader types, not 3 x 0.05, and a claim at R is a claim at the R shown.
+
+    Args:
+        sigma: The standard deviation of the noise, positive.
+        to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
+        step: The distance of two radii; sigma / 20 by default.
+
+    >>> radius_grid(0.5, to=0.3, step=0.1)
+    array([0. , 0.1, 0.2, 0.3])
+    """
+    named = {"sigma": sigma, "the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
+    for name, value in named.items():
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    noise = Decimal(repr(float(sigma)))
+    stride = noise / 20 if step is None else Decimal(repr(float(step)))
+    end = 3 * noise if to is None else Decimal(repr(float(to)))
+    count = end // stride + 1
+    if count > _MOST_RADII:
+        raise InvalidInputError(f"steps of {stride} up to {end} are {count} radii, more than {_MOST_RADII:,}")
+    return np.array([float(stride * index) for index in range(int(count))])
