@@ -1,7 +1,7 @@
 """Writing a votes folder, shard by shard, by one process or many; a run that was killed is resumed."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,9 @@ class VotesWriter:
             old one stays until then.
         main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards, and
             must be of the same run.
+        same_images: Whether a stored run that differs only in its first image voted on the same images; then it is
+            the same run. None for never.
+        discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
 
     Attributes:
         manifest: The manifest of the run.
@@ -59,15 +62,26 @@ class VotesWriter:
         shard_images: int = 64,
         keep_failures: bool = True,
         main: bool = True,
+        same_images: Callable[[Manifest], bool] | None = None,
+        discard: Callable[[Path], None] | None = None,
     ) -> None:
         self._folder, self._keep_failures, self._main = Path(folder), keep_failures, main
         self._shards: dict[int, Shard] = {}
         self.manifest = Manifest(provenance, shard_images)
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._prepare()
+        stored = _load_stored(self._folder, main=main, damaged_ok=discard is not None)
+        if stored and same_images and _differences(stored, self.manifest) == ["first_image_hash"]:
+            self.manifest = (
+                replace(self.manifest, provenance=stored.provenance) if same_images(stored) else self.manifest
+            )
+        if discard is not None and (stored is None or _differences(stored, self.manifest)):
+            discard(self._folder)
+            stored = None
+        if main:
+            self._prepare(stored)
         else:
-            _check_joins(load_manifest(self._folder), self.manifest)
+            _check_joins(stored, self.manifest)
 
     def missing(self) -> list[int]:
         """Return the shards still to be written, in order."""
@@ -93,12 +107,11 @@ class VotesWriter:
                 self._accept({index: read_shard(self._folder, self.manifest, index).shard})
         self._finish_if_complete()
 
-    def _prepare(self) -> None:
+    def _prepare(self, stored: Manifest | None) -> None:
         """Find the shards that are complete, and remove all others and partial files.
 
         Without a manifest no shard counts: its removal was cut short, or the images may have changed since.
         """
-        stored = load_manifest(self._folder) if (self._folder / MANIFEST_NAME).exists() else None
         shards = {} if stored is None else _complete_shards(self._folder, stored)
         if stored is not None and (differences := _differences(stored, self.manifest)):
             if stored.finished or shards:
@@ -142,8 +155,21 @@ def _remove_all_but(folder: Path, names: Collection[str]) -> None:
     remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
 
 
-def _check_joins(stored: Manifest, run: Manifest) -> None:
+def _load_stored(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
+    """The manifest of the folder; None if it has none yet, or a damaged one that may be discarded."""
+    if main and not (folder / MANIFEST_NAME).exists():
+        return None
+    try:
+        return load_manifest(folder)
+    except VotesError as error:
+        if damaged_ok and not isinstance(error.__cause__, OSError):  # one that cannot be read may be this run's
+            return None
+        raise
+
+
+def _check_joins(stored: Manifest | None, run: Manifest) -> None:
     """Raises `VotesError` unless the folder was prepared for this run."""
+    assert stored is not None
     differences = _differences(stored, run)
     if differences:
         raise VotesError(
