@@ -1,4 +1,4 @@
-"""Names that the examples in docstrings use: folders as the commands write them."""
+"""The names that examples in docstrings may use: folders as the commands write them."""
 
 from typing import Any
 
@@ -6,15 +6,25 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _report_examples(request, doctest_namespace) -> None:
-    """For doctests of the report: the folders `certificates` and `attack` of a small run, their readers, and `out`."""
-    if isinstance(request.node, pytest.DoctestItem) and "/report/" in str(request.node.path):
-        doctest_namespace |= request.getfixturevalue("_report_run")
+def _example_names(request, doctest_namespace) -> None:
+    """Examples of votes have a `run`, its `folder` and `vote`; those of the report `certificates`, `attack`, `out`."""
+    if isinstance(request.node, pytest.DoctestItem):
+        for room in {"votes", "report"} & set(request.node.path.parts):
+            doctest_namespace |= request.getfixturevalue(f"_{room}_names")
         doctest_namespace["out"] = request.getfixturevalue("tmp_path")
 
 
 @pytest.fixture(scope="session")
-def _report_run(tmp_path_factory) -> dict[str, Any]:
+def _votes_names(tmp_path_factory) -> dict[str, Any]:
+    from tests.votes.vote_runs import provenance, row, write
+
+    run, folder = provenance(sigma=0.5), tmp_path_factory.mktemp("example") / "votes"
+    write(folder, run)
+    return {"run": run, "folder": folder, "vote": row}
+
+
+@pytest.fixture(scope="session")
+def _report_names(tmp_path_factory) -> dict[str, Any]:
     from tests.evaluate.attack_cases import top_k_attacks
     from tests.report.studies import make_run
 

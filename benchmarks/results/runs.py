@@ -5,11 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
+from multiguard.pipeline.cost import Meter
+from multiguard.pipeline.parsing import RECIPE_FILE
+from multiguard.pipeline.reporting import PAGE
+from multiguard.pipeline.run import plan_arms
+
 from multiguard.certify import TopK
 from multiguard.errors import DataError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.sweeps import sweep_configs
-from multiguard.models.folder import CARD_FILE, ModelCard, read_card
 from multiguard.pipeline import (
     CertifyJob,
     RunRecipe,
@@ -20,16 +25,12 @@ from multiguard.pipeline import (
     read_recipe,
     read_record,
 )
-from multiguard.pipeline.cost import Meter
-from multiguard.pipeline.parsing import RECIPE_FILE
 from multiguard.pipeline.record import output_hashes, write_record
-from multiguard.pipeline.reporting import PAGE
-from multiguard.pipeline.run import plan_arms
 from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
 from multiguard.report import Study
 from multiguard.results import read_certificates
 from multiguard.votes import Votes, read_votes
-from multiguard.votes.manifest import MANIFEST_NAME
+from multiguard.votes.shards import MANIFEST_NAME
 
 
 @dataclass(frozen=True, eq=False)

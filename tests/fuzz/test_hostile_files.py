@@ -20,9 +20,9 @@ from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
 from multiguard.models import load_classifier
-from multiguard.models.from_hf import load_hf
+from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
-from multiguard.models.options import ModelOptions
+from multiguard.models.classifier import ModelOptions
 from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.certifying import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record

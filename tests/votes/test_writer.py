@@ -216,6 +216,32 @@ def test_folder_of_another_adaptive_run(tmp_path, changes):
         opened(tmp_path, provenance(**{**KINDS["adaptive"], **changes}))
 
 
+def test_discarded_run(folder, finished):
+    """Another run's votes and damaged ones are discarded on request; votes of this run never are."""
+    assert opened(folder, discard=discard_votes).missing() == [1]
+    assert opened(folder, provenance(seed=5), discard=discard_votes).missing() == [0, 1, 2]
+    write(folder, provenance(seed=5))
+    (folder / "manifest.json").write_text("{}")
+    assert opened(folder, discard=discard_votes).missing() == [0, 1, 2]
+    write(folder, RUN)
+    assert contents(folder) == finished
+
+
+@pytest.mark.parametrize(("changes", "missing"), [({}, [1]), ({"seed": 5}, None)])
+def test_other_first_image(folder, changes, missing):
+    """A run that differs only in its first image is the same run if the caller finds the same images."""
+    other = provenance(first_image_hash="0", **changes)
+    for same_images in (None, lambda manifest: False):
+        with pytest.raises(VotesError, match="another run"):
+            opened(folder, other, same_images=same_images)
+    if missing is None:
+        with pytest.raises(VotesError, match="another run"):
+            opened(folder, other, same_images=lambda manifest: True)
+    else:
+        writer = opened(folder, other, same_images=lambda manifest: True)
+        assert (writer.missing(), writer.manifest.provenance) == (missing, RUN)
+
+
 def test_run_without_shards(tmp_path):
     """A run that failed before its first shard gives way to another."""
     write(tmp_path, RUN, shards=[])

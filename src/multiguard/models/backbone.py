@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.cnn import SmallCnn
@@ -157,4 +157,4 @@ def load_timm(name: str, options: ModelOptions) -> Classifier:
             "another shape or is missing; give the labels that the weights were trained for."
         )
     own = {"output": "logits", "mean": backbone.mean, "std": backbone.std}
-    return options.fill(**own).make_classifier(backbone.network, spec, file_hash(options.weights))
+    return options.fill(**own).make_classifier(backbone.network, spec, file_checksum(options.weights))

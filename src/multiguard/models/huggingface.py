@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import files_hash
-from multiguard.io.records import parse_json
+from multiguard.io.files import files_checksum
+from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.weights import import_library, summary
 
@@ -52,7 +52,7 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     mean, std = _normalisation(path, spec)
     model = _load_model(path, spec)
     # All that is read: the tensors, and the files that determine how they are used.
-    digest = files_hash([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+    digest = files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
     labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
     filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
     return filled.make_classifier(_Logits(model), spec, digest)
@@ -134,7 +134,7 @@ def _is_number(value: Any) -> bool:
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
     try:
-        content = parse_json(path.read_bytes())
+        content = decode_json(path.read_bytes(), dict[str, Any])
     except (OSError, ValueError) as error:
         raise ModelError(f"{spec}: {path.name} cannot be read: {error}") from error
     if not isinstance(content, dict):

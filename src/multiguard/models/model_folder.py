@@ -12,8 +12,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, write_atomically
-from multiguard.io.records import as_record, parse_json
+from multiguard.io.files import file_checksum, write_atomically
+from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -122,7 +122,7 @@ def read_card(path: Path) -> ModelCard:
     """The folder's model.json; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        content = parse_json(file.read_bytes())
+        content = decode_json(file.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
     except (OSError, ValueError) as error:
@@ -130,7 +130,7 @@ def read_card(path: Path) -> ModelCard:
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
     try:
-        card = as_record(ModelCard, content)
+        card = convert(content, ModelCard)
         _check_card(card)
     except ValueError as error:
         raise ModelError(f"{file}: not a complete model card ({error}); train again to write it") from error
@@ -175,7 +175,7 @@ def _read_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
-    if file_hash(file) != card.weights_sha256:
+    if file_checksum(file) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
     return read_weights(file)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, files_hash
+from multiguard.io.files import file_checksum, files_checksum
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.weights import import_library, summary
 
@@ -75,7 +75,7 @@ def _weights_hash(path: Path) -> str:
     except Exception as error:  # protobuf raises its own errors
         raise ModelError(f"onnx:{path} cannot be loaded: {summary(error)}") from error
     names = sorted({_check_inside(path, name) for name in _external_names(model)})
-    return files_hash([path, *(path.parent / name for name in names)]) if names else file_hash(path)
+    return files_checksum([path, *(path.parent / name for name in names)]) if names else file_checksum(path)
 
 
 def _external_names(message: Any) -> Iterator[str]:

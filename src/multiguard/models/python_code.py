@@ -9,7 +9,7 @@ from types import ModuleType
 from torch import nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier, ModelOptions, state_hash
 
 _LIBRARIES = {"site-packages", "dist-packages"}
@@ -62,7 +62,7 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     parts = [maker, *modules, *(module.network for module in modules if isinstance(module, Classifier))]
     names = {name for part in parts for name in _defining_modules(part)}
     files = {name: file for name in names if (file := _user_file(name, home)) is not None} | {home.__name__: home_file}
-    listing = "".join(f"{name} {file_hash(file)};" for name, file in sorted(files.items()))
+    listing = "".join(f"{name} {file_checksum(file)};" for name, file in sorted(files.items()))
     return hashlib.sha256(listing.encode()).hexdigest()
 
 

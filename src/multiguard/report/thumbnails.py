@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
+from multiguard.data.image import image_hash
 from multiguard.errors import DataError
-from multiguard.votes import image_hash
 
 _LONGEST_SIDE = 128
 _QUALITY = 72

@@ -194,7 +194,8 @@ def read_certificates(folder: str | Path) -> CertificatesFolder:
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> CertificatesFolder:
-    from multiguard.votes import ImageFailure, Provenance
+    from multiguard.errors import ImageFailure
+    from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)

@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import open_parquet, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.types import ImageFailure, VoteRow, check_head, check_row, decode_votes, encode_votes
+from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
 MANIFEST_NAME = "manifest.json"
 _MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 4}

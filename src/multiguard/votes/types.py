@@ -1,6 +1,5 @@
 """The votes of one image: ranked labels or sets of labels, their bytes, and whether they fit their run."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,23 +78,6 @@ class LabelSets:
 DrawVotes = Ranked | LabelSets
 
 
-@dataclass(frozen=True)
-class ImageFailure:
-    """An image that could not be voted on; it has no votes and no certificate.
-
-    Attributes:
-        image_id: The id of the image.
-        reason: Why, in one line.
-
-    Example:
-        >>> ImageFailure("000042.jpg", "the file is truncated").reason
-        'the file is truncated'
-    """
-
-    image_id: str
-    reason: str
-
-
 @dataclass(frozen=True, eq=False)
 class VoteRow:
     """The votes of one image.
@@ -153,20 +135,6 @@ def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
             "is not known; certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold."
         )
     return votes.hits()
-
-
-def image_hash(image: NDArray[np.generic]) -> str:
-    """Return the sha256 of a decoded image; another size, decoder or scale changes it.
-
-    Example:
-        >>> image_hash(np.zeros((3, 2, 2), np.uint8))[:16]
-        'd6a90be827a166d9'
-    """
-    head = f"{image.dtype} {image.shape};".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
-
-
-# ------------------------------------------------------------------------------------------- bytes and checks
 
 
 def encode_votes(votes: DrawVotes) -> bytes:

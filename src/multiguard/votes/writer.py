@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from multiguard.errors import VotesError
+from multiguard.errors import ImageFailure, VotesError
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
@@ -20,7 +20,7 @@ from multiguard.votes.shards import (
     save_manifest,
     shard_name,
 )
-from multiguard.votes.types import ImageFailure, VoteRow
+from multiguard.votes.types import VoteRow
 
 
 class VotesWriter:
@@ -70,17 +70,20 @@ class VotesWriter:
         self.manifest = Manifest(provenance, shard_images)
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
-        stored = _load_stored(self._folder, main=main, damaged_ok=discard is not None)
-        if stored and same_images and _differences(stored, self.manifest) == ["first_image_hash"]:
-            self.manifest = (
-                replace(self.manifest, provenance=stored.provenance) if same_images(stored) else self.manifest
-            )
+        stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
+        if (
+            stored
+            and same_images
+            and _differences(stored, self.manifest) == ["first_image_hash"]
+            and same_images(stored)
+        ):
+            self.manifest = Manifest(stored.provenance, shard_images)
         if discard is not None and (stored is None or _differences(stored, self.manifest)):
             discard(self._folder)
             stored = None
         if main:
             self._prepare(stored)
-        else:
+        elif stored is not None:
             _check_joins(stored, self.manifest)
 
     def missing(self) -> list[int]:
@@ -139,6 +142,18 @@ class VotesWriter:
             save_manifest(self._folder, self.manifest)
 
 
+def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
+    """The manifest of the folder; None if it has none yet, or a damaged one that may be discarded."""
+    if main and not (folder / MANIFEST_NAME).exists():
+        return None
+    try:
+        return load_manifest(folder)
+    except VotesError as error:
+        if damaged_ok and not isinstance(error.__cause__, OSError):  # one that cannot be read may be this run's
+            return None
+        raise
+
+
 def _complete_shards(folder: Path, manifest: Manifest) -> dict[int, Shard]:
     """The shards of the run that pass every check."""
     shards = {}
@@ -155,38 +170,14 @@ def _remove_all_but(folder: Path, names: Collection[str]) -> None:
     remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
 
 
-def _load_stored(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
-    """The manifest of the folder; None if it has none yet, or a damaged one that may be discarded."""
-    if main and not (folder / MANIFEST_NAME).exists():
-        return None
-    try:
-        return load_manifest(folder)
-    except VotesError as error:
-        if damaged_ok and not isinstance(error.__cause__, OSError):  # one that cannot be read may be this run's
-            return None
-        raise
-
-
-def _check_joins(stored: Manifest | None, run: Manifest) -> None:
+def _check_joins(stored: Manifest, run: Manifest) -> None:
     """Raises `VotesError` unless the folder was prepared for this run."""
-    assert stored is not None
     differences = _differences(stored, run)
     if differences:
         raise VotesError(
             f"this process would not vote as the main one does: {_differ(differences)}. "
             "Use machines and software that are alike."
         )
-
-
-def holds_other_run(folder: Path, provenance: Provenance, shard_images: int) -> bool:
-    """Whether a run of this provenance could not resume in the folder: its manifest is another run's, or missing."""
-    try:
-        stored = load_manifest(folder)
-    except VotesError as error:
-        if isinstance(error.__cause__, OSError):  # it may be this run's all the same
-            raise
-        return True
-    return bool(_differences(stored, Manifest(provenance, shard_images)))
 
 
 def _differences(one: Manifest, other: Manifest) -> list[str]:
