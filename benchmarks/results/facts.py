@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from multiguard.models.model_folder import ModelCard
 
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, markdown, radius_index
 from benchmarks.results.runs import Run
+from multiguard.models.model_folder import ModelCard
 from multiguard.report.rounding import percent_value, plain
 from multiguard.report.words import curve_left_out
 from multiguard.train.loop import kept_epoch

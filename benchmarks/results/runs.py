@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
 from multiguard.pipeline.cost import Meter
 from multiguard.pipeline.parsing import RECIPE_FILE
 from multiguard.pipeline.reporting import PAGE
@@ -15,16 +14,8 @@ from multiguard.certify import TopK
 from multiguard.errors import DataError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.sweeps import sweep_configs
-from multiguard.pipeline import (
-    CertifyJob,
-    RunRecipe,
-    RunRecord,
-    StepRecord,
-    Watcher,
-    certify,
-    read_recipe,
-    read_record,
-)
+from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
+from multiguard.pipeline import CertifyJob, RunRecipe, RunRecord, StepRecord, Watcher, certify, read_recipe, read_record
 from multiguard.pipeline.record import output_hashes, write_record
 from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
 from multiguard.report import Study

@@ -15,7 +15,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import Layers, crossing, scaled
+from multiguard.certify.layers import Layers, crossing, scale_radii
 from multiguard.certify.rules import TopK
 from multiguard.certify.theorem1 import paper_radii
 
@@ -75,7 +75,7 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
@@ -112,7 +112,7 @@ class Images:
         radii: dict[int, Floats] = {}
         for indices in equal_groups(counts, rule):
             solved = solver(Group([counts[i] for i in indices]), rule, alpha)
-            radii |= {i: scaled(r, self.sigma) for i, r in zip(indices, solved, strict=True)}
+            radii |= {i: scale_radii(r, self.sigma) for i, r in zip(indices, solved, strict=True)}
         return [radii[i] for i in range(len(counts))]
 
 

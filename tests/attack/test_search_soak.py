@@ -1,7 +1,7 @@
 """The digits recipe with a smaller network: every image attacked at every certified radius, with much effort."""
 
 import pytest
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.results import read_attacks
 

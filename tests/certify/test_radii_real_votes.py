@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.shared_data import COCO_VOTES
 
-from multiguard import StoppingRule, TopK, certified_radii_batch, look_plan, set_scores
+from multiguard.certify import StoppingRule, TopK, certified_radii_batch, look_plan
+from multiguard.evaluate import set_scores
 
 pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
 

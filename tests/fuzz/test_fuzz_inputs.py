@@ -7,11 +7,11 @@ import torch
 import yaml
 from safetensors.torch import save
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused, soaked, write_file
-from tests.pipeline.tiny import RECIPE
+from tests.pipeline.tiny_run import RECIPE
 
 from multiguard.pipeline import parse_recipe
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.train.state import Progress, read_progress, read_tensors, save_state
+from multiguard.train.checkpoint import Progress, read_progress, read_tensors, save_checkpoint
 
 # Each line names the one before nine times: 9^20 values, were they written out.
 LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 20))
@@ -20,7 +20,7 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)
 @soaked
 def test_a_training_state_is_read_or_refused(tmp_path, examples):
     progress = Progress({"epochs": 2, "data": {"name": "x"}}, [{"epoch": 1, "loss": 0.5}])
-    save_state(tmp_path, progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
+    save_checkpoint(tmp_path, progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
     path = tmp_path / "state" / "last.safetensors"
     content = path.read_bytes()
 

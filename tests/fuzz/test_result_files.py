@@ -13,7 +13,7 @@ from tests.results.stored_metadata import forge, load_metadata
 from multiguard.evaluate import certify_votes, curves, radius_grid
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.pipeline.certifying import read_source
+from multiguard.pipeline.certify_job import read_source
 from multiguard.report import Study, write_page, write_tables
 from multiguard.results import read_attacks, read_certificates, read_curves, write_attacks, write_certificates
 from multiguard.results.table_file import _MARK as MARK

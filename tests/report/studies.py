@@ -10,10 +10,11 @@ from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK
 from multiguard.data import Sample
+from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
 from multiguard.report import Study
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
-from multiguard.votes import DrawVotes, ImageFailure, LabelSets, Provenance, VoteRow, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, vote_dtype
 
 LABELS = 20
 K_MAX = 5

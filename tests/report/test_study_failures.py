@@ -8,10 +8,10 @@ import pytest
 from tests.report.studies import ADAPTIVE, NoiseImages, make_run
 from tests.report.test_figures import figure_text
 
+from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
 from multiguard.report import Study, write_page, write_tables
 from multiguard.report.figures import draws_figure, family_figure, label_figure
-from multiguard.votes import image_hash
 
 FAILED = {2: "<script>alert(9)</script> & {{ 7 * 7 }}", 6: "the file is empty"}
 SENTENCE = "2 of 12 images could not be voted on and are left out."

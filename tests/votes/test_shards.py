@@ -16,10 +16,10 @@ from tests.votes.vote_runs import (
     write,
 )
 
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import file_checksum
-from multiguard.pipeline.discarding import discard_votes
-from multiguard.votes import ImageFailure, Manifest, Shard, VotesWriter, read_votes
+from multiguard.pipeline.folders import discard_votes
+from multiguard.votes import Manifest, Shard, VotesWriter, read_votes
 from multiguard.votes.shards import encode_shard, load_manifest, save_manifest
 
 RUN = provenance()

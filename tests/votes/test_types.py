@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tests.votes.vote_runs import KINDS, provenance, row, votes_of
 
 from multiguard.certify import certified_radii_batch
+from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes import LabelSets, VoteRow, image_hash, packed_width, vote_dtype
+from multiguard.votes import LabelSets, VoteRow, packed_width, vote_dtype
 from multiguard.votes.types import check_row, decode_votes, encode_votes
 
 hits_of_any_size = hnp.arrays(np.bool_, st.tuples(st.integers(1, 20), st.sampled_from([1, 7, 8, 9, 20, 256, 257, 300])))

@@ -13,10 +13,10 @@ from multiguard.attack.plan import AttackPlan
 from multiguard.certify import TopK
 from multiguard.errors import ModelError
 from multiguard.smooth import Smoother
+from multiguard.smooth.engine import check_scores, score_limit, to_pixels
 from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import standard_normal
 from multiguard.smooth.settings import DTYPES, Settings
-from multiguard.smooth.step import check_scores, score_limit, to_pixels
 
 Compare = Callable[[ImageGroup, Tensor], Candidates]
 

@@ -21,9 +21,9 @@ from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
 from multiguard.smooth import Smoother
-from multiguard.smooth.images import as_input, placed
+from multiguard.smooth.batches import copy_to_device, image_tensor
+from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise import Stream, noise_key
-from multiguard.smooth.step import to_pixels
 
 Counts = NDArray[np.int64]
 Pixels = NDArray[np.float32]
@@ -223,7 +223,7 @@ def _make_group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> Ima
     in_labels = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
     for row, victim in zip(in_labels, victims, strict=True):
         row[list(victim.labels)] = True
-    inputs = [as_input(victim.id, victim.image, classifier.image_size) for victim in victims]
-    clean = torch.stack([to_pixels(placed(each, settings.device)) for each in inputs])
+    inputs = [image_tensor(victim.id, victim.image, classifier.image_size) for victim in victims]
+    clean = torch.stack([to_pixels(copy_to_device(each, settings.device)) for each in inputs])
     keys = tuple(noise_key(seed, victim.id, "attack") for victim in victims)
     return ImageGroup(tuple(victim.id for victim in victims), keys, clean, in_labels.to(settings.device))
