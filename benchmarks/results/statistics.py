@@ -1,6 +1,6 @@
-"""What other statistics make of the same votes: the public code's, Theorem 1 without its cap, Eq. 5 as printed.
+"""Other statistics on the same votes: those of the public code, Theorem 1 without its cap, Eq. 5 as printed.
 
-None of them belongs to the product: the public code's are sound but loose, the printed bound is not sound.
+None of them is part of the product: those of the public code are sound but loose, the printed bound is not sound.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from multiguard.certify import Radii, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import Layers, crossing, scale_radii
+from multiguard.certify.rules import TopK
 from multiguard.certify.theorem1 import paper_radii
-from multiguard.evaluate import Scores, set_scores
 
 Solver = Callable[[Group, TopK, float], Floats]
 
@@ -76,25 +75,22 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
-    """Each way to count by its name in tables, the right ones first."""
-    right = ClopperPearson()
+    """Each statistic by its name in tables, the corrected ones first."""
+    exact, many = ClopperPearson(), ManyTrials(k_prime)
+    literal, kind = Printed(literally=True), Printed(literally=False)
     return {
-        "joint": lambda group, rule, alpha: joint_radii(group, rule, alpha, right),
-        "paper: n trials, with the cap": lambda group, rule, alpha: paper_radii(group, rule, alpha, right),
-        "n trials, without the cap": lambda group, rule, alpha: uncapped_radii(group, rule, alpha, right),
+        "joint": lambda group, rule, alpha: joint_radii(group, rule, alpha, exact),
+        "paper: n trials, with the cap": lambda group, rule, alpha: paper_radii(group, rule, alpha, exact),
+        "n trials, without the cap": lambda group, rule, alpha: uncapped_radii(group, rule, alpha, exact),
         "public code: n k' trials, without the cap": lambda group, rule, alpha: uncapped_radii(
-            group, rule, alpha, ManyTrials(k_prime)
+            group, rule, alpha, many
         ),
-        "Eq. 5 as printed (not sound)": lambda group, rule, alpha: paper_radii(
-            group, rule, alpha, Printed(literally=True)
-        ),
-        "Eq. 5 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(
-            group, rule, alpha, Printed(literally=False)
-        ),
+        "Eq. 5 as printed (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, literal),
+        "Eq. 5 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, kind),
     }
 
 
@@ -107,26 +103,22 @@ class Images:
     num_labels: int
     sigma: float
 
-    def radii(self, rule: TopK, alpha: float, solver: Solver) -> list[Radii]:
+    def radii(self, rule: TopK, alpha: float, solver: Solver) -> list[Floats]:
         """The radii of each image."""
-        images = zip(self.ranked, self.labels, strict=True)
-        counts = [count_votes(votes, list(true), rule, self.num_labels) for votes, true in images]
-        found: dict[int, Radii] = {}
+        counts = [
+            count_votes(votes, list(true), rule, self.num_labels)
+            for votes, true in zip(self.ranked, self.labels, strict=True)
+        ]
+        radii: dict[int, Floats] = {}
         for indices in equal_groups(counts, rule):
             solved = solver(Group([counts[i] for i in indices]), rule, alpha)
-            for i, r in zip(indices, solved, strict=True):
-                found[i] = Radii(scale_radii(r, self.sigma), None)
-        return [found[i] for i in range(len(counts))]
-
-    def scores(self, rule: TopK, alpha: float, solver: Solver, radius: Floats) -> Scores:
-        """Means over the images at these radii."""
-        num_true = [len(true) for true in self.labels]
-        return set_scores(self.radii(rule, alpha, solver), rule, num_true=num_true, radius=radius)
+            radii |= {i: scale_radii(r, self.sigma) for i, r in zip(indices, solved, strict=True)}
+        return [radii[i] for i in range(len(counts))]
 
 
-def claims_beyond(more: Sequence[Radii], right: Sequence[Radii], radius: float) -> int:
+def claims_beyond(more: Sequence[Floats], right: Sequence[Floats], radius: float) -> int:
     """How many labels, over all images, are claimed at this radius that the right statistics do not prove."""
-    return sum(int(np.sum((a.true >= radius) & ~(b.true >= radius))) for a, b in zip(more, right, strict=True))
+    return sum(int(np.sum((a >= radius) & ~(b >= radius))) for a, b in zip(more, right, strict=True))
 
 
 def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floats) -> Floats:
@@ -134,17 +126,17 @@ def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floa
 
     The base classifier is a half-space, k' = k = 1: of two labels it returns the first or the second, the second with
     probability p_j. The true radius of the first label is then sigma Phi^-1(1 - p_j), and only the number of draws that
-    return the second matters, which is binomial; every number of them is asked.
+    return the second matters, which is binomial; so every number of them is evaluated.
 
     Args:
         solver: The statistics.
         draws: n.
-        alpha: What is promised.
+        alpha: The error probability of the guarantee.
         rival: The p_j to ask about, each below 1/2.
     """
     votes = [(np.arange(draws) < seen).astype(np.uint8)[:, None] for seen in range(draws + 1)]
     images = Images(votes, [[0]] * len(votes), 2, 1.0)
-    claimed = np.array([radii.true[0] for radii in images.radii(TopK(1, 1), alpha, solver)])
+    claimed = np.array([radii[0] for radii in images.radii(TopK(k=1, k_prime=1), alpha, solver)])
     truth = -ndtri(rival)
     chances = binom.pmf(np.arange(draws + 1)[None, :], draws, rival[:, None])
     chance: Floats = np.where(claimed[None, :] > truth[:, None], chances, 0.0).sum(axis=1)

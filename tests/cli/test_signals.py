@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from tests.pipeline.tiny import RECIPE, command, state
+from tests.pipeline.tiny_run import RECIPE, command, state
 
 from multiguard.cli import signals
 from multiguard.cli.signals import Stopped, graceful_stop, immediate_stop
@@ -14,7 +14,7 @@ from multiguard.cli.signals import Stopped, graceful_stop, immediate_stop
 MAIN = threading.current_thread() is threading.main_thread()
 pytestmark = pytest.mark.skipif(not MAIN, reason="signals reach the main thread alone")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 TRAIN = ["train", "--data", "digits", "--model", "cnn:2", "--images", 40, "--val-images", 40, "--batch", 8]
 
 
@@ -32,18 +32,20 @@ def sent_when(path, number):
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_training_stops_at_once_and_keeps_the_epochs_that_have_ended(tmp_path, number):
+def test_interrupted_training(tmp_path, number):
+    """Training stops at once and keeps the epochs that have ended."""
     asked = [*TRAIN, "--epochs", 400, "--out", tmp_path / "model"]
     sent = sent_when(tmp_path / "model" / "state" / "last.safetensors", number)
     code, _, err = command(*asked)
     sent.join()
     assert code == CODES[number]
-    assert err == (f"multiguard: {WORDS[number]}; the epochs that have ended are kept, and the same command goes on\n")
+    assert err == (f"multiguard: {WORDS[number]}; the finished epochs are kept, and the same command resumes\n")
     assert "state/last.safetensors" in state(tmp_path / "model")
     assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
 
 
-def test_a_run_stops_at_the_next_shard_and_goes_on(tmp_path):
+def test_terminated_run(tmp_path):
+    """A terminated run stops at the next shard and resumes."""
     recipe = RECIPE.replace("draws: 60, shard_images: 4", "draws: 2000, shard_images: 1")
     (tmp_path / "tiny.yaml").write_text(recipe)
     asked = ["run", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--until", "vote"]
@@ -52,12 +54,12 @@ def test_a_run_stops_at_the_next_shard_and_goes_on(tmp_path):
     sent.join()
     assert code == 143
     assert err == (
-        "multiguard: asked to end; the shards under way are finished first (again to stop at once), "
-        "and the same command goes on\n"
+        "multiguard: terminated; the shards under way are finished first (again to stop at once), "
+        "and the same command resumes\n"
     )
     code, out, err = command(*asked)
     assert (code, err) == (0, "")
-    assert "vote: going on where it was interrupted" in out
+    assert "vote: resuming after an interruption" in out
 
 
 def stopped_by(block, *numbers):
@@ -69,16 +71,18 @@ def stopped_by(block, *numbers):
                 os.kill(os.getpid(), number)
                 lived += 1
     except Stopped as stopped:
-        return stopped.exit_code, stopped.said, lived
+        return stopped.exit_code, stopped.announced, lived
     return None
 
 
-def test_a_signal_that_is_delivered_twice_is_one():
+def test_repeated_signal():
+    """A signal that is delivered twice is one."""
     assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == (143, True, 3)
     assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGINT) == (130, True, 2)
 
 
-def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
+def test_second_signal(monkeypatch):
+    """The first signal asks and the second stops."""
     monkeypatch.setattr(signals, "_ONE_REQUEST", 0)
     before = signal.getsignal(signal.SIGTERM)
     assert stopped_by(graceful_stop("first")) is None
@@ -90,13 +94,14 @@ def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", [["run", "digits"], ["certify", "votes", "--k", 3], ["report", "certificates"]])
-def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
+def test_single_process_commands(asked, monkeypatch):
+    """What is work for one process refuses to be many."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     code, out, err = command(*asked)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"multiguard: {asked[0]} is work for one process, and this is one of 2 (WORLD_SIZE); train and vote share"
+        f"multiguard: {asked[0]} runs in one process, and this is one of 2 (WORLD_SIZE); only train and vote run in"
     )
     assert err.endswith("without torchrun and without WORLD_SIZE in the environment\n")
     assert err.count("\n") == 1
@@ -108,16 +113,17 @@ def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected a whole number of at least 1"),
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected an integer of at least 1"),
         ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0' in the environment"),
-        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must say which of 0 to 1 this process is, and it is not set"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "which of 0 to 1 this process is, and it is 2"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must be one of 0 to 1, but it is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "one of 0 to 1, but it is 2"),
         ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
         ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
     ],
 )
 @pytest.mark.parametrize("asked", ["certify", "vote"])
-def test_an_environment_that_says_no_place_is_one_line(asked, variables, message, monkeypatch):
+def test_bad_environment(asked, variables, message, monkeypatch):
+    """An environment that says no place is one line."""
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, source_of, votes_of_kind
 
-from multiguard.errors import DataError, InvalidInputError
+from multiguard.errors import DataError, ImageFailure, InvalidInputError
 from multiguard.evaluate import certify_votes, curves, label_scores, sweep
 from multiguard.results import read_certificates, read_curves, write_certificates
-from multiguard.votes import ImageFailure
 
 RADII = np.array([0.0, 0.25, 0.5])
 FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score that is NaN or infinite", 8: "gone"}

@@ -18,15 +18,7 @@ from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Looks, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
-from multiguard.evaluate import (
-    CertifyConfig,
-    certify_votes,
-    curves,
-    label_scores,
-    radius_grid,
-    set_scores,
-    sweep,
-)
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
 from multiguard.smooth.prediction import as_array, confirm_labels
 from multiguard.votes import LabelSets, VoteRow
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from multiguard import Radii, Threshold, TopK, certified_size, image_scores, set_scores
+from multiguard import Radii, Threshold, TopK, certified_size
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import image_scores, set_scores
 
 
 def top_k_radii(*true: float) -> Radii:

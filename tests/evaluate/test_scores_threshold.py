@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard import Radii, Threshold, TopK, image_scores, set_scores
+from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import image_scores, set_scores
 from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
 from multiguard.evaluate.scores import certified_counts
 

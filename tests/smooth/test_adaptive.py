@@ -1,8 +1,6 @@
 """An adaptive run has the first draws of the fixed run, and stops each image where its rule says."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -133,31 +131,6 @@ def test_resume(tmp_path):
     vote_dataset(smoother(), images, tmp_path / "a", **arguments)
     assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
     vote_dataset(smoother(), Images(20), tmp_path / "b", **arguments)
-    assert same_votes(tmp_path / "a", tmp_path / "b")
-
-
-KILLED = """
-import os, sys
-sys.path[:0] = [sys.argv[2]]
-from test_adaptive import TOP_K, Images, smoother, vote_dataset
-def die(done, total):
-    if done == 13:
-        os._exit(9)
-vote_dataset(smoother(), Images(20), sys.argv[1], adaptive=TOP_K, seed=0, shard_images=1, progress=die)
-"""
-
-
-def test_resume_after_kill(tmp_path, monkeypatch):
-    """A killed run resumes and ends with the same votes."""
-    here = Path(__file__).parent
-    for library in ("timm", "transformers", "onnxruntime"):
-        monkeypatch.delitem(sys.modules, library, raising=False)  # other tests import them; the killed run does not
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "a", here], check=False)
-    assert done.returncode == 9
-    unfinished = len(read_votes(tmp_path / "a", partial=True))
-    assert 0 < unfinished < 20
-    for folder in ("a", "b"):
-        vote_dataset(smoother(), Images(20), tmp_path / folder, adaptive=TOP_K, seed=0, shard_images=1)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 

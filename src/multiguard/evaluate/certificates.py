@@ -10,12 +10,12 @@ import numpy as np
 
 from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
-from multiguard.errors import InvalidInputError
+from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate.certifier import Certifier, Labels, LabelSource
 from multiguard.evaluate.config import CertifyConfig
 
 if TYPE_CHECKING:
-    from multiguard.votes import ImageFailure, VoteRow, Votes
+    from multiguard.votes import VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 

@@ -123,7 +123,7 @@ class Certifier:
 
 def _as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
     """The votes as the rule takes them: the set of each draw, or its ranked labels."""
-    from multiguard.votes.row import as_hits, as_ranked
+    from multiguard.votes.types import as_hits, as_ranked
 
     return as_hits(votes) if isinstance(rule, Threshold) else as_ranked(votes)
 

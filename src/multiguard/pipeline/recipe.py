@@ -1,185 +1,106 @@
-"""The recipe of a whole run: which images, which model, how it is voted on, certified and reported."""
+"""The recipe of a run, from the images to the page; parts that contradict each other are refused at once."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, get_args
 
-from multiguard.data.source import FOLDER, Source
+from multiguard.certify import Method
+from multiguard.certify.arguments import check_alpha
+from multiguard.certify.rules import RuleName, make_rule
+from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig
-from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart, check_asked, check_least, check_most
-
-_CHANNELS = 3
+from multiguard.evaluate import CertifyConfig, Parameter
+from multiguard.evaluate.certifier import check_methods
+from multiguard.pipeline.parts import DataPart, Help, ModelPart, TrainPart, VotePart, check_ranges
+from multiguard.votes.types import DEFAULT_RANKS
 
 
 @dataclass(frozen=True)
-class DataPart:
-    """Which images are voted on, and what training reads of the same dataset.
+class CertifyPart:
+    """What to certify from the votes; their rule decides whether k and k' or the threshold is needed.
 
-    Attributes:
-        name: voc2007, coco, nuswide, folder or digits.
-        root: The folder that holds the dataset; digits need none.
-        split: What is voted on; None for the dataset's usual test split.
-        images: A random part of so many images; None for all.
-        seed: Which part that is.
-        size: Height and width of the images; None for the network's own.
-        table: The CSV of labels, if not the usual one.
-        separator: What stands between two labels in a CSV field.
-        difficult: Whether difficult-only labels count as present (voc2007).
-        labelled: Whether the true labels of the images voted on are certified; if not, those that pilot draws choose
-            are, and a folder needs no CSV: every image in it is taken.
+    >>> CertifyPart(k=3, k_prime=1).config("top-k").rule
+    TopK(k=3, k_prime=1)
     """
 
-    name: str
-    root: Path | None = None
-    split: str | None = None
-    images: int | None = None
-    seed: int = 0
-    size: int | None = None
-    table: Path | None = None
-    separator: str | None = None
-    difficult: bool | None = None
-    labelled: bool = True
+    k: Annotated[int | None, Help("For top-k: labels that the smoothed classifier returns.", least=1)] = None
+    k_prime: Annotated[int | None, Help("For top-k: labels that the model returns per draw.", least=1)] = None
+    threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs.")] = None
+    alpha: Annotated[float, Help("The probability of a wrong certificate, per image.")] = 0.001
+    draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
+    methods: Annotated[
+        tuple[Method, ...],
+        Help("joint, paper, independent, jia, cohen or all; threshold: joint, independent.", "method"),
+    ] = ("joint",)
+    radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
+    radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
+    bands: Annotated[float | None, Help("The level of bootstrap bands, such as 0.95.", above=0, below=1)] = None
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "images", "size")
-        check_least(self, 0, "seed")
+        check_ranges(self)
+        check_alpha(self.alpha)
+
+    def config(self, rule: RuleName) -> CertifyConfig:
+        """What one certificate is about, under this rule."""
+        made = make_rule(rule, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
+        return CertifyConfig(made, self.alpha, self.draws)
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """The values of each parameter to vary, one parameter at a time.
+
+    The first five use the same votes; each sigma and each training noise is a training and a vote of its own.
+
+    >>> SweepPart(k=(1, 3), sigma=(0.25,)).vary
+    {'k': (1, 3)}
+    """
+
+    k: Annotated[tuple[int, ...], Help("Values of k.", least=1)] = ()
+    k_prime: Annotated[tuple[int, ...], Help("Values of k'.", least=1)] = ()
+    threshold: Annotated[tuple[float, ...], Help("Values of the threshold.")] = ()
+    n: Annotated[tuple[int, ...], Help("Values of n, the first so many draws.", least=1)] = ()
+    alpha: Annotated[tuple[float, ...], Help("Values of alpha.")] = ()
+    sigma: Annotated[tuple[float, ...], Help("Values of sigma; each is trained and voted on.")] = ()
+    training_noise: Annotated[
+        tuple[float, ...], Help("Noise in training, voted on at the recipe's sigma.", least=0)
+    ] = ()
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        for value in self.alpha:
+            check_alpha(value)
 
     @property
-    def options(self) -> dict[str, object]:
-        """The dataset's further options, those that are given."""
-        named = {"table": self.table, "separator": self.separator, "difficult": self.difficult}
-        return {name: value for name, value in named.items() if value is not None}
-
-    def source(self, size: int | None) -> Source:
-        """The images that are voted on.
-
-        Args:
-            size: Height and width to squash each image to; None for the network's own.
-        """
-        return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
-
-
-@dataclass(frozen=True)
-class TrainPart:
-    """How the base classifier is trained; None stands for the dataset's usual value.
-
-    Attributes:
-        model: cnn, cnn:WIDTH, timm:NAME or a model folder to start from.
-        weights: A weights file, or "pretrained" to download timm's.
-        split: What to train on.
-        val_split: What to validate on.
-        images: A random part of so many training images.
-        val_images: A random part of so many validation images.
-        denoiser: FFDNet weights: a denoiser in front, in training and after.
-        cache: Whether decoded images are kept in the run folder.
-        workers: Decoding threads.
-        compile: Whether to compile the forward and backward pass.
-        sigma: Noise on training images; None for the recipe's sigma.
-        val_sigma: Noise on validation images; None for the recipe's sigma.
-        epochs: Passes over the images.
-        batch: Images a step.
-        lr: Peak learning rate.
-        warmup: Share of the steps in which the rate climbs.
-        weight_decay: L2 on the weights.
-        dropout: Share of the head's inputs that a step leaves out.
-        loss: asl or bce.
-        ramp_epochs: Epochs in which sigma climbs.
-        ema: Decay of the moving average of the weights.
-        clip: Largest gradient norm.
-        crop: Least share of the area that a crop keeps.
-        shift: Most pixels an image is moved.
-        flip: Whether images are mirrored at random.
-        keep: Which epoch's weights are left: best or last.
-        seed: Decides order, crops, noise and first weights.
-    """
-
-    model: str | None = None
-    weights: str | None = None
-    split: str | None = None
-    val_split: str | None = None
-    images: int | None = None
-    val_images: int | None = None
-    denoiser: Path | None = None
-    cache: bool = False
-    workers: int | None = None
-    compile: bool = False
-    sigma: float | None = None
-    val_sigma: float | None = None
-    epochs: int | None = None
-    batch: int | None = None
-    lr: float | None = None
-    warmup: float | None = None
-    weight_decay: float | None = None
-    dropout: float | None = None
-    loss: str | None = None
-    ramp_epochs: int | None = None
-    ema: float | None = None
-    clip: float | None = None
-    crop: float | None = None
-    shift: int | None = None
-    flip: bool | None = None
-    keep: Literal["best", "last"] | None = None
-    seed: int | None = None
-
-
-@dataclass(frozen=True)
-class ModelPart:
-    """A model that exists: the folder that training wrote, timm:, hf:, onnx: or module:function.
-
-    Attributes:
-        spec: What to load.
-        labels: A file with a label name a line, in the order of the scores; None for the dataset's labels.
-        weights: For timm, a weights file.
-        output: Whether the scores are logits or probabilities, where the model does not say.
-        mean: Subtracted inside the classifier, a channel.
-        std: Divided by inside the classifier, a channel.
-    """
-
-    spec: str
-    labels: Path | None = None
-    weights: Path | None = None
-    output: Literal["logits", "probabilities"] | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None and len(values) not in (1, _CHANNELS):
-                raise InvalidInputError(f"{name} has {len(values)} numbers; images have {_CHANNELS} channels")
+    def vary(self) -> dict[Parameter, tuple[float, ...]]:
+        """The values that vary over one set of votes."""
+        named: dict[Parameter, tuple[float, ...]] = {name: getattr(self, name) for name in get_args(Parameter)}
+        return {name: values for name, values in named.items() if values}
 
 
 @dataclass(frozen=True)
 class ReportPart:
-    """What the page shows.
+    """What the report page shows.
 
-    Attributes:
-        title: The page's title; None for one that names the data.
-        gallery: The most images in the gallery; None for all.
-        images: Whether the page holds images at all.
+    >>> ReportPart(title="Our classifier", gallery=20).images
+    True
     """
 
-    title: str | None = None
-    gallery: int | None = None
-    images: bool = True
+    title: Annotated[str | None, Help("The page's title [the recipe's, or the dataset's name].")] = None
+    gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or all].", least=0)] = None
+    images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "gallery")
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
 class RunRecipe:
-    """Everything that decides a run, from the images to the page.
+    """Everything that decides a run, from the images to the page; parts that contradict each other are refused.
 
-    Attributes:
-        data: Which images.
-        sigma: The noise, in pixels of [0, 1].
-        certify: What is asked of the votes.
-        train: How the model is trained; None where `model` names one.
-        model: A model that exists; None where `train` makes one.
-        vote: How it is sampled.
-        sweep: What is varied.
-        report: What the page shows.
+    >>> recipe = RunRecipe(DataPart("digits"), 0.5, CertifyPart(k=3, k_prime=1), train=TrainPart())
+    >>> recipe.config
+    CertifyConfig(rule=TopK(k=3, k_prime=1), alpha=0.001, n=None)
     """
 
     data: DataPart
@@ -196,12 +117,12 @@ class RunRecipe:
             given = "neither" if self.train is None else "both"
             raise InvalidInputError(f"{given} of train and model given; a recipe trains a model or names one")
         if self.model is not None and self.sweep.training_noise:
-            raise InvalidInputError("sweep.training_noise trains anew, and model names a trained one; give one of them")
-        check_asked(self.vote, self.certify, self.sweep)
-        self._check_labels()
+            raise InvalidInputError("sweep.training_noise needs training, and model names a trained one; drop one")
         for name, value in (("sigma", self.sigma), *(("sweep.sigma", one) for one in self.sweep.sigma)):
             if not value > 0:
                 raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
+        self._check_certify()
+        self._check_unlabelled()
 
     @property
     def config(self) -> CertifyConfig:
@@ -209,17 +130,47 @@ class RunRecipe:
         return self.certify.config(self.vote.rule)
 
     def require_labels(self, count: int) -> None:
-        """Pass only if all that is asked can be asked of so many labels; known before hours of work are put in."""
-        certify, sweep = self.certify, self.sweep
-        asked = {
-            "certify.k": (certify.k,),
-            "certify.k_prime": (certify.k_prime,),
-            "sweep.k": sweep.k,
-            "sweep.k_prime": sweep.k_prime,
-        }
-        check_most(asked, count, f"there are {count} labels")
+        """Raises `InvalidInputError` where more labels are requested than there are; known before hours of work."""
+        for name in ("k", "k_prime"):
+            self._check_most(name, name, count, f"there are {count} labels")
 
-    def _check_labels(self) -> None:
+    def _check_certify(self) -> None:
+        """Refuse what the votes will not be able to answer, before they are drawn."""
+        vote, certify, sweep = self.vote, self.certify, self.sweep
+        try:
+            check_methods(certify.methods, self.config.rule)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"certify: {error}") from error
+        self._check_sweep()
+        for name, value in (("certify.draws", certify.draws), ("sweep.n", sweep.n)):
+            if vote.adaptive and value:
+                raise InvalidInputError(
+                    f"{name} takes the first so many draws, but adaptive votes decide how many each image has; leave "
+                    f"{name} out"
+                )
+        ranks = DEFAULT_RANKS if vote.k_max is None else vote.k_max
+        self._check_most("draws", "n", vote.most_draws, f"the votes hold {vote.most_draws} (vote.draws)")
+        self._check_most("k_prime", "k_prime", ranks, f"the votes hold {ranks} (vote.k_max)")
+
+    def _check_most(self, certified: str, swept: str, most: int, reason: str) -> None:
+        """Refuse a number to certify with, or a list to sweep over, that is larger than there will be."""
+        numbers = [(f"certify.{certified}", getattr(self.certify, certified))]
+        numbers += [(f"sweep.{swept}", value) for value in getattr(self.sweep, swept)]
+        for name, value in numbers:
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} is {value}, and {reason}; take {most} at most")
+
+    def _check_sweep(self) -> None:
+        for name, values in self.sweep.vary.items():
+            if name not in self.config.parameters:
+                known = ", ".join(self.config.parameters)
+                raise InvalidInputError(
+                    f"sweep.{name}: the {self.vote.rule} rule has no {name}; what varies is {known}"
+                )
+            for value in values:
+                self.config.vary(name, value)
+
+    def _check_unlabelled(self) -> None:
         """Without labels there is nothing to train on, and pilot draws must choose what is certified."""
         if self.data.labelled:
             return
@@ -227,3 +178,39 @@ class RunRecipe:
             raise InvalidInputError("data.labelled is false, and a folder without labels trains no model; name a model")
         if self.vote.pilot_draws == 0:
             raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One line of a run from model to certificates."""
+
+    name: str  # its name; empty for the main one
+    home: Path  # its folder
+    sigma: float  # the noise of its votes
+    noise: float | None = None  # the noise in training; None for the recipe's
+
+    @property
+    def certificates(self) -> Path:
+        """Its certificates folder."""
+        return self.home / "certificates"
+
+    def step_name(self, kind: str) -> str:
+        """The name of one of its steps in the record."""
+        return f"{self.name} {kind}" if self.name else kind
+
+
+def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
+    """The arms of a run by name: the main one under the empty name, then one per further sigma and training noise."""
+    noises: dict[str, tuple[float, float | None]] = {
+        f"sigma-{_name(sigma)}": (sigma, None) for sigma in recipe.sweep.sigma if sigma != recipe.sigma
+    }
+    for noise in recipe.sweep.training_noise:
+        noises[f"training-noise-{_name(noise)}"] = (recipe.sigma, noise)
+    return {"": Arm("", out, recipe.sigma)} | {
+        name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()
+    }
+
+
+def _name(number: float) -> str:
+    """The number in a folder's name; no two numbers share one."""
+    return repr(float(number)).removesuffix(".0")

@@ -1,0 +1,296 @@
+"""The parts of recipes and commands: each field is declared once, with its type, default, help and range."""
+
+from dataclasses import dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from multiguard.certify import look_plan
+from multiguard.certify.arguments import check_radii
+from multiguard.certify.rules import Rule, RuleName, make_rule
+from multiguard.data.source import Source
+from multiguard.errors import InvalidInputError
+from multiguard.train.hyperparameters import Hyperparameters, default_text
+
+_CHANNELS = 3
+_DEFAULT_MAX_DRAWS = 10_000
+_DEFAULT_PILOT_DRAWS = 100
+_DEFAULT_K = 5
+_DEFAULT_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Help:
+    """What a field means, and its range: an annotation of the field."""
+
+    text: str  # ends in the default in [brackets] where that is not the field's own
+    name: str | None = None  # of the option on the command line, if not the field's
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def allows(self, value: float) -> bool:
+        """Whether the number is in the range."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    @property
+    def range_text(self) -> str:
+        """The range in words."""
+        if self.least is not None:
+            return f"{self.least} or more"
+        return (
+            f"a number above {self.above}" if self.below is None else f"strictly between {self.above} and {self.below}"
+        )
+
+
+def field_help(config: Any) -> dict[str, Help]:
+    """The help of each field of a config."""
+    hints = get_type_hints(config, include_extras=True)
+    return {name: one for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, Help)}
+
+
+def check_ranges(config: Any) -> None:
+    """Raises `InvalidInputError` unless every number, alone or in a tuple, is in the range that its field declares."""
+    for name, declared in field_help(type(config)).items():
+        value = getattr(config, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float) and not declared.allows(one):
+                raise InvalidInputError(f"{name} is {one}; expected {declared.range_text}")
+
+
+Device = Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None, Help("Arithmetic of the model [float32; on a GPU bfloat16].")
+]
+Clamp = Annotated[bool, Help("Clamp noisy images to [0, 1] first.")]
+ScoreThreshold = Annotated[
+    float | None, Help("For threshold: the probability from which the model returns a label [0.5].", above=0, below=1)
+]
+OnError = Annotated[Literal["stop", "record"], Help("At a bad image: stop, or record it and continue.")]
+
+
+@dataclass(frozen=True)
+class DataPart:
+    """The images to vote on, and the dataset that training reads.
+
+    >>> DataPart("digits", images=100).source().images
+    100
+    """
+
+    name: Annotated[str, Help("voc2007, coco, nuswide, folder or digits.", name="data")]
+    root: Annotated[Path | None, Help("The folder that holds the dataset; digits need none.")] = None
+    split: Annotated[str | None, Help("The split to vote on [test; coco and nuswide: val].")] = None
+    images: Annotated[int | None, Help("A random sample of so many images [all].", least=1)] = None
+    seed: Annotated[int, Help("Seed of that sample.", least=0)] = 0
+    size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1)] = None
+    table: Annotated[Path | None, Help("The CSV of labels (folder, nuswide), if not the default one.")] = None
+    separator: Annotated[str | None, Help("The separator of labels in a CSV field (folder) [;].")] = None
+    difficult: Annotated[bool, Help("Count difficult-only labels as present (voc2007).")] = False
+    labelled: Annotated[bool, Help("Let pilot draws choose the labels; a folder needs no CSV.", "no-labels")] = True
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The further options of the dataset that are given."""
+        named = {"table": self.table, "separator": self.separator, "difficult": self.difficult or None}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def source(self, size: int | None = None) -> Source:
+        """The images to vote on, resized to `size`; None for the model's own size."""
+        return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
+
+
+def _optional(name: str, text: str) -> tuple[str, Any, Any]:
+    """A hyperparameter that may be left to the dataset's default."""
+    kind = get_type_hints(Hyperparameters)[name]
+    return name, Annotated[kind | None, Help(f"{text.rstrip('.')} [{default_text(name)}].")], field(default=None)
+
+
+_OptionalHyperparameters: Any = make_dataclass(
+    "_OptionalHyperparameters",
+    [_optional(known.name, known.metadata["help"]) for known in fields(Hyperparameters)],
+    frozen=True,
+)
+
+
+@dataclass(frozen=True)
+class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
+    """How to train the base classifier: every hyperparameter, and what to train on. None means the default.
+
+    The noise in training and validation is the recipe's sigma unless `sigma` or `val_sigma` says otherwise.
+
+    >>> TrainPart(model="cnn", epochs=2).chosen()
+    {'epochs': 2}
+    """
+
+    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")] = None
+    weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
+    split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
+    val_split: Annotated[str | None, Help("The split to validate on [matches --split, or a held-out tenth].")] = None
+    images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
+    val_images: Annotated[int | None, Help("Validate on a random sample of so many images [all].")] = None
+    denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the network.")] = None
+    cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
+    workers: Annotated[int | None, Help("Decoding threads [one per core].")] = None
+    compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
+
+    def chosen(self) -> dict[str, Any]:
+        """The hyperparameters that are given, by name."""
+        named = {known.name: getattr(self, known.name) for known in fields(Hyperparameters)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """A model that exists, and what it does not say of itself.
+
+    >>> ModelPart("onnx:model.onnx", output="logits").spec
+    'onnx:model.onnx'
+    """
+
+    spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
+    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's or data's].")] = None
+    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
+    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are (onnx, module).")] = None
+    mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None
+    std: Annotated[
+        tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and len(values) not in (1, _CHANNELS):
+                raise InvalidInputError(f"{name} has {len(values)} numbers; images have {_CHANNELS} channels")
+
+
+@dataclass(frozen=True)
+class VotePart:
+    """How the classifier is sampled; None means the default, which may depend on the device.
+
+    >>> VotePart(draws="adaptive", radii=(0.5,)).most_draws
+    10000
+    """
+
+    draws: Annotated[
+        int | Literal["adaptive"], Help("n, the draws per image; or adaptive, as many as needed.", least=1)
+    ] = 1000
+    max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1)] = None
+    radii: Annotated[tuple[float, ...], Help("A radius at which adaptive draws try to prove more.", "radius")] = ()
+    pilot_draws: Annotated[int | None, Help("Draws that choose the labels [100 with --no-labels].", least=0)] = None
+    rule: Annotated[RuleName, Help("top-k: the model ranks labels; threshold: it returns a set of them.")] = "top-k"
+    score_threshold: ScoreThreshold = None
+    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    k_max: Annotated[int | None, Help("Ranked labels kept per draw: the largest k' [10, or all].", least=1)] = None
+    batch_size: Annotated[int | None, Help("Noisy images per batch [what fits].", least=1)] = None
+    device: Device = None
+    precision: Precision = None
+    clamp: Clamp = False
+    shard_images: Annotated[int, Help("Images per file: what an interruption costs at most.", least=1)] = 64
+    readers: Annotated[int, Help("Threads that decode images.", least=1)] = 2
+    on_error: OnError = "stop"
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.rule == "top-k" and self.score_threshold is not None:
+            raise InvalidInputError("score_threshold belongs to the threshold rule; the top-k rule ranks labels")
+        if self.rule == "threshold" and self.k_max is not None:
+            raise InvalidInputError("k_max belongs to the top-k rule; the threshold rule keeps every label it returns")
+        if self.adaptive:
+            self._check_adaptive()
+        elif self.radii or self.max_draws is not None:
+            raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.draws}")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether each image takes as many draws as its certificate needs."""
+        return self.draws == "adaptive"
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws that one image takes."""
+        if self.draws == "adaptive":
+            return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
+        return self.draws
+
+    def pilots(self, labelled: bool) -> int:
+        """How many draws per image choose its labels."""
+        default = 0 if labelled else _DEFAULT_PILOT_DRAWS
+        return default if self.pilot_draws is None else self.pilot_draws
+
+    def _check_adaptive(self) -> None:
+        if not self.radii:
+            raise InvalidInputError(
+                "adaptive draws stop once nothing more can be proved at the given radii, and none is given; name one "
+                "or more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
+            )
+        check_radii(self.radii)
+        look_plan(self.most_draws)
+
+
+@dataclass(frozen=True)
+class PredictPart:
+    """How images are predicted, and with which confidence.
+
+    >>> PredictPart(rule="threshold").rule_for(10)
+    Threshold(t=0.5)
+    """
+
+    k: Annotated[int | None, Help("How many labels to predict [5, or all].")] = None
+    k_prime: Annotated[int | None, Help("How many labels the model returns per draw [half of k, rounded up].")] = None
+    rule: Annotated[RuleName, Help("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
+    threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
+    score_threshold: ScoreThreshold = None
+    sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
+    draws: Annotated[int, Help("Draws that certify.")] = 1000
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 100
+    alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
+    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
+    device: Device = None
+    precision: Precision = None
+    clamp: Clamp = False
+    on_error: OnError = "stop"
+
+    def rule_for(self, num_labels: int) -> Rule:
+        """The smoothed classifier, with defaults for what is left open."""
+        k, k_prime, threshold = self.k, self.k_prime, self.threshold
+        if self.rule == "top-k":
+            k = min(_DEFAULT_K, num_labels) if k is None else k
+            k_prime = (k + 1) // 2 if k_prime is None else k_prime
+        elif threshold is None:
+            threshold = _DEFAULT_THRESHOLD
+        return make_rule(self.rule, k=k, k_prime=k_prime, threshold=threshold)
+
+
+@dataclass(frozen=True)
+class AttackPart:
+    """Which images to attack, how hard, and with which confidence.
+
+    >>> AttackPart(radii=(0.5,)).beta
+    0.001
+    """
+
+    attacks: Annotated[
+        tuple[Literal["pgd", "random"], ...], Help("pgd (by gradients), random (needs none) or both.", "attack")
+    ] = ("pgd", "random")
+    radii: Annotated[tuple[float, ...], Help("A norm to attack at [sigma/2, sigma ... 3 sigma].", "radius")] = ()
+    own_radii: Annotated[bool, Help("Also attack each image at its own certified radii.")] = False
+    images: Annotated[int | None, Help("Attack a random sample of so many images [all with labels].", least=1)] = None
+    steps: Annotated[int, Help("Gradient steps per start.")] = 20
+    copies: Annotated[int, Help("Noisy copies that a gradient, or a try, is averaged over.")] = 8
+    starts: Annotated[int, Help("Starts of pgd per radius; all but the first are random.")] = 2
+    tries: Annotated[int, Help("Perturbations that the random search tries per radius.")] = 60
+    draws: Annotated[int, Help("Fresh draws that evaluate each perturbation.")] = 500
+    beta: Annotated[float, Help("The probability of calling a sound certificate broken.", above=0, below=1)] = 0.001
+    box: Annotated[bool, Help("Keep perturbed images in [0, 1]; certificates hold without it.")] = False
+    seed: Annotated[int, Help("Seed of every random choice.")] = 0
+    root: Annotated[Path | None, Help("Where the images are [where they were voted on].")] = None
+    device: Device = None
+
+    def __post_init__(self) -> None:
+        check_ranges(self)

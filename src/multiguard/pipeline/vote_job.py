@@ -1,0 +1,265 @@
+"""From a model and a dataset to a votes folder that records both."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from multiguard.certify import look_plan
+from multiguard.data.image import image_hash
+from multiguard.data.label_table import read_lines
+from multiguard.data.sample import Dataset, IndexedDataset
+from multiguard.data.source import FOLDER, Source
+from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
+from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate.scores import failed_words
+from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.names import shorten_names
+from multiguard.io.ranks import this_rank
+from multiguard.io.records import encode_json
+from multiguard.models import Classifier
+from multiguard.models.classifier import state_hash
+from multiguard.pipeline.folders import SOURCE_FILE, check_content, discard_votes
+from multiguard.pipeline.job_model import (
+    brings_labels,
+    load_model,
+    own_device,
+    resolve_sigma,
+    score_threshold,
+    square_size,
+)
+from multiguard.pipeline.parts import ModelPart, VotePart
+from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.dataset import VoteRun, make_scheme
+from multiguard.votes import Manifest, read_votes
+from multiguard.votes.shards import MANIFEST_NAME, shard_name
+
+# The fields of a `VotePart` that decide the votes as they stand; the others are resolved first, or only set the speed.
+_DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
+_LABELS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class VoteJob:
+    """What to vote on, with which classifier, and how."""
+
+    model: ModelPart
+    source: Source
+    out: Path  # the votes folder to write, or to resume
+    sigma: float | None = None  # the noise; None for the one that the model folder was made for
+    part: VotePart = field(default_factory=VotePart)  # how the classifier is sampled
+    target: CertifyConfig | None = None  # what adaptive draws try to prove; None for a fixed number of draws
+    command: str = ""  # the command line, for the record
+
+    def __post_init__(self) -> None:
+        if self.part.adaptive != (self.target is not None):
+            raise InvalidInputError("a target tells adaptive draws when to stop: give both, or a fixed number of draws")
+
+    def target_values(self) -> dict[str, Any]:
+        """What adaptive draws try to prove, by name; empty for a fixed number of draws."""
+        return {} if self.target is None else {**self.target.rule.options, "alpha": self.target.alpha}
+
+
+@dataclass(frozen=True)
+class VoteResult:
+    """The votes as they are in the folder after a vote."""
+
+    images: int  # how many images there are
+    failures: tuple[ImageFailure, ...]  # those that could not be voted on
+    files: tuple[Path, ...]  # the files of the votes
+    mean_draws: float  # the mean number of draws per image
+
+    def failure_text(self) -> str | None:
+        """How many images failed, and the first of them; None if all were voted on."""
+        if not self.failures:
+            return None
+        first, such_as = self.failures[0], "such as " if len(self.failures) > 1 else ""
+        return f"{failed_words(len(self.failures), self.images)}, {such_as}{first.image_id}: {first.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedVote:
+    """A job whose model is loaded and whose images are listed: everything that decides the votes is known."""
+
+    job: VoteJob  # the job; the size of its images is resolved
+    sigma: float
+    classifier: Classifier
+    images: IndexedDataset
+    trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
+    # a message if the scores are taken to be in the dataset's order of labels, since neither model nor file gives one
+    order_note: str | None = None
+
+    @cached_property
+    def classifier_hash(self) -> str:
+        """The hash of the classifier's state, computed once: nothing changes the weights of a job."""
+        return state_hash(self.classifier)
+
+    def inputs(self) -> dict[str, Any]:
+        """Everything that decides the votes, by name."""
+        part, labelled = self.job.part, self.job.source.labelled
+        return {
+            "sigma": self.sigma,
+            **{f"vote.{name}": getattr(part, name) for name in _DECISIVE},
+            "vote.max_draws": part.most_draws,
+            "vote.pilot_draws": part.pilots(labelled),
+            **{f"certify.{name}": value for name, value in self.job.target_values().items()},
+            "model": self.classifier.name,
+            "model.labels": list(self.classifier.label_names),
+            "model.output": self.classifier.output,
+            "model.weights": self.classifier_hash,
+            "model.file": self.classifier.weights_hash,
+            "model.code": self.classifier.code_hash,
+            "data.labelled": labelled,
+            **image_hashes("data", self.images, self.job.source.root, labelled=labelled),
+        }
+
+    def discard_old(self) -> None:
+        """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
+        self._run()
+        with folder_lock(self.job.out):
+            discard_votes(self.job.out)
+
+    def vote(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        *,
+        force: bool = False,
+    ) -> VoteResult | None:
+        """Write the votes that are missing, and record their source; None in processes beside the main one.
+
+        Args:
+            progress: Called with the number of images done and of all images.
+            stop: Asked before each shard; if true, the shards under way are finished and the rest is left.
+            force: Whether to remove another run's votes first; votes of this run are always kept.
+        """
+        discard = discard_votes if force and this_rank().may_discard else None
+        with folder_lock(self.job.out):
+            manifest = self._run().write(self.job.out, progress=progress, stop=stop, discard=discard)
+            if manifest is not None and manifest.finished:
+                self._write_source()
+        return None if manifest is None else self._result(manifest)
+
+    def _result(self, manifest: Manifest) -> VoteResult:
+        shards = [self.job.out / shard_name(index) for index in range(manifest.shard_count)]
+        return VoteResult(
+            len(self.images),
+            manifest.failures,
+            (self.job.out / MANIFEST_NAME, self.job.out / SOURCE_FILE, *shards),
+            self._mean_draws() if self.job.part.adaptive and manifest.finished else float(self.job.part.most_draws),
+        )
+
+    def _mean_draws(self) -> float:
+        votes = read_votes(self.job.out)
+        return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
+
+    def _run(self) -> VoteRun:
+        """The voting run, checked; nothing is written yet."""
+        smoother, part = self._smoother(), self.job.part
+        scheme = make_scheme(smoother, **self._scheme())
+        more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
+        return VoteRun(smoother, self.images, scheme, classifier_hash=self.classifier_hash, **more)
+
+    def _scheme(self) -> dict[str, Any]:
+        """How many draws of which noise each image gets."""
+        part, labelled, target = self.job.part, self.job.source.labelled, self.job.target
+        plan = None
+        if target is not None:
+            plan = AdaptivePlan(target.rule, look_plan(part.most_draws), part.radii, target.alpha)
+        return {
+            "draws": None if part.adaptive else part.draws,
+            "adaptive": plan,
+            "pilot_draws": part.pilots(labelled),
+            "labelled": labelled,
+            "seed": part.seed,
+        }
+
+    def _smoother(self) -> Smoother:
+        part = self.job.part
+        return Smoother(
+            self.classifier,
+            sigma=self.sigma,
+            k_max=part.k_max,
+            score_threshold=score_threshold(part.rule, part.score_threshold),
+            device=own_device(part.device),
+            batch_size=part.batch_size or "auto",
+            clamp=part.clamp,
+            precision=part.precision,
+        )
+
+    def _write_source(self) -> None:
+        """Record which images and which model were voted on, for reports and attacks."""
+        job = self.job
+        model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
+        if self.order_note is not None:
+            model["labels"] = "dataset"
+        source = {"data": job.source.as_dict(), "model": model, "command": job.command}
+        remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
+        write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
+
+
+def prepare_vote(job: VoteJob) -> PreparedVote:
+    """Load the model and list the images; none is decoded yet.
+
+    The labels of a folder with a CSV take the model's order.
+    """
+    check_content(job.out, "votes")
+    names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
+    if names is None and not brings_labels(job.model.spec):
+        names = tuple(job.source.open().label_names)
+        note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
+    classifier = load_model(job.model, job.source.size, names)
+    sigma, trained = resolve_sigma(job.model.spec, job.sigma)
+    size = square_size(classifier, job.model.spec, job.source.size)
+    source = replace(_in_order(job.source, classifier.label_names), size=size)
+    return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
+
+
+def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
+    """Hashes that change with any image's name, labels, file or decoded size, but not with the folder's location.
+
+    Args:
+        prefix: What the names of the hashes begin with.
+        images: The images; none is decoded.
+        root: The folder that holds them.
+        labelled: Whether their labels count.
+    """
+    home = "" if root is None else str(root.resolve())
+    return {
+        f"{prefix}.name": images.name,
+        f"{prefix}.labels": _hash(images.label_names),
+        f"{prefix}.ids": _hash(images.ids),
+        f"{prefix}.truth": _hash(str(labels) for labels in images.labels if labelled),
+        f"{prefix}.files": _hash(origin.removeprefix(home) for origin in images.origins),
+    }
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def votes_match_images(folder: Path, images: Dataset) -> bool:
+    """Whether every vote in the folder is of the image that now has its id; failed images have no votes."""
+    try:
+        votes = read_votes(folder, partial=True)
+        positions = {image_id: position for position, image_id in enumerate(images.ids)}
+        return all(
+            image_hash(images[positions[image_id]].image) == voted
+            for image_id, voted in zip(votes.ids, votes.image_hashes, strict=True)
+        )
+    except (VotesError, ImageError, KeyError):
+        return False
+
+
+def _in_order(source: Source, names: tuple[str, ...]) -> Source:
+    """The source with its labels in the classifier's order, if the user's own table leaves the order open."""
+    if source.data != FOLDER:
+        return source
+    return replace(source, options={**source.options, "label_names": names})
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,256 @@
+"""`multiguard attack`: from a run folder to a figure, and what it refuses."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.pipeline.tiny_run import RECIPE, command
+
+from multiguard.data import DigitsDataset
+from multiguard.evaluate import curves
+from multiguard.io.records import checksum
+from multiguard.pipeline.attack_job import AttackJob, execution_notes, prepare_attack
+from multiguard.pipeline.parts import AttackPart
+from multiguard.results import read_attacks, read_certificates, write_certificates
+from multiguard.votes import read_votes
+
+QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
+OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A tiny run up to its certificates; not to be changed."""
+    home = tmp_path_factory.mktemp("attacked")
+    (home / "tiny.yaml").write_text(RECIPE)
+    code, _, err = command("run", home / "tiny.yaml", "--out", home / "run", "--until", "certify")
+    assert code == 0, err
+    return home / "run"
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it; its model is still the one that its votes name."""
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def claim_too_much(run):
+    """Certificates that claim every label up to radius 5, whatever the votes say."""
+    found = read_certificates(run / "certificates")
+    radii = {method: tuple(np.full(len(own), 5.0) for own in each) for method, each in found.certificates.radii.items()}
+    claimed = replace(found.certificates, radii=radii)
+    grid = [0.0, 0.5]
+    votes = read_votes(run / "votes")
+    more = {"radius": grid, "votes": votes, "source": found.source, "force": True}
+    write_certificates(run / "certificates", claimed, curves(claimed, grid), **more)
+
+
+def test_attack_of_run(run):
+    """It draws what is reached beside what is certified."""
+    code, out, err = command("attack", run, *QUICK)
+    assert code == 0, err
+    assert "no certificate was broken: 0 of " in out
+    assert "certified, joint" in out
+    assert "reached, best" in out
+    names = {path.name for path in (run / "attack").iterdir()}
+    assert names == {f"attack.{kind}" for kind in ("parquet", "json", "csv", "md", "tex", "png", "svg", "pdf")}
+    attacks = read_attacks(run / "attack").attacks
+    assert attacks.radii == (0.0, 0.25)
+    assert {found.attack for image in attacks.images for found in image.reached} == {"none", "pgd", "random"}
+
+
+def test_repeated_attack(run):
+    """The same command finds the same and replaces only by force."""
+    assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
+    before = (run / "attack" / "attack.parquet").read_bytes()
+    code, _, err = command("attack", run, *QUICK)
+    assert (code, "--force" in err) == (2, True)
+    assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
+    assert (run / "attack" / "attack.parquet").read_bytes() == before
+    assert len(read_attacks(run / "attack").attacks.images) == 3
+
+
+def test_broken_certificate(run):
+    """A false certificate is reported with exit code 1."""
+    claim_too_much(run)
+    code, out, _ = command("attack", run / "certificates", *QUICK, "--draws", "400", "--out", run / "found")
+    assert code == 1
+    assert "of 6 certified images, attacked inside their radius (joint, paper)" in out
+    assert "if every certificate is sound" in out
+    assert read_attacks(run / "found").attacks.broken("joint")
+
+
+@pytest.fixture
+def blind(tmp_path, monkeypatch):
+    """A model of your own whose scores carry no gradients, by its name."""
+    (tmp_path / "blind.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    weights = torch.linspace(-1, 1, 7680).view(768, 10)\n"
+        "    return lambda images: images.detach().flatten(1) @ weights\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "blind", raising=False)
+    return "blind:make"
+
+
+@pytest.fixture
+def own_run(tmp_path, blind):
+    """Four images of one's own in a folder, voted on with that model and certified."""
+    images, digits = tmp_path / "images", DigitsDataset("test", size=16, images=4)
+    images.mkdir()
+    rows = [f"{i}.png,{';'.join(str(label) for label in digits.labels[i])}" for i in range(4)]
+    (images / "labels.csv").write_text("\n".join(["file,labels", *rows]) + "\n")
+    (tmp_path / "names.txt").write_text("\n".join(digits.label_names) + "\n")
+    for i in range(4):
+        Image.fromarray(digits[i].image[0]).save(images / f"{i}.png")
+    return _certified(tmp_path, blind, [], ["--k", "3", "--k-prime", "2"])
+
+
+def _certified(home, model, voted, certified):
+    """The certificates of the folder of images, with these options of `vote` and `certify`."""
+    given = ["--data", "folder", "--root", home / "images", "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    how = ["--output", "logits", "--labels", home / "names.txt", "--out", home / "own" / "votes", "--force"]
+    code, _, err = command("vote", "--model", model, *given, *how, *voted)
+    assert code == 0, err
+    code, _, err = command("certify", home / "own" / "votes", *certified, "--force")
+    assert code == 0, err
+    return home / "own" / "certificates"
+
+
+@pytest.mark.parametrize(
+    ("voted", "certified", "goals"),
+    [
+        (["--rule", "threshold"], ["--rule", "threshold", "--threshold", "0.4"], {"in", "out"}),
+        (["--no-labels", "--pilot-draws", "30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
+    ],
+    ids=["threshold", "no labels"],
+)
+def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
+    """Other kinds of certificates are attacked too."""
+    folder = _certified(tmp_path, blind, voted, certified)
+    code, out, err = command("attack", folder, *QUICK, *OWN)
+    assert code == 0, out + err
+    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    assert {found.goal for image in attacks.images for found in image.reached} == goals
+    assert set(attacks.images[0].proved) == goals
+
+
+def test_no_gradients(own_run):
+    """A model without gradients is searched at random."""
+    code, out, err = command("attack", own_run, *QUICK, *OWN)
+    assert code == 0, err
+    assert "blind:make has no gradients (its scores carry none): random search replaces pgd" in out
+    assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
+
+
+def test_recorded_code_not_run(own_run, monkeypatch):
+    """Code that certificates name is imported only where the user names it."""
+    monkeypatch.delitem(sys.modules, "blind")
+    code, _, err = command("attack", own_run, *QUICK)
+    assert (code, "name it yourself: --model blind:make" in err) == (2, True), err
+    assert "blind" not in sys.modules
+
+
+@pytest.fixture
+def told(run):
+    """Changes what the certificates say about their model, and attacks them."""
+    path = run / "certificates" / "certificates.json"
+
+    def attack(spec, **more):
+        said = json.loads(path.read_text())
+        said["source"]["model"] = {"spec": spec, **more}
+        path.write_text(json.dumps({**said, "sha256": checksum(said)}))
+        return command("attack", path.parent, *QUICK, "--images", "1", "--attack", "random")
+
+    return attack
+
+
+def test_moved_model(run, told):
+    """A model folder that moved is found beside the certificates, or --model is needed."""
+    code, _, err = told(str(run / "gone" / "model"))
+    assert code == 0, err
+    shutil.rmtree(run / "attack")
+    shutil.rmtree(run / "model")
+    code, _, err = told(str(run / "gone" / "model"))
+    assert (code, "which is gone; --model names where it is now" in err, "code" in err) == (2, True, False), err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"spec": "timm:resnet18", "weights": "pretrained"}, "nothing is fetched because a file says so"),
+        ({"spec": "timm:resnet18", "labels": "/dev/zero"}, "/dev/zero, which is not a regular file"),
+        ({"spec": "timm:resnet18", "weights": "/dev/zero"}, "/dev/zero, which is not a regular file"),
+        ({"spec": "onnx:/dev/zero"}, "/dev/zero, which is not a regular file"),
+    ],
+)
+def test_hostile_model_record(told, said, message):
+    """A recorded model makes us neither fetch weights nor read a device."""
+    code, _, err = told(**said)
+    assert (code, message in err) == (2, True), err
+
+
+def test_execution_notes(run):
+    """A classifier that runs differently than when it voted is noted."""
+    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackPart(device="cpu")))
+    assert ready.notes == ()
+    altered = {**ready.certified.provenance, "compiled": True, "device": "NVIDIA H200"}
+    (note,) = execution_notes(replace(ready.certified, provenance=altered), ready.smoother)
+    assert "device NVIDIA H200, here cpu" in note
+    assert "compiled True, here False" in note
+
+
+def test_replaced_image(own_run, tmp_path):
+    """An image that is not the one voted on is refused."""
+    other = DigitsDataset("test", size=16, images=9)[8].image[0]
+    Image.fromarray(other).save(tmp_path / "images" / "2.png")
+    code, _, err = command("attack", own_run, *QUICK, *OWN)
+    assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--attack", "fgsm"], "unknown attack"),
+        (["--images", "7"], "--images is 7, and 6 images have labels"),
+        (["--beta", "2"], "beta is 2.0; expected strictly between 0 and 1"),
+        (["--radius", "-1"], "none negative"),
+        (["--radius", "0"], "give a larger one"),
+        (["--steps", "0"], "steps must be at least 1"),
+        (["--draws", "0"], "--draws (evaluation_draws) must be at least 1"),
+        (["--attack", "pgd,pgd"], "--attack (attacks) must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
+        (["--labels", "names.txt"], "--labels describes the model that --model names"),
+        (["--weights", "x.pth"], "--weights describes the model that --model names"),
+        (["--output", "logits"], "--output describes the model that --model names"),
+        (["--mean", "0.5"], "--mean describes the model that --model names"),
+        (["--std", "0.5"], "--std describes the model that --model names"),
+    ],
+)
+def test_attack_mistakes(finished, tmp_path, words, message):
+    """What cannot be is one line."""
+    code, _, err = command("attack", finished, "--out", tmp_path / "out", *words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert message in err
+    assert not (tmp_path / "out" / "attack.json").exists()
+
+
+def test_other_model(run, blind):
+    """Another model is refused."""
+    code, _, err = command("attack", run, *QUICK, "--model", blind, "--output", "logits")
+    assert (code, "is not the classifier that" in err) == (2, True)
+    shutil.copytree(run / "model", run / "other")
+    assert command("attack", run, *QUICK, "--images", "1", "--model", run / "other")[0] == 0, "the same, elsewhere"
+
+
+def test_folder_of_other_content(run):
+    """A folder of another kind is not written into."""
+    code, _, err = command("attack", run, *QUICK, "--out", run / "votes")
+    assert (code, "holds votes" in err) == (2, True)
+    code, _, err = command("attack", run / "votes", *QUICK)
+    assert (code, "holds no certificates" in err) == (2, True)

@@ -1,0 +1,404 @@
+"""vote, certify, report, predict and demo: their examples work, they go on, and they overwrite nothing unasked."""
+
+import hashlib
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from accelerate import Accelerator
+from PIL import Image
+from tests.pipeline.tiny_run import RECIPE, command, state
+
+from multiguard.data import DigitsDataset, Source
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.pipeline.folders import discard_model
+from multiguard.pipeline.parts import ModelPart
+from multiguard.pipeline.vote_job import VoteJob, prepare_vote
+from multiguard.results import read_certificates
+from multiguard.train.loop import prepare_folder
+from multiguard.votes import read_votes
+
+TAGGER = "tests.cli.test_main_examples:linear_model"
+SMALL = {
+    "train": ["--epochs", 1, "--images", 64, "--val-images", 40, "--model", "cnn:4", "--size", 16],
+    "vote": ["--images", 5, "--draws", 60, "--shard-images", 2],
+    "certify": [],
+    "report": ["--gallery", 5],
+    "predict": ["--draws", 200, "--pilot-draws", 20],
+}
+
+
+def example_of(name):
+    words = " ".join(command(name, "--help")[1].split())
+    return re.search(r"Example: multiguard (.+?) (Arguments|Options):", words)[1].split()
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory):
+    """The examples of the help, typed one after another in one folder; what each of them printed."""
+    home = tmp_path_factory.mktemp("examples")
+    said = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        Image.fromarray(DigitsDataset("test", size=40)[1].image[0]).save(home / "digit.png")
+        for name, small in SMALL.items():
+            code, said[name], err = command(*example_of(name), *small)
+            assert (code, err) == (0, ""), (name, err)
+    return home, said
+
+
+@pytest.fixture
+def place(examples, tmp_path, monkeypatch):
+    """A copy of what the examples left behind, as the current folder."""
+    shutil.copytree(examples[0], tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    return tmp_path / "place"
+
+
+def test_example_outputs(examples):
+    """Every example says where its output is."""
+    home, said = examples
+    assert said["train"].endswith("model: runs/digits\n")
+    assert said["vote"] == "60 votes on each of 5 images at sigma 0.25: runs/votes\n"
+    assert said["certify"].endswith("certificates.parquet, curves.csv and labels.csv: runs/certificates\n")
+    assert said["report"].endswith("report: runs/report.html\n")
+    for name in ("votes/source.json", "certificates/curves.csv", "report.html", "figures", "tables"):
+        assert (home / "runs" / name).exists()
+    assert [line for text in said.values() for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_votes_source(examples):
+    """Votes say where they come from."""
+    said = json.loads((examples[0] / "runs/votes/source.json").read_text())
+    votes = read_votes(examples[0] / "runs/votes")
+    images = Source.from_dict(said["data"]).open()
+    assert tuple(images.ids) == votes.ids
+    assert tuple(images.labels) == votes.labels
+    assert said["command"].startswith("multiguard vote --model runs/digits --data digits")
+    assert read_certificates(examples[0] / "runs/certificates").source == said
+
+
+def test_demo(tmp_path, monkeypatch):
+    """The example of demo is the recipe of digits."""
+    (tmp_path / "digits.yaml").write_text(RECIPE)
+    monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(*example_of("demo"))
+    assert code == 0, err
+    assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
+    assert out.splitlines()[-1] == "report: runs/demo/report.html"
+    code, again, _ = command(*example_of("run")[:-1], "runs/demo")
+    assert (code, again.count("skipped (unchanged)")) == (0, 4)
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_same_votes_kept(place, force):
+    """The same votes are not drawn twice."""
+    before = state(place / "runs/votes")
+    code, out, _ = command(*example_of("vote"), *SMALL["vote"], *force)
+    after = state(place / "runs/votes")
+    assert code == 0
+    assert "60 votes on each of 5 images" in out
+    assert all(after[name] == before[name] for name in before if name.endswith(".parquet"))
+
+
+def test_other_sigma_refused(place):
+    """Votes of another sigma are refused and stay intact."""
+    before = state(place / "runs/votes")
+    code, out, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5)
+    assert code == 2
+    assert out == "note: runs/digits was made for sigma 0.25; this votes at 0.5\n"
+    assert "runs/votes holds the votes of another run: sigma differs. Vote with --force" in err
+    assert err.count("\n") == 1
+    assert state(place / "runs/votes") == before
+
+
+@pytest.mark.parametrize("variables", [{"TORCHELASTIC_RESTART_COUNT": "1"}, {"WORLD_SIZE": "2", "RANK": "1"}])
+def test_force_in_other_process(place, variables, monkeypatch):
+    """Torchrun's restarts and the processes beside the main one: the first must not, the others hold no lock."""
+    before = state(place)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ready = prepare_vote(VoteJob(ModelPart("runs/digits"), Source("digits", images=5), place / "runs/votes", sigma=0.5))
+    with pytest.raises((VotesError, ValueError)):
+        ready.vote(force=True)  # refused, or without the others that it expects
+    with pytest.raises(InvalidInputError, match="other settings"):
+        prepare_folder(place / "runs/digits", {"seed": 3}, discard_model, Accelerator(cpu=True))
+    code, _, err = command(
+        *example_of("train"), *SMALL["train"], "--seed", 3, "--force", "--cache", place / "digit.png"
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert state(place) == before
+
+
+def test_force_votes_again(place):
+    """With --force the votes of another sigma are replaced."""
+    code, _, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5, "--force")
+    assert code == 0, err
+    assert read_votes(place / "runs/votes").provenance.sigma == 0.5
+
+
+def test_force_with_mistake(place):
+    """Force throws nothing away for a mistake."""
+    before = state(place)
+    for mistake in (["--sigma", 0], ["--k-max", 11], ["--device", "cuda"], ["--draws", 0]):
+        code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
+        assert (code, err.count("\n")) == (2, 1), err
+    for mistake in (["--model", "cnn:0"], ["--denoiser", "gone.pth"], ["--split", "tests"], ["--weights", "gone.pth"]):
+        code, _, err = command(*example_of("train"), *SMALL["train"], "--force", *mistake)
+        assert (code, err.count("\n")) == (2, 1), err
+    assert state(place) == before
+
+
+def test_two_pages(place):
+    """Two pages of one folder have figures of their own."""
+    code, out, err = command("report", "runs/certificates", "--out", "runs/other.html", "--no-images")
+    assert code == 0, err
+    assert "runs/other-figures" in out
+    assert list((place / "runs/other-tables").iterdir())
+
+
+def test_force_trains_again(place):
+    """With --force another run's model is replaced, the same run resumes."""
+    again = [*example_of("train"), *SMALL["train"], "--seed", 3]
+    code, _, err = command(*again)
+    assert code == 2
+    assert "runs/digits holds a run with other settings: " in err
+    code, _, err = command(*again, "--force")
+    assert code == 0, err
+    assert json.loads((place / "runs/digits/model.json").read_text())["training"]["recipe"]["seed"] == 3
+    before = state(place / "runs/digits")
+    code, out, err = command(*again, "--force")
+    after = state(place / "runs/digits")
+    assert (code, "epoch   1" in out) == (0, False), "the same run has ended already"
+    assert all(after[name] == before[name] for name in before if name != "curve.png")
+
+
+def test_force_over_damage(place):
+    """Force throws what cannot be read away."""
+    (place / "runs/digits/state/last.safetensors").write_bytes(b"half")
+    (place / "runs/votes/manifest.json").write_text("{")
+    for name in ("train", "vote"):
+        asked = [*example_of(name), *SMALL[name]]
+        assert command(*asked)[0] == 2
+        code, _, err = command(*asked, "--force")
+        assert code == 0, err
+    assert len(read_votes(place / "runs/votes")) == 5
+
+
+def test_force_certify_report(place):
+    """Certificates and reports are replaced only by force."""
+    before = state(place / "runs")
+    code, _, err = command(*example_of("certify"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "runs/certificates holds certificates already; --force replaces them" in err
+    code, _, err = command(*example_of("report"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "runs/report.html exists already; --force replaces it" in err
+    assert state(place / "runs") == before
+    code, out, _ = command(
+        "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--bands", 0.9
+    )
+    assert code == 0
+    found = read_certificates(place / "runs/certificates")
+    assert found.certificates.methods == ("joint",)
+    assert {curve.config.rule.k for curve in found.curves} == {2, 3, 4}
+    assert "paper" not in out
+    assert found.command.startswith("multiguard certify runs/votes --k 3")
+
+
+def test_rounded_radii(place):
+    """The radii of the table are rounded down."""
+    asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--radius-step", 0.0987654]
+    code, out, err = command("certify", "runs/votes", *asked, "--out", "odd/certificates")
+    assert code == 0, err
+    radius = read_certificates(place / "odd/certificates").curves[0].scores.radius
+    heads = re.search(r"R = (.+)", out)[1].split()
+    assert len(heads) == 7
+    for head in heads:
+        near = radius[np.argmin(np.abs(radius - float(head)))]
+        assert 0 <= near - float(head) <= 0.001 * near
+    assert "alpha = 0.0123456789, sigma = 0.25" in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_tiny_alpha(examples):
+    """A tiny alpha is printed exactly."""
+    code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
+    assert code == 0, err
+    assert out.splitlines()[-1] == "for each image, all of this is right with probability at least 1 - 1e-12"
+
+
+def test_report_without_images(place):
+    """A report does without images and says so."""
+    source = place / "runs/votes/source.json"
+    said = json.loads(source.read_text())
+    source.write_text(json.dumps({**said, "data": {**said["data"], "data": "coco", "root": "gone"}}))
+    assert command("certify", "runs/votes", "--k", 3, "--k-prime", 1, "--out", "other/certificates")[0] == 0
+    code, out, err = command("report", "other/certificates")
+    assert code == 0, err
+    assert out.startswith("the page shows no images: gone")
+    assert (place / "other/report.html").is_file()
+
+
+def test_prediction_table(examples):
+    """A prediction is rounded down and its guesses are named."""
+    home, said = examples
+    code, text, err = command(*_predicting(home, "--json"))
+    assert code == 0, err
+    found = json.loads(text)
+    assert (found["k"], found["k_prime"], found["sigma"]) == (4, 2, 0.25)
+    labels = found["images"][0]["labels"]
+    rows = [line.split("  ") for line in said["predict"].splitlines()[2:6]]
+    for label, row in zip(labels, rows, strict=True):
+        cells = [cell.strip() for cell in row if cell.strip()]
+        assert cells[0] == label["label"]
+        if label["confirmed"]:
+            assert 0 <= label["radius"] - float(cells[1]) < 0.001
+        else:
+            assert (label["radius"], cells[1]) == (None, "unconfirmed")
+    assert {label["confirmed"] for label in labels} == {True, False}
+    assert len(found["images"][0]["set_radii"]) == 4
+
+
+def _predicting(home, *more):
+    model = home / "runs/digits"
+    return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], *more]
+
+
+def test_renamed_image(examples, tmp_path):
+    """A renamed image has the same answer."""
+    home = examples[0]
+    shutil.copy(home / "digit.png", tmp_path / "renamed.png")
+    both = [_predicting(home, "--json"), ["predict", tmp_path / "renamed.png", *_predicting(home, "--json")[2:]]]
+    one, other = (json.loads(command(*arguments)[1])["images"][0] for arguments in both)
+    assert one.pop("file") != other.pop("file")
+    assert one == other
+    assert one["sha256"] == hashlib.sha256((home / "digit.png").read_bytes()).hexdigest()
+
+
+def test_infinite_radius(examples):
+    """An infinite radius is valid JSON."""
+    code, text, err = command(*_predicting(examples[0], "--json", "--k", 10, "--k-prime", 2))
+    assert code == 0, err
+    assert {label["radius"] for label in json.loads(text)["images"][0]["labels"]} == {"inf"}
+    code, text, _ = command(*_predicting(examples[0], "--k", 10, "--k-prime", 2))
+    assert "any change" in text
+
+
+def labelled_folder(home, names):
+    rows = ["file,labels"]
+    for number in range(24):
+        Image.new("RGB", (16, 16), (250 * (number % 2), 90, 250 * (number % 3 == 0))).save(home / f"{number}.png")
+        rows.append(f"{number}.png,{names[number % 2]};{names[2 + number % 3]}")
+    (home / "labels.csv").write_text("\n".join(rows), encoding="utf-8")
+    return home
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory):
+    """A model of labels that look like markup, and its images."""
+    home = labelled_folder(tmp_path_factory.mktemp("odd"), ["[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"])
+    asked = ["--data", "folder", "--root", home, "--model", "cnn:4", "--size", 16, "--epochs", 1, "--batch", 4]
+    code, _, err = command("train", *asked, "--out", home / "model")
+    assert code == 0, err
+    return home
+
+
+def test_markup_labels(odd):
+    """Labels that look like markup are printed as they are."""
+    code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50)
+    assert code == 0, err
+    assert all(label in out for label in ("[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"))
+
+
+def test_label_order(odd, tmp_path):
+    """The labels of a folder take the order of the model."""
+    (tmp_path / "names.txt").write_text("ordinary\n[/x]\n:cat:\n[red]tag\n=1+1\n")
+    model = [
+        "--model",
+        TAGGER,
+        "--labels",
+        tmp_path / "names.txt",
+        "--output",
+        "logits",
+    ]
+    asked = ["--data", "folder", "--root", odd, "--sigma", 0.5, "--draws", 20, "--images", 4, "--size", 16]
+    code, _, err = command("vote", *model, *asked, "--out", tmp_path / "votes")
+    assert code == 0, err
+    votes = read_votes(tmp_path / "votes")
+    assert votes.provenance.label_names == ("ordinary", "[/x]", ":cat:", "[red]tag", "=1+1")
+    assert (
+        tuple(Source.from_dict(json.loads((tmp_path / "votes/source.json").read_text())["data"]).open().labels)
+        == votes.labels
+    )
+
+
+def linear_model():
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify", "gone", "--k", 3, "--k-prime", 1], "gone is not a votes folder"),
+        (["certify", "runs/votes", "--k", 3, "--k-prime", 11, "--out", "c"], "k_prime"),
+        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--draws", 61, "--out", "c"], "hold 60 draws"),
+        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--method", "papr", "--out", "c"], "'papr'"),
+        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "kk=1", "--out", "c"], "did you mean 'k'"),
+        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "k=x", "--out", "c"], "expected numbers"),
+        (["report", "gone"], "gone holds no certificates"),
+        (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
+        (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
+        (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such image"),
+        (["predict", "digit.png", "--model", "runs/gone"], "'runs/gone' is no model"),
+        (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "at most the number of labels, 10, got 11"),
+        (["predict", "digit.png", "--model", "runs/digits", "--size", 64], "leave out the size 64"),
+        (
+            ["vote", "--model", "runs/digits", "--data", "folder", "--root", "gone", "--out", "v"],
+            "gone: no such folder",
+        ),
+        (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "'gone' is no model"),
+        (["vote", "--model", "runs/digits", "--data", "digits", "--mean", "a", "--out", "v"], "expected numbers"),
+        (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no sigma given"),
+        (["vote", "--model", "runs/digits", "--data", "digits", "--images", 2000, "--out", "v"], "subset of 2000"),
+        (["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"], "sigma must be"),
+        (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
+        (["run", "digitz", "--out", "v"], "did you mean 'digits'"),
+        (["run", "digits", "--set", "sgma=1", "--out", "v"], "did you mean 'sigma'"),
+        (["run", "voc2007", "--out", "v"], "voc2007: no root folder given"),
+    ],
+)
+def test_command_mistakes(place, arguments, message):
+    """A mistake is one line."""
+    before = state(place)
+    code, _, err = command(*arguments)
+    assert code == 2, err
+    assert message in err
+    assert (err[:12], err.count("\n")) == ("multiguard: ", 1)
+    assert state(place) == before
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [("file,labels\n", "no rows below the header"), ("file,labels\n0.png,horse\n", "horse")],
+    ids=["empty", "other labels"],
+)
+def test_other_labels(odd, tmp_path, table, message):
+    """A model that the images do not fit is one line."""
+    shutil.copy(odd / "0.png", tmp_path)
+    (tmp_path / "labels.csv").write_text(table)
+    code, _, err = command(
+        "vote", "--model", odd / "model", "--data", "folder", "--root", tmp_path, "--out", tmp_path / "v"
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert message in err
+    code, _, err = command("vote", "--model", odd / "model", "--data", "digits", "--out", tmp_path / "v")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "must have the same labels" in err
+    assert not list((tmp_path / "v").glob("*"))

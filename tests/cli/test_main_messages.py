@@ -1,0 +1,186 @@
+"""What the commands say: the order of the scores, what is wrong with a command, and how to mend it."""
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+from tests.pipeline.tiny_run import RECIPE, command, state
+
+from multiguard.data import DigitsDataset
+from multiguard.votes import read_votes
+
+MODEL = ["--model", "tests.cli.test_main_messages:linear_model", "--output", "logits", "--size", 16]
+VOTE = ["vote", *MODEL, "--data", "digits", "--images", 3, "--draws", 20, "--sigma", 0.5]
+NAMES = "\n".join("0123456789")
+
+
+def linear_model():
+    """A linear classifier of ten labels."""
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text(NAMES)
+    Image.fromarray(DigitsDataset("test", size=40)[1].image[0]).save(tmp_path / "digit.png")
+    return tmp_path
+
+
+def refused(*arguments):
+    code, _, err = command(*arguments)
+    assert (code, err.count("\n")) == (2, 1), err
+    return err
+
+
+def test_score_order_note(home):
+    """The assumed order of the scores is printed unless a file gives it."""
+    code, out, err = command(*VOTE, "--out", "v")
+    assert code == 0, err
+    assert out.splitlines()[0] == (
+        "scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); "
+        "--labels FILE if the model's differs"
+    )
+    assert json.loads((home / "v/source.json").read_text())["model"]["labels"] == "dataset"
+    code, out, err = command(*VOTE, "--labels", "names.txt", "--out", "w")
+    assert code == 0, err
+    assert "order" not in out
+    assert json.loads((home / "w/source.json").read_text())["model"]["labels"] == "names.txt"
+
+
+def test_score_order_in_run(home):
+    """A run says the order of the scores too."""
+    lines = [line for line in RECIPE.splitlines() if not line.startswith("train")]
+    model = "model: {spec: 'tests.cli.test_main_messages:linear_model', output: logits}"
+    (home / "r.yaml").write_text("\n".join([*lines, model]))
+    code, out, err = command("run", "r.yaml", "--out", "r", "--until", "vote")
+    assert code == 0, err
+    said = "vote: scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); model.labels: FILE"
+    assert said in " ".join(out.split())
+    code, out, _ = command("run", "r.yaml", "--out", "r", "--until", "vote")
+    assert code == 0
+    assert "time: vote skipped\n" in out
+
+
+def test_failed_first_image(home):
+    """A vote that fails at its first image blocks nothing."""
+    wrong = [*VOTE, "--images", 1, "--labels", "few.txt", "--no-labels", "--data", "folder", "--root", "p"]
+    (home / "p").mkdir()
+    (home / "digit.png").rename(home / "p/digit.png")
+    (home / "few.txt").write_text("a\nb")
+    refused(*wrong, "--out", "v")
+    assert (home / "v/manifest.json").is_file()
+    right = [*wrong, "--labels", "names.txt"]
+    code, _, err = command(*right, "--out", "v")
+    assert code == 0, err
+    assert len(read_votes(home / "v")) == 1
+
+
+def test_other_noise_and_seed(home):
+    """Votes of other noise and seed are refused, and both are named."""
+    assert command(*VOTE, "--out", "v")[0] == 0
+    err = refused(*VOTE, "--seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
+    assert "sigma and seed differ. Vote with --force to throw them away, or choose another folder." in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "digit.png", *MODEL, "--sigma", 1], "--labels FILE (labels=[...])"),
+        (["vote", "--model", MODEL[1], "--data", "digits", "--sigma", 1, "--out", "v"], "--output logits or prob"),
+        (
+            ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
+            "pilot_draws must",
+        ),
+        ([*VOTE, "--mean", "1,2", "--out", "v"], "mean has 2 numbers; images have 3 channels"),
+        ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
+        ([*VOTE, "--root", "p", "--out", "v"], "digits are embedded and take no root"),
+        (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
+        (["run", "digitz", "--out", "r"], "did you mean 'digits'? (a file is named by its path)"),
+        (["run", ".", "--out", "r"], "is a folder; a recipe is a file in YAML"),
+        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; name the files of images"),
+    ],
+)
+def test_messages_name_options(home, arguments, message):
+    """A message names the option as the user typed it."""
+    assert message in refused(*arguments)
+    assert not (home / "v").exists()
+    assert not (home / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("vote.draws=0", "vote: draws is 0; expected 1 or more"),
+        ("vote.shard_images=0", "vote: shard_images is 0"),
+        ("certify.alpha=1.5", "below 1, got 1.5"),
+        ("certify.k=0", "certify: k is 0"),
+        ("certify.bands=95", "bands is 95"),
+        ("certify.radius_step=0", "radius_step is 0"),
+        ("sweep.n=[10, 0]", "sweep: n is 0"),
+        ("sweep.alpha=[2]", "got 2"),
+        ("data.images=0", "data: images is 0"),
+        ("sigma=0", "sigma is 0"),
+    ],
+)
+def test_recipe_numbers(home, change, message):
+    """Numbers of a recipe are checked before anything runs."""
+    assert message in refused("run", "digits", "--set", change, "--out", "r")
+    assert not (home / "r").exists()
+
+
+def test_bad_files_first(home):
+    """Every file that is no image is named before the model is loaded."""
+    (home / "bad.png").write_text("no image")
+    (home / "worse.png").write_text("none either")
+    err = refused("predict", "digit.png", "bad.png", "none.png", "worse.png", "--model", "no-such-model")
+    for name in ("bad.png: not a readable", "none.png: no such", "worse.png: not a readable"):
+        assert name in err
+    assert "digit.png" not in err
+    assert "unlist" not in err
+
+
+def test_other_folders_kept(home):
+    """Folders with other content are refused and stay intact."""
+    assert command(*VOTE, "--out", "v")[0] == 0
+    before = state(home)
+    assert "v holds votes (manifest.json), where a run would go" in refused("run", "digits", "--out", "v")
+    certify = ["certify", "v", "--k", 2, "--k-prime", 1]
+    assert "v holds votes (manifest.json), where certificates would go" in refused(*certify, "--out", "v", "--force")
+    assert state(home) == before
+    assert command(*certify, "--out", "c")[0] == 0
+    assert "where votes would go" in refused(*VOTE, "--out", "c", "--force")
+    assert "c holds certificates" in refused("run", "digits", "--out", "c")
+    assert "--radius-step" in refused(*certify, "--radius-step", -1, "--out", "d")
+    assert "certify them with --rule top-k, --k and --k-prime" in refused(
+        "certify", "v", "--rule", "threshold", "--threshold", 0.5, "--out", "d"
+    )
+
+
+def test_page_names(home):
+    """A page is named by a folder or without its ending."""
+    assert command(*VOTE, "--out", "v")[0] == 0
+    assert command("certify", "v", "--k", 2, "--k-prime", 1, "--out", "c")[0] == 0
+    for out, page in (("new/", "new/report.html"), ("new", "new/report.html"), ("plain", "plain.html")):
+        code, said, err = command("report", "c", "--out", out, "--no-images", "--force")
+        assert code == 0, err
+        assert said.endswith(f"report: {page}\n")
+        assert (home / page).is_file()
+
+
+def test_unknown_labels(home):
+    """Labels that the model does not know are named."""
+    (home / "labels.csv").write_text("file,labels\ndigit.png,cat\n")
+    asked = ["vote", *MODEL, "--data", "folder", "--root", ".", "--labels", "names.txt", "--sigma", 1, "--out", "v"]
+    assert "unknown label 'cat'" in (err := refused(*asked))
+    assert "(the known labels are the model's)" in err
+
+
+def test_changed_settings(home):
+    """Training with other settings names only those."""
+    train = ["train", "--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 16, "--val-images", 40]
+    assert command(*train, "--epochs", 1, "--out", "m")[0] == 0
+    err = refused(*train, "--epochs", 2, "--out", "m")
+    assert "m holds a run with other settings: epochs was 1 and is 2. Train with --force" in err
