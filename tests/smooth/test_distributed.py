@@ -11,7 +11,6 @@ from toy import Images, linear
 
 from multiguard.errors import VotesError
 from multiguard.io.ranks import Rank
-from multiguard.models import load_classifier
 from multiguard.smooth import Smoother, distributed, vote_dataset
 from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.smooth.distributed import Team
@@ -142,24 +141,23 @@ def test_lost_store():
 
 def test_votes_of_a_team(tmp_path):
     """Two processes end with the files of one; the second only follows."""
-    exact = linear()
-
-    def slow(images):
-        time.sleep(0.03)
-        return exact(images)
-
-    f = load_classifier(slow, labels=exact.label_names, output="logits", name="slow")
-    one = Smoother(f, sigma=0.5, k_max=3, device="cpu", batch_size=16)
+    one = Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=5)
     options, store = {"draws": 5, "seed": 0}, HashStore()
     scheme = make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options)
     images = Images(12), Images(12)
     runs = [VoteRun(one, each, scheme, shard_images=1) for each in images]
     done: list[tuple[int, int]] = []
+
+    def progress(*counts):
+        done.append(counts)
+        while len(images[1].reads) == 1 and not other.done():
+            time.sleep(0.01)
+
     (tmp_path / "two").mkdir()
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(runs[1]._follow, member(store, 1, count=2), tmp_path / "two", lambda: False)
         writer = runs[0]._writer(tmp_path / "two")
-        runs[0]._lead(member(store, 0, count=2), writer, lambda *c: done.append(c), lambda: False)
+        runs[0]._lead(member(store, 0, count=2), writer, progress, lambda: False)
         other.result()
     vote_dataset(one, Images(12), tmp_path / "one", **options, shard_images=1)
     two, alone = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("two", "one"))

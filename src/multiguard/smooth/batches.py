@@ -26,19 +26,11 @@ _CPU_VALUES = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The draws `first_draw`, `first_draw` + 1, ... of one image, `draws` of them.
+    """The draws `first_draw`, `first_draw` + 1, ... of one image, `draws` of them."""
 
-    Attributes:
-        image_id: The id of the image, for messages.
-        key: The 128-bit noise key of the image.
-        image: The image on the device: float32 in [0, 1], or uint8 (a pixel is x / 255).
-        first_draw: The index of the first draw.
-        draws: The number of draws.
-    """
-
-    image_id: str
-    key: bytes
-    image: Tensor
+    image_id: str  # for messages
+    key: bytes  # the 128-bit noise key
+    image: Tensor  # on the device: float32 in [0, 1], or uint8 (a pixel is x / 255)
     first_draw: int
     draws: int
 
@@ -103,7 +95,7 @@ def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Ba
     waiting: list[Segment] = []
     room = 0
     for segment in segments:
-        if waiting and not _stackable(waiting[0].job, segment.job):
+        if waiting and _kind(waiting[0].job) != _kind(segment.job):
             yield Batch(tuple(waiting))
             waiting = []
         start, end = segment.start, segment.start + segment.rows
@@ -118,8 +110,8 @@ def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Ba
         yield Batch(tuple(waiting))
 
 
-def _stackable(one: Job, other: Job) -> bool:
-    return one.image.shape == other.image.shape and one.image.dtype == other.image.dtype
+def _kind(job: Job) -> tuple[torch.Size, torch.dtype]:
+    return job.image.shape, job.image.dtype
 
 
 class Sizer:

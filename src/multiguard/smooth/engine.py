@@ -37,10 +37,8 @@ def make_step(classifier: Classifier, settings: Settings) -> Step:
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
     """The K' labels with the largest scores of each row, best first; ties go to the smaller index.
 
-    The tie rule makes f a fixed function, which the certificate needs.
-
-    Returns:
-        (B, K' + 1) int32; the last column is 1 where every score of the row is finite, else 0.
+    The tie rule makes f a fixed function, which the certificate needs. The result is (B, K' + 1) int32; its last
+    column is 1 where every score of the row is finite, else 0.
 
     >>> rank_labels(torch.tensor([[0.1, 0.9, 0.9]]), k_max=2).tolist()  # labels 1 and 2; all scores are finite
     [[1, 2, 1]]
@@ -53,9 +51,8 @@ def rank_labels(scores: Tensor, k_max: int) -> Tensor:
 def pack_labels(scores: Tensor, limit: float) -> Tensor:
     """The set of labels of each row whose score, as float32, is at least `limit`, one bit per label.
 
-    Returns:
-        (B, ceil(c / 8) + 1) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0. The last
-        column is 1 where every score of the row is finite, else 0.
+    The result is (B, ceil(c / 8) + 1) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0.
+    The last column is 1 where every score of the row is finite, else 0.
 
     >>> pack_labels(torch.tensor([[0.1, 0.9, 0.9]]), limit=0.5).tolist()  # labels 1 and 2, bits 2 and 4
     [[6, 1]]
@@ -131,7 +128,12 @@ class DeviceStep:
         self._settings = settings
         self._lock = threading.Lock()
         vote = _make_voter(classifier, settings)
-        perturb = _compile_if(settings.noise_compiled and not settings.compiled, _make_perturber(settings))
+
+        def add_noise(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
+            noisy = to_pixels(images) + settings.sigma * standard_normal(words, draws, images.shape[1:])
+            return noisy.clamp(0, 1) if settings.clamp else noisy
+
+        perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
 
         def vote_on(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
             return vote(perturb(images, words, draws))
@@ -163,14 +165,6 @@ class DeviceStep:
 def _send(array: NDArray[np.generic], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
-
-
-def _make_perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    def perturb(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
-        noisy = to_pixels(images) + settings.sigma * standard_normal(words, draws, images.shape[1:])
-        return noisy.clamp(0, 1) if settings.clamp else noisy
-
-    return perturb
 
 
 def _make_voter(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
@@ -233,11 +227,7 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tens
 
 
 def _copy_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The same function with its own code object.
-
-    The compiler counts its graphs per code object: a shared one would let the ninth smoother of a process silently
-    run uncompiled.
-    """
+    """The same function with its own code object: the compiler limits the number of graphs per code object."""
     assert isinstance(function, FunctionType)
     code, closure = function.__code__.replace(), function.__closure__
     return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -24,6 +24,7 @@ from multiguard.errors import InvalidInputError
 
 Stream = Literal["certify", "pilot", "attack", "judge"]  # part of the noise key: renaming one changes its noise
 NoiseSource = Literal["philox4x64-box-muller", "philox4x32-box-muller"]
+Pixels = NDArray[np.float32]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"
 DEVICE_PHILOX: NoiseSource = "philox4x32-box-muller"
 _CACHED_PAIRS = 1 << 15  # words processed at once, so that they stay in a core's cache
@@ -48,8 +49,7 @@ def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
 
 def key_words(key: bytes) -> tuple[int, int, int, int]:
     """The key as four signed 32-bit words, for Philox4x32."""
-    first, second, third, fourth = struct.unpack("<4i", key)
-    return first, second, third, fourth
+    return struct.unpack("<4i", key)
 
 
 class HostNoise:
@@ -73,12 +73,7 @@ class HostNoise:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def perturb(
-        self,
-        images: Sequence[NDArray[np.float32]],
-        keys: Sequence[bytes],
-        draws: Sequence[int],
-        sigma: float,
-        out: NDArray[np.float32],
+        self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], sigma: float, out: Pixels
     ) -> None:
         """Write image + N(0, sigma^2) into each row of `out`: one row per image, key and draw."""
         pairs = -(-out[0].size // 2)
@@ -101,14 +96,7 @@ class _Words:
     def __init__(self) -> None:
         self._bits = np.random.Philox(key=0)
         self._counter, self._key = np.zeros(4, dtype=np.uint64), np.zeros(2, dtype=np.uint64)
-        self._state: Any = {
-            "bit_generator": "Philox",
-            "state": {"counter": self._counter, "key": self._key},
-            "buffer": np.zeros(4, dtype=np.uint64),
-            "buffer_pos": 4,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        self._state: Any = {**self._bits.state, "state": {"counter": self._counter, "key": self._key}}
 
     def draw(self, keys: Sequence[bytes], draws: Sequence[int], count: int) -> NDArray[np.uint64]:
         """(rows, count) random words, each row a function of its key and draw."""
@@ -122,7 +110,7 @@ class _Words:
         return words
 
 
-def _box_muller(words: NDArray[np.uint64], sigma: float, out: NDArray[np.float32]) -> None:
+def _box_muller(words: NDArray[np.uint64], sigma: float, out: Pixels) -> None:
     """Two independent N(0, sigma^2) values from each word (rows, pairs): first all cosines, then all sines."""
     pairs = words.shape[1]
     angle = (words & np.uint64(0xFFFFFF)).astype(np.float32)

@@ -22,12 +22,7 @@ _LOW = 0xFFFFFFFF
 
 
 def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
-    """The four 32-bit words of Philox4x32-10 for each counter and key, bit for bit those of Random123.
-
-    Args:
-        counter: Four int32 tensors that broadcast together.
-        key: Two int32 tensors that broadcast with them.
-    """
+    """The four 32-bit words of Philox4x32-10 for each counter and key (int32), bit for bit those of Random123."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
@@ -39,7 +34,7 @@ def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
 
 
 def standard_normal(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tensor:
-    """Independent N(0, 1) values, each a function of its row's key, its row's draw and its index in the row.
+    """Independent N(0, 1) values (B, *shape): functions of their row's key and draw and of their index in the row.
 
     Elements 2b and 2b + 1 are the two values that Box-Muller makes of block b. The radius takes 63 bits, so no value
     exceeds 9.5; the angle takes 32.
@@ -48,16 +43,14 @@ def standard_normal(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tenso
         words: (B, 4) int32, the key of each row (`noise.key_words`).
         draws: (B,) int64, the draw of each row, below 2^32.
         shape: The shape of one row.
-
-    Returns:
-        (B, *shape) float32.
     """
     element = torch.arange(math.prod(shape), dtype=torch.int32, device=words.device).view(1, *shape)
     rows = (-1, *(1 for _ in shape))
     key = [word.view(rows) for word in words.unbind(1)]
     counter = (element >> 1, draws.to(torch.int32).view(rows), key[2], key[3])
     first, second, third, _ = philox4x32(counter, (key[0], key[1]))
-    return _radius(first, second) * torch.cos(_angle(third) - (element & 1) * (math.pi / 2))
+    angle = third.to(torch.float32) * (math.pi * 2.0**-31)  # uniform in [-pi, pi]
+    return _radius(first, second) * torch.cos(angle - (element & 1) * (math.pi / 2))
 
 
 def _multiply(word: Tensor, constant: int) -> tuple[Tensor, Tensor]:
@@ -76,8 +69,3 @@ def _radius(high: Tensor, low: Tensor) -> Tensor:
     uniform = (bits.to(torch.float32) + 0.5) * 2.0**-63
     # A fast logarithm may be slightly above 0 at u = 1, and its root would be NaN.
     return torch.sqrt(torch.clamp_min(-2.0 * torch.log(uniform), 0.0))
-
-
-def _angle(word: Tensor) -> Tensor:
-    """Uniform in [-pi, pi]."""
-    return word.to(torch.float32) * (math.pi * 2.0**-31)

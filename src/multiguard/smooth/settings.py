@@ -19,11 +19,7 @@ from multiguard.votes import vote_dtype
 from multiguard.votes.types import DEFAULT_RANKS
 
 Precision = Literal["float32", "bfloat16", "float16"]
-DTYPES: dict[Precision, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)

@@ -80,14 +80,7 @@ class Smoother:
         self._step = make_step(self.classifier, self.settings)
 
     def votes(
-        self,
-        image: Image,
-        draws: int,
-        *,
-        seed: int,
-        image_id: str,
-        first_draw: int = 0,
-        stream: Stream = "certify",
+        self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
     ) -> DrawVotes:
         """The votes of each draw: (draws, K') uint8, or uint16 where c > 256; `LabelSets` with a score threshold.
 
@@ -126,14 +119,7 @@ class Smoother:
             yield job.image_id, votes
 
     def job(
-        self,
-        image: Image,
-        draws: int,
-        *,
-        seed: int,
-        image_id: str,
-        first_draw: int = 0,
-        stream: Stream = "certify",
+        self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
     ) -> Job:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
         count = check_draws(draws, first_draw)

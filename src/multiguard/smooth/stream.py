@@ -24,8 +24,13 @@ _NOT_FINITE = "returned a score that is NaN or infinite"
 _LONGEST = 300  # characters of an error message
 # What the device, its libraries or a compiler report when they break: the process may then do nothing right any more.
 _DEVICE_ERRORS = (
-    *("cuda error", "hip error", "triton error"),
-    *("cudnn_status", "cublas_status", "cusolver_status", "cufft"),
+    "cuda error",
+    "hip error",
+    "triton error",
+    "cudnn_status",
+    "cublas_status",
+    "cusolver_status",
+    "cufft",
 )
 _COMPILER_ERRORS = ("InductorError", "BackendCompilerFailed")
 # From a library of the device, torch on a CPU, the system, onnxruntime.
@@ -44,8 +49,7 @@ class _Pending:
         """The votes, once they have arrived."""
         if self.event is not None:
             self.event.synchronize()
-        found: NDArray[np.integer] = self.votes.numpy()
-        return found
+        return np.asarray(self.votes.numpy())
 
 
 class _Tally:
@@ -63,17 +67,13 @@ class _Tally:
 class VoteStream:
     """Turns jobs into votes: batches queue on the device, and jobs wait for their votes in order.
 
-    Args:
-        step: Runs one batch.
-        sizer: Chooses the rows per batch.
-        width: The number of integers per vote.
-        dtype: The dtype that votes are kept in.
-        padded: Whether a smaller batch is padded to the size of a full one.
-        most_rows: An upper limit of the rows per batch, so that a run of few draws is not padded far.
-        record_failures: Whether a job that the classifier fails on yields an image failure, with the first draw that
-            fails alone, while the others continue; otherwise that draw raises `ModelError`. Where no image is to
-            blame, `ModelError` is raised in any case: the device is dead, or the classifier now also fails on a draw
-            that succeeded before (on a black image, if none has).
+    A vote is `width` integers. With `padded`, smaller batches are padded to the size of a full one; `most_rows` limits
+    that size, so that a run of few draws is not padded far.
+
+    With `record_failures`, a job that the classifier fails on yields an image failure, with the first draw that fails
+    alone, while the others continue; otherwise that draw raises `ModelError`. Where no image is to blame, `ModelError`
+    is raised in any case: the device is dead, or the classifier now also fails on a draw that succeeded before (on a
+    black image, if none has).
     """
 
     def __init__(
