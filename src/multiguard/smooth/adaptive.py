@@ -13,18 +13,13 @@ from multiguard.votes import VoteRow
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """How many draws an image may take, and what more of them must promise; all of it fixed before any draw.
+    """When an image stops: at the first look whose forecast proves no more at any of the radii. Fixed before any draw.
 
-    Certificates of the votes hold for any rule, alpha and radius, if alpha is split over these looks: this plan decides
+    Certificates of the votes hold for any rule, alpha and radius, if alpha is split over these looks: the plan decides
     only where draws are spent.
 
-    Attributes:
-        rule: The smoothed classifier.
-        looks: The numbers of draws at which an image may stop, and what each look may spend of alpha.
-        radii: The radii at which more draws must be able to prove more.
-        alpha: The error allowed, over all looks together.
-        forecast_margin: How many standard deviations better than so far the draws to come are taken to be, when
-            deciding whether they could prove more; with `math.inf` an image stops only where they provably cannot.
+    The forecast of further draws assumes them to be `forecast_margin` standard deviations better than those so far.
+    With `math.inf` an image stops only if further draws provably cannot prove more.
 
     >>> from multiguard.certify import TopK, look_plan
     >>> plan = AdaptivePlan(TopK(k=5, k_prime=3), look_plan(1000), radii=(0.25, 0.5))
@@ -32,35 +27,20 @@ class AdaptivePlan:
     1000
     """
 
-    rule: Rule
-    looks: Looks
-    radii: tuple[float, ...]
-    alpha: float = 0.001
+    rule: Rule  # the smoothed classifier
+    looks: Looks  # the numbers of draws at which an image may stop, and the fraction of alpha for each
+    radii: tuple[float, ...]  # where more draws must be able to prove more
+    alpha: float = 0.001  # the error allowed, over all looks together
     forecast_margin: float = 2.0
 
 
 class Stopping:
-    """Says of images, after a look, whether their draws may end.
-
-    Args:
-        plan: The plan.
-        settings: How votes are made.
-        num_labels: c, the number of labels there are.
-        labelled: Whether rows carry the labels to protect; if not, their pilot draws choose them.
-    """
+    """Decides after each look which images stop; without labels (`labelled`), pilot draws choose those to protect."""
 
     def __init__(self, plan: AdaptivePlan, settings: Settings, num_labels: int, *, labelled: bool) -> None:
         settings.check_rule(plan.rule, num_labels)
         self._rule, self._num_labels, self._labelled = plan.rule, num_labels, labelled
-        self._stopping = StoppingRule(
-            plan.rule,
-            plan.looks,
-            radii=plan.radii,
-            num_labels=num_labels,
-            sigma=settings.sigma,
-            alpha=plan.alpha,
-            forecast_margin=plan.forecast_margin,
-        )
+        self._stopping = StoppingRule(**vars(plan), num_labels=num_labels, sigma=settings.sigma)
         self.look_fractions = tuple(float(fraction) for fraction in plan.looks.fractions)
         self.record = _record(plan)
 

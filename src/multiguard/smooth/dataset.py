@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
-from multiguard.smooth.settings import whole_number
+from multiguard.smooth.settings import check_choice, whole_number
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Manifest, VotesWriter, read_votes
 
@@ -108,13 +108,6 @@ def make_scheme(
     )
 
 
-def check_on_error(on_error: str) -> OnError:
-    """The value, if it is "stop" or "record"; anything else raises `InvalidInputError`."""
-    if on_error not in get_args(OnError):
-        raise InvalidInputError(f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.")
-    return cast(OnError, on_error)
-
-
 class VoteRun:
     """A voting run whose arguments are checked and whose `provenance` is known; nothing is written yet.
 
@@ -133,7 +126,8 @@ class VoteRun:
         on_error: OnError = "stop",
         classifier_hash: str | None = None,
     ) -> None:
-        self._smoother, self._scheme, self._record = smoother, scheme, check_on_error(on_error) == "record"
+        check_choice("on_error", on_error, get_args(OnError))
+        self._smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
         self._images = _ImageReader(dataset, readers, record=self._record)
         first = image_hash(self._images.peek(self._images.first).image)
@@ -205,22 +199,16 @@ class VoteRun:
         shards = (ShardImages(shard, self._images.samples(writer.manifest.positions(shard))) for shard in work)
         voter = ShardVoter(self._smoother, shards, self._scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
-            writing: Future[None] | None = None
+            writing = pool.submit(lambda: None)
             for votes in voter:
-                if writing is not None:
-                    writing.result()
-                writing = pool.submit(writer.write, votes.index, votes.rows, votes.failures)
-            if writing is not None:
                 writing.result()
+                writing = pool.submit(writer.write, votes.index, votes.rows, votes.failures)
+            writing.result()
         work.leave()
 
 
 class _ImageReader:
-    """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting.
-
-    Attributes:
-        first: The position of the first image that can be used; with `record` off, that must be image 0.
-    """
+    """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting."""
 
     def __init__(self, dataset: Dataset, readers: int, *, record: bool) -> None:
         self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
@@ -228,13 +216,11 @@ class _ImageReader:
         self.first = self._find_first()
 
     def _find_first(self) -> int:
+        """The position of the first image that can be used; with `record` off, that must be image 0."""
         if len(self._dataset) == 0:
             raise InvalidInputError(f"the dataset {self._dataset.name!r} is empty; votes need at least one image.")
-        if not self._record:
-            self.peek(0)
-            return 0
         for position in range(len(self._dataset)):
-            with suppress(ImageError):
+            with suppress(ImageError) if self._record else nullcontext():
                 self.peek(position)
                 return position
         raise DataError(f"no image of {self._dataset.name!r} can be used, such as {self._kept[0]}")

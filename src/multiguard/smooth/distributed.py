@@ -11,11 +11,13 @@ processes that send heartbeats.
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import uuid4
+
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from multiguard.errors import VotesError
 from multiguard.io.ranks import Rank, this_rank
@@ -26,36 +28,6 @@ _REQUEST = "multiguard/request/{}"  # the key of a process's request
 _PAUSE = 0.1  # seconds between two reads of the store
 _HEARTBEAT = 5.0  # seconds between two heartbeats
 _TIMEOUT = 120.0  # seconds without a heartbeat after which a process counts as dead
-
-
-class _Store(Protocol):
-    """The methods of torch's stores that are used; `add` starts at 0 and returns the sum."""
-
-    def add(self, key: str, amount: int, /) -> int: ...
-    def set(self, key: str, value: str, /) -> None: ...
-    def get(self, key: str, /) -> bytes: ...
-    def check(self, keys: list[str], /) -> bool: ...
-
-
-class _LocalStore:
-    """The store of a process that works alone."""
-
-    def __init__(self) -> None:
-        self._numbers: Counter[str] = Counter()
-        self._values: dict[str, str] = {}
-
-    def add(self, key: str, amount: int, /) -> int:
-        self._numbers[key] += amount
-        return self._numbers[key]
-
-    def set(self, key: str, value: str, /) -> None:
-        self._values[key] = value
-
-    def get(self, key: str, /) -> bytes:
-        return self._values[key].encode()
-
-    def check(self, keys: list[str], /) -> bool:
-        return all(key in self._values for key in keys)
 
 
 class Work:
@@ -79,7 +51,7 @@ class Work:
             yield self.todo[number - 1]
 
     def count_image(self) -> int:
-        """Count one more image as done; returns how many the whole team has done."""
+        """Count one more image as done; returns how many the team has done in all."""
         return self._done + self._add("images")
 
     def leave(self) -> None:
@@ -101,9 +73,8 @@ class Work:
     def send_heartbeats(self, over: threading.Event) -> None:
         """Send heartbeats to the main process until the work is over."""
         with suppress(VotesError):  # the store is gone: the main thread reports it
-            self._add(f"heartbeats/{self._rank.number}")
-            while not over.wait(_HEARTBEAT):
-                self._add(f"heartbeats/{self._rank.number}")
+            while self._add(f"heartbeats/{self._rank.number}") and not over.wait(_HEARTBEAT):
+                pass
 
     def _is_working(self, number: int, seen: dict[int, tuple[int, float]]) -> bool:
         """Whether another process still works; `seen` keeps its heartbeats and when the last one came."""
@@ -124,7 +95,7 @@ class Team:
     A process without a heartbeat for `timeout` seconds is given up; None waits forever.
     """
 
-    def __init__(self, rank: Rank, store: _Store, timeout: float | None = None) -> None:
+    def __init__(self, rank: Rank, store: Store, timeout: float | None = None) -> None:
         self.rank, self.store, self.timeout = rank, store, timeout
 
     @classmethod
@@ -132,7 +103,7 @@ class Team:
         """The team that torchrun has started, or this process alone."""
         rank = this_rank()
         timeout = _TIMEOUT if rank.restarts is None else None  # torchrun itself notices dead processes
-        return cls(rank, _LocalStore() if rank.count == 1 else _rendezvous(), timeout)
+        return cls(rank, HashStore() if rank.count == 1 else next(iter(rendezvous("env://")))[0], timeout)
 
     @contextmanager
     def lead(self, todo: Sequence[int], done: int, stop: Callable[[], bool]) -> Iterator[Work]:
@@ -186,13 +157,6 @@ def _background(work: Callable[[threading.Event], None]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def _rendezvous() -> _Store:
-    from torch.distributed.rendezvous import rendezvous
-
-    store: _Store = next(iter(rendezvous("env://")))[0]
-    return store
 
 
 def _call(operation: Callable[[], Value]) -> Value:

@@ -31,7 +31,7 @@ def make_step(classifier: Classifier, settings: Settings) -> Step:
     The votes come from `rank_labels` or `pack_labels`. Rows beyond `batch.rows` are padding: they repeat the last row
     and keep one shape for a compiled graph. Threads may share a step; their batches take turns.
     """
-    return (HostStep if settings.noise == HOST_PHILOX else DeviceStep)(classifier, settings)
+    return (_HostStep if settings.noise == HOST_PHILOX else _DeviceStep)(classifier, settings)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -86,7 +86,7 @@ def check_scores(scores: object, rows: int, labels: int) -> None:
         raise ModelError(f"it returned {scores.dtype}, {expected}")
 
 
-class HostStep:
+class _HostStep:
     """Noise made by NumPy, in one buffer that all batches share."""
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
@@ -98,7 +98,6 @@ class HostStep:
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        """See `make_step`."""
         with self._lock:
             noisy = self._rows(size, batch.segments[0].job.image.shape)
             self._perturb(batch, noisy[: batch.rows])
@@ -121,7 +120,7 @@ class HostStep:
         self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.sigma, out)
 
 
-class DeviceStep:
+class _DeviceStep:
     """Noise made on the device, inside the classifier's graph where that is compiled."""
 
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
@@ -142,7 +141,6 @@ class DeviceStep:
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        """See `make_step`."""
         index = np.stack([batch.slots(), batch.draws()])
         padded = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
         with self._lock:

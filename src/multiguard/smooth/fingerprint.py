@@ -19,10 +19,6 @@ from multiguard.version import __version__
 from multiguard.votes import Provenance
 
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
-_SETTINGS = (
-    *("sigma", "k_max", "score_threshold", "noise", "precision"),
-    *("channels_last", "compiled", "noise_compiled", "clamp"),
-)
 _NAMES_SHOWN = 4
 
 
@@ -31,13 +27,12 @@ def make_provenance(
 ) -> Provenance:
     """Everything that determines the votes of this run, read from the classifier as it is now.
 
-    `first_image_hash` is that of the first image that can be used; `classifier_hash` the `state_hash` of the
-    classifier, if it was just computed. Refuses a dataset whose labels are not the classifier's, and a function without
-    a name.
+    `first_image_hash` is that of the first usable image; `classifier_hash` the `state_hash`, if just computed.
+    Refuses a dataset whose labels are not the classifier's, and a function without a name.
     """
-    _check_name(smoother.classifier)
-    _check_labels(dataset, smoother.classifier)
     classifier, stopping = smoother.classifier, scheme.stopping
+    _check_name(classifier)
+    _check_labels(dataset, classifier)
     return Provenance(
         model=classifier.name,
         weights_hash=classifier.weights_hash,
@@ -63,12 +58,15 @@ def make_provenance(
 
 def execution(smoother: Smoother) -> dict[str, Any]:
     """How and where the classifier runs, by the names of `Provenance`."""
+    settings, device = smoother.settings, smoother.settings.device
     return {
-        "rule": smoother.settings.rule_name,
-        **{name: getattr(smoother.settings, name) for name in _SETTINGS},
+        **vars(settings),
+        "rule": settings.rule_name,
         "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
         "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
-        "device": _device_name(smoother.settings.device),
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{device.type} {platform.machine()}",
         "versions": _versions(),
     }
 
@@ -96,8 +94,7 @@ def _shorten(names: Sequence[str]) -> str:
 
 def _truth_hash(dataset: Dataset) -> str | None:
     """The sha256 of every image's labels, in order; None if they are known only after decoding."""
-    labels = getattr(dataset, "labels", None)
-    if labels is None:
+    if (labels := getattr(dataset, "labels", None)) is None:
         return None
     return hashlib.sha256(json.dumps([sorted(int(label) for label in each) for each in labels]).encode()).hexdigest()
 
@@ -106,10 +103,6 @@ def _allows_tf32(backend: Any, legacy: Any) -> bool:
     """Whether float32 may be rounded to TF32; torch refuses to read the old flag once the new one is set."""
     precision = getattr(backend, "fp32_precision", None)
     return bool(legacy.allow_tf32) if precision is None else precision == "tf32"
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} {platform.machine()}"
 
 
 def _versions() -> dict[str, str]:

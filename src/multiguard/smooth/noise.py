@@ -1,10 +1,8 @@
 """Gaussian noise that is a function of (seed, image id, draw) and of nothing else.
 
-Two sources compute it. Both are counter-based (Philox), so a draw can be made alone, in any order, in any batch and on
-any worker:
-
-* `HOST_PHILOX` on a CPU: NumPy's Philox4x64-10 and Box-Muller, made here.
-* `DEVICE_PHILOX` on an accelerator: Philox4x32-10 and Box-Muller, made where the model runs (`smooth.philox`).
+Two counter-based sources compute it, so a draw can be made alone, in any order, in any batch and on any worker:
+`HOST_PHILOX` on a CPU (NumPy's Philox4x64-10 and Box-Muller, made here) and `DEVICE_PHILOX` on an accelerator
+(Philox4x32-10 and Box-Muller, made where the model runs: `smooth.philox`).
 
 torch's own CPU generator is not used: it keeps 32 bits of the seed, so about one pair of 100,000 separately seeded
 draws would share its noise, and the binomial bounds need independent draws.
@@ -58,8 +56,7 @@ class HostNoise:
     One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so no value exceeds 7.6, and 24 for the
     angle, as many as float32 holds. NumPy's own ziggurat takes more than twice as long.
 
-    Args:
-        threads: The number of threads that share the rows; it has no influence on the values.
+    `threads` share the rows, without influence on the values.
 
     >>> noisy = np.empty((2, 3), dtype=np.float32)
     >>> HostNoise().perturb([np.ones(3, np.float32)] * 2, [noise_key(0, "cat.jpg")] * 2, [0, 1], 0.5, noisy)

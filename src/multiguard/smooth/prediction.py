@@ -13,18 +13,15 @@ from multiguard.votes.types import as_hits, as_ranked
 
 @dataclass(frozen=True)
 class Prediction:
-    """With probability at least 1 - alpha over the noise every radius here is right, of labels and set alike.
+    """With probability at least 1 - alpha over the noise, all radii hold at once, those of labels and of the set.
 
     Attributes:
         labels: The labels that the pilot draws chose, most frequent first.
-        radii: For each label an l2-radius within which it stays among the predicted labels; -inf where the fresh draws
-            cannot tell.
-        set_radii: At least e of these labels stay among the predicted ones under any perturbation of l2-norm up to
-            set_radii[e-1]; non-increasing, never below the e-th largest of `radii`, -inf where the fresh draws cannot
-            tell.
+        radii: For each label an l2-radius within which it stays predicted; -inf if the fresh draws do not confirm it.
+        set_radii: At least e of these labels stay predicted under any perturbation of l2-norm up to set_radii[e-1];
+            non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
         other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
-            other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule,
-            which always predicts k.
+            other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -37,7 +34,7 @@ class Prediction:
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
-        """For each label whether the fresh draws confirm it, a radius of at least 0; an unconfirmed one is a guess."""
+        """For each label whether the fresh draws confirm it: its radius is at least 0."""
         return tuple(radius >= 0 for radius in self.radii)
 
 
@@ -47,15 +44,8 @@ def confirm_labels(
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
-    labels stay up to their own radii, at least e of the set do: its radii are raised to that.
-
-    Args:
-        labels: The labels to confirm, chosen from draws other than these.
-        votes: The fresh draws, as the rule takes them.
-        rule: The smoothed classifier.
-        num_labels: c, the number of labels there are.
-        sigma: The standard deviation of the noise.
-        alpha: The probability of any false claim in the prediction.
+    labels stay up to their own radii, at least e of the set do: its radii are raised to that. `labels` must be chosen
+    from other draws than `votes`; alpha is the probability of any false claim in the prediction.
     """
     each = alpha / 2 / max(1, len(labels))
     single = label_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=each)
@@ -66,5 +56,5 @@ def confirm_labels(
 
 
 def as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
-    """The votes as the rule takes them: the set of each draw, or its ranked labels."""
+    """The votes as the rule's functions expect them: the set of each draw, or its ranked labels."""
     return as_hits(votes) if isinstance(rule, Threshold) else as_ranked(votes)

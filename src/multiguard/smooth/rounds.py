@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,9 @@ from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
+from multiguard.smooth.noise import Stream
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, LabelSets, VoteRow
+from multiguard.votes import DrawVotes, LabelSets, Ranked, VoteRow
 
 _MAX_EVALUATING = 4  # rounds under evaluation before no new shard is opened: their images wait in memory
 _MAX_FAILURES = 100  # images that fail in a row before the model is blamed instead
@@ -28,15 +30,11 @@ _MAX_FAILURES = 100  # images that fail in a row before the model is blamed inst
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """The draws of every image, as in `vote_dataset`.
-
-    An image may stop at each of `looks`, numbers of draws; `stopping` decides that at every look but the last. With a
-    fixed n there is one look, and `stopping` is None.
-    """
+    """The draws of every image, as in `vote_dataset`."""
 
     seed: int
-    looks: tuple[int, ...]
-    stopping: Stopping | None
+    looks: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only look
+    stopping: Stopping | None  # decides that at every look but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
 
@@ -76,17 +74,13 @@ class _Image:
 
 @dataclass(eq=False)
 class _Round:
-    """One look at the undecided images of a shard.
-
-    `results` has all images of the shard, in order. `missing` counts the jobs that are not back yet, and one more as
-    long as there are jobs to send.
-    """
+    """One look at the undecided images of a shard."""
 
     shard: int
     look: int = 0
     active: list[_Image] = field(default_factory=list)
-    results: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)
-    missing: int = 1
+    results: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)  # of all images, in order
+    missing: int = 1  # the jobs that are not back yet, and one more as long as there are jobs to send
 
     def votes(self) -> ShardVotes:
         results = self.results.values()
@@ -97,13 +91,9 @@ class _Round:
 class ShardVoter:
     """Votes on shards of a dataset; a shard is yielded when its last image has stopped.
 
-    Args:
-        smoother: The smoothed classifier.
-        shards: The shards to vote on; the next one is taken only when there is room for it.
-        scheme: The draws of each image.
-        on_image: Called for each image that is done or has failed.
-        record_failures: Whether an image that the classifier fails on becomes an image failure, without votes;
-            otherwise it raises. A hundred failures in a row raise in any case.
+    The next of `shards` is taken only when there is room for it. `on_image` is called for each image that is done or
+    has failed. With `record_failures`, an image that the classifier fails on becomes an image failure, without votes;
+    otherwise it raises. A hundred failures in a row raise in any case.
     """
 
     def __init__(
@@ -116,8 +106,8 @@ class ShardVoter:
         record_failures: bool = False,
     ) -> None:
         self._smoother, self._scheme, self._on_image, self._record = smoother, scheme, on_image, record_failures
-        self._unopened = iter(shards)
-        self._more = True  # whether there may be unopened shards
+        self._unopened, self._more = iter(shards), True  # whether there may be more of them
+        self._last_look = len(scheme.looks) - 1
         self._waiting: deque[_Round] = deque()
         self._evaluating: deque[tuple[_Round, Future[list[bool]]]] = deque()
         self._complete: deque[ShardVotes] = deque()
@@ -194,20 +184,15 @@ class ShardVoter:
             jobs.append(self._job(current, image, 0, self._scheme.pilot_draws, pilot=True))
         before, after = (0, *self._scheme.looks)[current.look : current.look + 2]
         jobs.append(self._job(current, image, before, after - before, pilot=False))
-        if self._is_last(current):
+        if current.look == self._last_look:
             image.pixels = None
         return jobs
 
     def _job(self, current: _Round, image: _Image, first: int, draws: int, *, pilot: bool) -> Job:
         assert image.pixels is not None
-        job = self._smoother.job(
-            image.pixels,
-            draws,
-            seed=self._scheme.seed,
-            image_id=image.image_id,
-            first_draw=first,
-            stream="pilot" if pilot else "certify",
-        )
+        stream: Stream = "pilot" if pilot else "certify"
+        seed, image_id = self._scheme.seed, image.image_id
+        job = self._smoother.job(image.pixels, draws, seed=seed, image_id=image_id, first_draw=first, stream=stream)
         self._sent[job] = (current, image, pilot)
         current.missing += 1
         return job
@@ -228,7 +213,7 @@ class ShardVoter:
         else:
             self._failures = 0
             image.votes = outcome if image.votes is None else _concatenate(image.votes, outcome)
-            if self._is_last(current):
+            if current.look == self._last_look:
                 self._on_image()
         self._count_back(current)
 
@@ -246,7 +231,7 @@ class ShardVoter:
         current.missing -= 1
         if current.missing:
             return
-        if self._scheme.stopping is None or self._is_last(current) or not current.active:
+        if self._scheme.stopping is None or current.look == self._last_look or not current.active:
             self._split(current, [True] * len(current.active))
         else:
             rows = [image.row() for image in current.active]
@@ -263,24 +248,15 @@ class ShardVoter:
 
     def _split(self, current: _Round, decided: Sequence[bool]) -> None:
         """Split the images of a round into those that stop and those that continue."""
-        continued = []
-        for image, stops in zip(current.active, decided, strict=True):
-            if stops:
-                current.results[image.image_id] = image.row()
-            else:
-                continued.append(image)
-        if continued:
+        outcomes = list(zip(current.active, decided, strict=True))
+        current.results.update({image.image_id: image.row() for image, stops in outcomes if stops})
+        if continued := [image for image, stops in outcomes if not stops]:
             self._waiting.append(_Round(current.shard, current.look + 1, continued, current.results))
         else:
             self._complete.append(current.votes())
 
-    def _is_last(self, current: _Round) -> bool:
-        return current.look == len(self._scheme.looks) - 1
-
 
 def _concatenate(before: DrawVotes, after: DrawVotes) -> DrawVotes:
-    if isinstance(before, LabelSets) and isinstance(after, LabelSets):
-        return LabelSets(np.concatenate([before.packed, after.packed]), before.num_labels)
-    assert not isinstance(before, LabelSets)
-    assert not isinstance(after, LabelSets)
-    return np.concatenate([before, after])
+    if isinstance(before, LabelSets):
+        return LabelSets(np.concatenate([before.packed, cast(LabelSets, after).packed]), before.num_labels)
+    return np.concatenate([before, cast(Ranked, after)])

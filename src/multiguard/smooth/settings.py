@@ -26,18 +26,6 @@ DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": to
 class Settings:
     """How the classifier is executed; the certificate is about exactly this, so all of it is in the provenance.
 
-    Attributes:
-        sigma: The standard deviation of the noise, in the units of the input, [0, 1] for images.
-        k_max: K', the number of ranked labels kept per draw; None where f returns sets.
-        score_threshold: f returns the set of labels with at least this probability; None for ranked labels.
-        device: The device that the classifier runs on.
-        noise: The noise source.
-        precision: float32, or the dtype of autocast.
-        channels_last: Whether images and weights are stored channels last.
-        compiled: Whether torch.compile compiles the classifier.
-        noise_compiled: Whether torch.compile compiles the noise made on the device.
-        clamp: Whether f clamps the noisy input to [0, 1].
-
     >>> from multiguard.models import load_classifier
     >>> from multiguard.smooth import Smoother
     >>> f = load_classifier(lambda x: x.flatten(1)[:, :4], labels=list("abcd"), output="logits")
@@ -46,16 +34,16 @@ class Settings:
     (4, 'float32', 'top-k')
     """
 
-    sigma: float
-    k_max: int | None
-    score_threshold: float | None
+    sigma: float  # the standard deviation of the noise, in the units of the input, [0, 1] for images
+    k_max: int | None  # K', the number of ranked labels kept per draw; None if f returns sets
+    score_threshold: float | None  # f returns the labels with at least this probability; None for ranked labels
     device: torch.device
     noise: NoiseSource
-    precision: Precision
-    channels_last: bool
-    compiled: bool
-    noise_compiled: bool
-    clamp: bool
+    precision: Precision  # float32, or the dtype of autocast
+    channels_last: bool  # whether images and weights are stored channels last
+    compiled: bool  # whether torch.compile compiles the classifier
+    noise_compiled: bool  # whether torch.compile compiles the noise made on the device
+    clamp: bool  # whether f clamps the noisy input to [0, 1]
 
     @property
     def rule_name(self) -> RuleName:
@@ -76,7 +64,6 @@ class Settings:
 
 def resolve_settings(
     classifier: Classifier,
-    *,
     sigma: float,
     k_max: int | None,
     score_threshold: float | None,
@@ -90,14 +77,18 @@ def resolve_settings(
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = _resolve_device(device), len(classifier.label_names)
     cuda, onnx = resolved.type == "cuda", _runs_onnx(classifier)
-    if onnx:
-        _refuse_torch_options(classifier, precision, channels_last, compile)
+    ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
+    if onnx and any(ignored.values()):  # no record may claim an option that had no effect
+        raise InvalidInputError(
+            f"{classifier.name} is run by onnxruntime, in float32 and as its file defines it; leave out "
+            f"{', '.join(name for name, given in ignored.items() if given)}."
+        )
     fast = cuda and not onnx
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
-    _check_choice("noise", noise := noise or (DEVICE_PHILOX if cuda else HOST_PHILOX), get_args(NoiseSource))
-    _check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
+    check_choice("noise", noise := noise or (DEVICE_PHILOX if cuda else HOST_PHILOX), get_args(NoiseSource))
+    check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
     return Settings(
         sigma=check_sigma(sigma),
@@ -125,23 +116,8 @@ def _runs_onnx(classifier: Classifier) -> bool:
     return any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
 
 
-def _refuse_torch_options(
-    classifier: Classifier,
-    precision: Precision | None,
-    channels_last: bool | None,
-    compile: bool | None,  # noqa: A002 - torch's own word
-) -> None:
-    """Refuse options that onnxruntime would ignore, so that no record claims them."""
-    given = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
-    dropped = [name for name, wanted in given.items() if wanted]
-    if dropped:
-        raise InvalidInputError(
-            f"{classifier.name} is run by onnxruntime, in float32 and as its file defines it; leave out "
-            f"{', '.join(dropped)}."
-        )
-
-
-def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raises `InvalidInputError` unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
 

@@ -1,7 +1,7 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,30 +15,30 @@ from multiguard.smooth.engine import make_step
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
 from multiguard.smooth.prediction import Prediction, as_array, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
-from multiguard.smooth.stream import Rows, VoteStream
+from multiguard.smooth.stream import VoteStream
 from multiguard.votes import DrawVotes, LabelSets, packed_width, vote_dtype
 
 
 class Smoother:
     """Draws votes whose noise is a function of (seed, image id, draw), whatever the batches.
 
-    The smoother takes the classifier over: it moves it to the device and puts it in evaluation mode, again at the
-    start of each run. Threads may share it: their batches take turns. What is left at None follows the device:
-    float32 and nothing else on a CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
+    The smoother moves the classifier to the device and puts it in evaluation mode, again at the start of each run.
+    Threads may share a smoother: their batches take turns. Options left at None follow the device: plain float32 on a
+    CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
         sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for images), unnormalised.
         k_max: K', the number of ranked labels kept per draw, for `TopK`; by default 10, or all if there are fewer.
-        score_threshold: Keep the set of labels whose probability is at least this, for `Threshold`, in place of ranked
-            labels. Where scores are logits they are compared with its logit.
-        device: Where to run; by default CUDA where there is one.
-        batch_size: Rows of a batch, or "auto". It halves when CUDA runs out of memory.
+        score_threshold: For `Threshold`, keep the set of labels with at least this probability instead of ranked
+            labels. Logits are compared with its logit.
+        device: The device to run on; by default CUDA if available.
+        batch_size: The rows per batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
-        channels_last: Memory layout of images and weights.
+        channels_last: Whether images and weights are stored channels last.
         compile: Whether to compile the classifier together with its noise.
-        noise: The source of noise, to repeat on a CPU the noise of a CUDA run.
+        noise: The noise source, to reproduce the noise of a CUDA run on a CPU.
 
     >>> from multiguard.models import load_classifier
     >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
@@ -59,23 +59,15 @@ class Smoother:
         clamp: bool = False,
         precision: Precision | None = None,
         channels_last: bool | None = None,
-        compile: bool | None = None,  # noqa: A002 - the word that torch uses for it
+        compile: bool | None = None,  # noqa: A002 - torch's own word
         noise: NoiseSource | None = None,
     ) -> None:
         self.settings: Settings = resolve_settings(
-            classifier,
-            sigma=sigma,
-            k_max=k_max,
-            score_threshold=score_threshold,
-            device=device,
-            clamp=clamp,
-            precision=precision,
-            channels_last=channels_last,
-            compile=compile,
-            noise=noise,
+            classifier, sigma, k_max, score_threshold, device, clamp, precision, channels_last, compile, noise
         )
-        self.classifier = _to_device(classifier, self.settings)
-        self.batch_size = batch_size
+        self.classifier, self.batch_size = classifier.eval().to(self.settings.device), batch_size
+        if self.settings.channels_last:
+            self.classifier = self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._sizer = Sizer(batch_size, self.settings.device)
         self._step = make_step(self.classifier, self.settings)
 
@@ -87,12 +79,12 @@ class Smoother:
         Memory does not grow with `draws`, except for the votes themselves.
 
         Args:
-            image: (m, ...) of any shape: uint8 (a value is x / 255) or floating point.
-            draws: n, how many noisy copies to classify.
-            seed: The seed of the run.
-            image_id: The name of the image; it keys the noise.
+            image: An array of any shape: uint8 (a value is x / 255) or floating point.
+            draws: n, the number of noisy copies to classify.
+            seed: The seed of the noise.
+            image_id: The id of the image; it keys the noise.
             first_draw: The index of the first draw, to continue where an earlier call ended.
-            stream: "certify", or "pilot" for draws that choose a set and never certify it.
+            stream: "certify", or "pilot" for draws that choose labels and never certify them.
 
         >>> from multiguard.models import load_classifier
         >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
@@ -105,14 +97,15 @@ class Smoother:
         array([[ True,  True, False]])
         """
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
-        most_rows = 1 << (job.draws - 1).bit_length()
-        return next(votes for _, votes in self._run([job], self._stream(most_rows=most_rows)))
+        _, votes = next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))
+        assert not isinstance(votes, ImageFailure)
+        return votes
 
     def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, DrawVotes]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
-        Takes the next image only when its rows are due, so that `images` may be endless, and copies it, so that
-        one array may be filled again for each image.
+        The next image is taken only when its rows are due, so `images` may be endless. It is copied, so one array may
+        be reused for all images.
         """
         jobs = (self.job(image, draws, seed=seed, image_id=image_id) for image_id, image in images)
         for job, votes in self.run(jobs):
@@ -131,23 +124,19 @@ class Smoother:
     def run(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
-        The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded.
-
-        Args:
-            jobs: The draws to make.
-            steady: Whether all batches have one size on a CPU, too, the last ones padded: the last bits of a score may
-                depend on the size of its batch, but not on its row in it.
+        The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded. With
+        `steady`, all batches have one size on a CPU, too, the last ones padded: the last bits of a score may depend on
+        the size of its batch, but not on its row in it.
         """
-        return self._run(jobs, self._stream(steady))
+        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady))
 
     def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
 
-        Which jobs fail does not depend on the batches (see `VoteStream`). Where no image is to blame, `ModelError` is
-        raised in any case.
+        Which jobs fail does not depend on the batches (see `VoteStream`). `ModelError` is raised if no image is to
+        blame.
         """
-        for job, outcome in self._stream(steady, record_failures=True).outcomes(jobs):
-            yield job, outcome if isinstance(outcome, ImageFailure) else self._as_votes(outcome)
+        return self._outcomes(jobs, steady, record_failures=True)
 
     def predict(
         self,
@@ -166,13 +155,13 @@ class Smoother:
         would be confirmed too often.
 
         Args:
-            image: As in `votes`.
-            rule: Which labels g returns.
-            pilot_draws: Draws that choose the labels.
-            draws: Draws that confirm them.
+            image: The image, as for `votes`.
+            rule: The smoothed classifier: `TopK` or `Threshold`.
+            pilot_draws: The number of draws that choose the labels.
+            draws: The number of draws that confirm them.
             alpha: The probability of any false claim in the prediction.
-            seed: As in `votes`.
-            image_id: As in `votes`.
+            seed: The seed of the noise.
+            image_id: The id of the image; it keys the noise.
 
         >>> from multiguard.certify import TopK
         >>> from multiguard.models import load_classifier
@@ -193,26 +182,16 @@ class Smoother:
             chosen, as_array(fresh, rule), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
         )
 
-    def _run(self, jobs: Iterable[Job], stream: VoteStream) -> Iterator[tuple[Job, DrawVotes]]:
-        for job, rows in stream.outcomes(jobs):
-            assert not isinstance(rows, ImageFailure)
-            yield job, self._as_votes(rows)
-
-    def _as_votes(self, rows: Rows) -> DrawVotes:
-        if self.settings.score_threshold is None:
-            return rows
-        return LabelSets(rows.astype(np.uint8, copy=False), len(self.classifier.label_names))
-
-    def _stream(self, steady: bool = False, **options: Any) -> VoteStream:
+    def _outcomes(
+        self, jobs: Iterable[Job], steady: bool = False, **options: Any
+    ) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         self.classifier.eval()
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        return VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
-
-
-def _to_device(classifier: Classifier, settings: Settings) -> Classifier:
-    classifier = classifier.eval().to(settings.device)
-    if settings.channels_last:
-        classifier = classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return classifier
+        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        for job, rows in stream.outcomes(jobs):
+            if ranks is None and not isinstance(rows, ImageFailure):
+                yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
+            else:
+                yield job, rows

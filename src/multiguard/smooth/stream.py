@@ -23,7 +23,7 @@ _QUEUED = 8  # batches on the device before the host reads the oldest
 _NOT_FINITE = "returned a score that is NaN or infinite"
 _LONGEST = 300  # characters of an error message
 # What the device, its libraries or a compiler report when they break: the process may then do nothing right any more.
-_DEVICE_ERRORS = (
+_BROKEN_DEVICE = (
     "cuda error",
     "hip error",
     "triton error",
@@ -49,7 +49,7 @@ class _Pending:
         """The votes, once they have arrived."""
         if self.event is not None:
             self.event.synchronize()
-        return np.asarray(self.votes.numpy())
+        return np.asarray(self.votes)
 
 
 class _Tally:
@@ -58,10 +58,6 @@ class _Tally:
     def __init__(self, votes: Rows) -> None:
         self.votes, self.missing = votes, len(votes)
         self.failure: ImageFailure | None = None
-
-    def add(self, segment: Segment, votes: NDArray[np.integer]) -> None:
-        self.votes[segment.start : segment.start + segment.rows] = votes
-        self.missing -= segment.rows
 
 
 class VoteStream:
@@ -176,7 +172,8 @@ class VoteStream:
         if not table[:, -1].all():
             self._fail(_single_draw(segment, int(np.argmin(table[:, -1]))), _NOT_FINITE)
         else:
-            tally.add(segment, table[:, :-1])
+            tally.votes[segment.start : segment.start + segment.rows] = table[:, :-1]
+            tally.missing -= segment.rows
             self._success = _single_draw(segment, 0)
 
     def _fail(self, draw: Batch, problem: str) -> None:
@@ -269,7 +266,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _is_device_error(error: Exception) -> bool:
     """Whether the device or its software broke, so that no image is to blame."""
     return any(
-        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _DEVICE_ERRORS)
+        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _BROKEN_DEVICE)
         for cause, message in _causes(error)
     )
 
