@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from multiguard.certify import Looks, Rule, StoppingRule
 from multiguard.smooth.prediction import as_array
@@ -42,7 +41,10 @@ class Stopping:
         self._rule, self._num_labels, self._labelled = plan.rule, num_labels, labelled
         self._stopping = StoppingRule(**vars(plan), num_labels=num_labels, sigma=settings.sigma)
         self.look_fractions = tuple(float(fraction) for fraction in plan.looks.fractions)
-        self.record = _record(plan)
+        # What must agree for a run to resume, beside its looks; an infinite forecast margin is None in JSON.
+        margin = float(plan.forecast_margin) if math.isfinite(plan.forecast_margin) else None
+        radii = tuple(float(radius) for radius in plan.radii)
+        self.record = {"radii": radii, "alpha": float(plan.alpha), "forecast_margin": margin, **plan.rule.options}
 
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
         """For each image whether its draws may end."""
@@ -54,10 +56,3 @@ class Stopping:
             return row.labels
         assert row.pilot is not None
         return self._rule.returned(as_array(row.pilot, self._rule), self._num_labels)
-
-
-def _record(plan: AdaptivePlan) -> dict[str, Any]:
-    """What must agree for a run to resume, beside its looks; an infinite forecast margin is None in JSON."""
-    forecast_margin = float(plan.forecast_margin) if math.isfinite(plan.forecast_margin) else None
-    radii = tuple(float(radius) for radius in plan.radii)
-    return {"radii": radii, "alpha": float(plan.alpha), "forecast_margin": forecast_margin, **plan.rule.options}

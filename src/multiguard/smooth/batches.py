@@ -61,8 +61,7 @@ class Batch:
 
     def draws(self) -> NDArray[np.int64]:
         """For each row the index of its draw."""
-        starts = [(segment.job.first_draw + segment.start, segment.rows) for segment in self.segments]
-        return np.concatenate([np.arange(first, first + rows, dtype=np.int64) for first, rows in starts])
+        return np.concatenate([each.job.first_draw + each.start + np.arange(each.rows) for each in self.segments])
 
     def parts(self) -> list["Batch"]:
         """Smaller batches: one per image, or the two halves of one image's draws; none for a single draw."""

@@ -48,20 +48,17 @@ def vote_dataset(
     """Write the votes of a dataset into a folder; the same call resumes an interrupted run.
 
     The noise of each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped
-    after n draws has the first n draws of a run with fixed draws. Under torchrun all processes share the work, and the
-    folder ends as if one process had done it alone. The call returns in the main process when everything is done, in
-    the others when nothing is left for them.
+    after n draws has the first n draws of a run with fixed draws. Under torchrun all processes share the work; the
+    folder is that of one process. The main process returns when all is done, the others when nothing is left for them.
 
     Args:
         smoother: The smoothed classifier.
-        dataset: The images to vote on; its labels must be the classifier's. A random subset is a dataset of its own,
-            whose name records how it was sampled.
+        dataset: The images to vote on; its labels must be the classifier's.
         folder: The votes folder.
         draws: n, the fixed number of draws per image; or give `adaptive`.
         adaptive: Looks at growing numbers of draws; an image may stop at each of them.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
-        labelled: Whether the dataset's labels are the ground truth. Otherwise the votes carry no labels, and pilot
-            draws are needed to choose them.
+        labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
         seed: The seed of the noise.
         shard_images: The number of images per file.
         readers: The number of threads that decode images ahead of the device.
@@ -283,8 +280,7 @@ class _ImageReader:
 
     def _decode(self, position: int) -> Sample | ImageError:
         try:
-            sample = self._dataset[position]
-            _check_pixels(sample)
+            _check_pixels(sample := self._dataset[position])
         except ImageError as error:
             return error
         return sample

@@ -116,23 +116,16 @@ class Team:
     @contextmanager
     def join(self, stop: Callable[[], bool]) -> Iterator[Work | None]:
         """The work, once the main process has prepared the folder; None if asked to stop before."""
-        session = self._request_session(stop)
-        if session is None:
-            yield None
-            return
-        work = Work(self, session, 0, stop)
-        with _background(work.send_heartbeats):
-            yield work
-
-    def _request_session(self, stop: Callable[[], bool]) -> str | None:
-        """The name of the current work, as the main process replies; None if asked to stop before."""
         request = uuid4().hex
         _call(lambda: self.store.set(_REQUEST.format(self.rank.number), request))
         while not _call(lambda: self.store.check([request])):
             if stop():
-                return None
+                yield None
+                return
             time.sleep(_PAUSE)
-        return _call(lambda: self.store.get(request)).decode()
+        work = Work(self, _call(lambda: self.store.get(request)).decode(), 0, stop)
+        with _background(work.send_heartbeats):
+            yield work
 
     def _reply(self, session: str, over: threading.Event) -> None:
         """Send the name of the current work to every process that requests it, late or restarted ones too."""

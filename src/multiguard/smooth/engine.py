@@ -99,18 +99,16 @@ class _HostStep:
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
         with self._lock:
-            noisy = self._rows(size, batch.segments[0].job.image.shape)
+            shape = batch.segments[0].job.image.shape
+            if self._buffer.shape[1:] != shape or len(self._buffer) < size:
+                self._buffer = np.zeros((size, *shape), dtype=np.float32)
+            noisy = self._buffer[:size]
             self._perturb(batch, noisy[: batch.rows])
             noisy[batch.rows :] = noisy[batch.rows - 1]
             tensor = torch.from_numpy(noisy).to(self._settings.device)
             if self._settings.clamp:
                 tensor.clamp_(0, 1)
             return self._graph(tensor.shape[1:], tensor)
-
-    def _rows(self, rows: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        if self._buffer.shape[1:] != shape or len(self._buffer) < rows:
-            self._buffer = np.zeros((rows, *shape), dtype=np.float32)
-        return self._buffer[:rows]
 
     def _perturb(self, batch: Batch, out: NDArray[np.float32]) -> None:
         known, jobs = self._pixels, [segment.job for segment in batch.segments]
@@ -209,7 +207,10 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tens
     """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently."""
     if not wanted:
         return function
-    compiled = torch.compile(_copy_code(function), dynamic=False)
+    assert isinstance(function, FunctionType)
+    code = function.__code__.replace()  # a copy, since the compiler limits the number of graphs per code object
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    compiled: Callable[P, Tensor] = torch.compile(copy, dynamic=False)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         try:
@@ -222,10 +223,3 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tens
             ) from error
 
     return run
-
-
-def _copy_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The same function with its own code object: the compiler limits the number of graphs per code object."""
-    assert isinstance(function, FunctionType)
-    code, closure = function.__code__.replace(), function.__closure__
-    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

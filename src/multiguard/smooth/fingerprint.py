@@ -67,7 +67,13 @@ def execution(smoother: Smoother) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"{device.type} {platform.machine()}",
-        "versions": _versions(),
+        "versions": {
+            "multiguard": __version__,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            **{name: str(sys.modules[name].__version__) for name in _MODEL_LIBRARIES if name in sys.modules},
+        },
     }
 
 
@@ -103,14 +109,3 @@ def _allows_tf32(backend: Any, legacy: Any) -> bool:
     """Whether float32 may be rounded to TF32; torch refuses to read the old flag once the new one is set."""
     precision = getattr(backend, "fp32_precision", None)
     return bool(legacy.allow_tf32) if precision is None else precision == "tf32"
-
-
-def _versions() -> dict[str, str]:
-    imported = {name: sys.modules[name] for name in _MODEL_LIBRARIES if name in sys.modules}
-    return {
-        "multiguard": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        **{name: str(module.__version__) for name, module in imported.items()},
-    }

@@ -2,8 +2,7 @@
 
 A round is one look at the images of a shard that still need draws. Rounds follow each other without a gap between
 batches: continued rounds come first, and a new shard is opened only if none waits. A thread evaluates finished rounds
-while the device draws others. So the device runs dry only at the end of the dataset, or if evaluation is slower than
-drawing.
+while the device draws others, so the device idles only at the end, or if evaluation is slower than drawing.
 """
 
 from collections import deque
@@ -122,12 +121,10 @@ class ShardVoter:
             while self._waiting or self._more or self._evaluating:
                 for job, outcome in run(self._jobs(), steady=True):
                     self._receive(job, outcome)
-                    yield from self._pop_complete()
-                yield from self._pop_complete()
-
-    def _pop_complete(self) -> Iterator[ShardVotes]:
-        while self._complete:
-            yield self._complete.popleft()
+                    while self._complete:
+                        yield self._complete.popleft()
+                while self._complete:
+                    yield self._complete.popleft()
 
     def _jobs(self) -> Iterator[Job]:
         """The jobs of one round after the other; votes that arrive meanwhile bring new rounds.

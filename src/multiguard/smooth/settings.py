@@ -76,7 +76,9 @@ def resolve_settings(
 ) -> Settings:
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = _resolve_device(device), len(classifier.label_names)
-    cuda, onnx = resolved.type == "cuda", _runs_onnx(classifier)
+    cuda = resolved.type == "cuda"
+    # onnxruntime may run the classifier, or the one behind a denoiser.
+    onnx = any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
     ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
     if onnx and any(ignored.values()):  # no record may claim an option that had no effect
         raise InvalidInputError(
@@ -109,11 +111,6 @@ def _resolve_device(device: str | torch.device | None) -> torch.device:
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")
     return resolved
-
-
-def _runs_onnx(classifier: Classifier) -> bool:
-    """Whether onnxruntime runs the classifier, or the one behind a denoiser."""
-    return any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:

@@ -97,9 +97,7 @@ class Smoother:
         array([[ True,  True, False]])
         """
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
-        _, votes = next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))
-        assert not isinstance(votes, ImageFailure)
-        return votes
+        return cast(DrawVotes, next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))[1])
 
     def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, DrawVotes]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
@@ -133,8 +131,7 @@ class Smoother:
     def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
 
-        Which jobs fail does not depend on the batches (see `VoteStream`). `ModelError` is raised if no image is to
-        blame.
+        Which jobs fail does not depend on the batches. If no image is to blame, it raises `ModelError`.
         """
         return self._outcomes(jobs, steady, record_failures=True)
 

@@ -23,15 +23,8 @@ _QUEUED = 8  # batches on the device before the host reads the oldest
 _NOT_FINITE = "returned a score that is NaN or infinite"
 _LONGEST = 300  # characters of an error message
 # What the device, its libraries or a compiler report when they break: the process may then do nothing right any more.
-_BROKEN_DEVICE = (
-    "cuda error",
-    "hip error",
-    "triton error",
-    "cudnn_status",
-    "cublas_status",
-    "cusolver_status",
-    "cufft",
-)
+_LIBRARY_ERRORS = [f"{library}_status" for library in ("cudnn", "cublas", "cusolver")]
+_DEVICE_ERRORS = ("cuda error", "hip error", "triton error", *_LIBRARY_ERRORS, "cufft")
 _COMPILER_ERRORS = ("InductorError", "BackendCompilerFailed")
 # From a library of the device, torch on a CPU, the system, onnxruntime.
 _MEMORY_ERRORS = ("alloc_failed", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
@@ -63,9 +56,7 @@ class _Tally:
 class VoteStream:
     """Turns jobs into votes: batches queue on the device, and jobs wait for their votes in order.
 
-    A vote is `width` integers. With `padded`, smaller batches are padded to the size of a full one; `most_rows` limits
-    that size, so that a run of few draws is not padded far.
-
+    A vote is `width` integers. With `padded`, smaller batches are padded to a full one, of at most `most_rows` rows.
     With `record_failures`, a job that the classifier fails on yields an image failure, with the first draw that fails
     alone, while the others continue; otherwise that draw raises `ModelError`. Where no image is to blame, `ModelError`
     is raised in any case: the device is dead, or the classifier now also fails on a draw that succeeded before (on a
@@ -266,7 +257,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _is_device_error(error: Exception) -> bool:
     """Whether the device or its software broke, so that no image is to blame."""
     return any(
-        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _BROKEN_DEVICE)
+        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _DEVICE_ERRORS)
         for cause, message in _causes(error)
     )
 
