@@ -77,35 +77,35 @@ def test_late_process():
 
 def test_stop_of_one():
     """If one process is asked to stop, all do."""
-    store, asked = HashStore(), threading.Event()
+    store, stop = HashStore(), threading.Event()
     with (
         member(store, 0, count=2).lead(SHARDS, 0, lambda: False) as work,
-        member(store, 1, count=2).join(asked.is_set) as other,
+        member(store, 1, count=2).join(stop.is_set) as other,
     ):
         mine, others = iter(work), iter(other)
         assert [next(mine), next(others)] == SHARDS[:2]
-        asked.set()
+        stop.set()
         assert list(others) == []
         assert list(mine) == []
 
 
 def test_stop_while_waiting():
     """A process that waits for a dead main process can be stopped."""
-    asked = iter([False, True])
-    with member(HashStore(), 1, count=2).join(lambda: next(asked)) as work:
+    stop = iter([False, True])
+    with member(HashStore(), 1, count=2).join(lambda: next(stop)) as work:
         assert work is None
 
 
 def test_heartbeats(monkeypatch):
     """Without heartbeats a process is given up, with them it is awaited: 1 came and died, 2 never came, 3 is slow."""
     monkeypatch.setattr(distributed, "_HEARTBEAT", 0.02)
-    store, told = HashStore(), []
+    store, events = HashStore(), []
     main, *_ = members = [Team(Rank(number, 4, number), store, timeout=0.4) for number in range(4)]
 
     def slow():
         with members[3].join(lambda: False) as work:
             time.sleep(1)
-            told.append("done")
+            events.append("done")
             work.leave()
 
     with main.lead(SHARDS, 0, lambda: False) as work, ThreadPoolExecutor(1) as pool:
@@ -114,7 +114,7 @@ def test_heartbeats(monkeypatch):
             assert next(iter(died)) == SHARDS[0]
         work.leave()
         work.wait(lambda images: None)
-        assert told == ["done"]
+        assert events == ["done"]
         working.result()
 
 

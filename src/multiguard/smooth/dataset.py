@@ -64,7 +64,7 @@ def vote_dataset(
         readers: The number of threads that decode images ahead of the device.
         on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" raises;
             "record" continues and lists the image with the reason (`Votes.failures`). A later call with "stop" tries
-            such images again. A failure that is no image's fault, or a failure on all images, raises in any case.
+            such images again. A failure that no image caused, or a failure on all images, raises in any case.
         progress: Called with the number of images done and the number of all images.
         stop: Called before each shard; once it returns True, the open shards are finished and the rest is left.
 
