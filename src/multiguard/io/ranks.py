@@ -46,7 +46,6 @@ def _environment_integer(name: str, at_least: int = 0) -> int | None:
     if (text := os.environ.get(name)) is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= at_least):
-        raise InvalidInputError(
-            f"{name} is {text!r}, expected an integer of at least {at_least}; torchrun sets it; else unset the variable"
-        )
+        expected = f"expected an integer of at least {at_least}"
+        raise InvalidInputError(f"{name} is {text!r} in the environment, {expected}; unset it for a single process")
     return int(text)
