@@ -10,8 +10,8 @@ from tests.votes.vote_runs import KINDS, provenance, row, votes_of
 from multiguard.certify import TopK, certified_radii_batch
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes import LabelSets, VoteRow, packed_width, vote_dtype
-from multiguard.votes.types import check_row, decode_votes, encode_votes
+from multiguard.votes import LabelSets, VoteRow
+from multiguard.votes.types import check_row, decode_votes, encode_votes, packed_width, vote_dtype
 
 hits_of_any_size = hnp.arrays(np.bool_, st.tuples(st.integers(1, 20), st.sampled_from([1, 7, 8, 9, 20, 256, 257, 300])))
 

@@ -3,18 +3,7 @@
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import Manifest
 from multiguard.votes.store import Votes, read_votes
-from multiguard.votes.types import DrawVotes, LabelSets, VoteRow, packed_width, vote_dtype
+from multiguard.votes.types import DrawVotes, LabelSets, VoteRow
 from multiguard.votes.writer import VotesWriter
 
-__all__ = [
-    "DrawVotes",
-    "LabelSets",
-    "Manifest",
-    "Provenance",
-    "VoteRow",
-    "Votes",
-    "VotesWriter",
-    "packed_width",
-    "read_votes",
-    "vote_dtype",
-]
+__all__ = ["DrawVotes", "LabelSets", "Manifest", "Provenance", "VoteRow", "Votes", "VotesWriter", "read_votes"]

@@ -85,10 +85,8 @@ def _check_rule(run: Provenance) -> None:
         raise InvalidInputError(f"rule must be one of {', '.join(get_args(RuleName))}, not {run.rule!r}.")
     top_k = run.rule == "top-k"
     if (run.k_max is not None) != top_k or (run.score_threshold is None) != top_k:
-        raise InvalidInputError(
-            f"the top-k rule has k_max and the threshold rule score_threshold; not {run.rule!r} with "
-            f"k_max = {run.k_max} and score_threshold = {run.score_threshold}."
-        )
+        given = f"{run.rule!r} with k_max = {run.k_max} and score_threshold = {run.score_threshold}"
+        raise InvalidInputError(f"the top-k rule has k_max, the threshold rule score_threshold; not {given}.")
     if run.score_threshold is not None and not 0 < run.score_threshold < 1:
         raise InvalidInputError(f"score_threshold must lie strictly between 0 and 1, not {run.score_threshold}.")
 

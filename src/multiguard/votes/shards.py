@@ -11,7 +11,8 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,10 +68,8 @@ class Manifest:
         if len(set(run.image_ids)) < len(run.image_ids):
             raise InvalidInputError("image ids must be distinct: two images of one id would share their noise.")
         if not (run.sigma > 0 and run.draws >= 1 and run.label_names and (run.k_max is None or run.k_max >= 1)):
-            raise InvalidInputError(
-                f"sigma must be positive, and draws, labels and k_max at least 1; not sigma {run.sigma}, {run.draws} "
-                f"draws, {len(run.label_names)} labels and k_max {run.k_max}."
-            )
+            given = f"sigma {run.sigma}, {run.draws} draws, {len(run.label_names)} labels and k_max {run.k_max}"
+            raise InvalidInputError(f"sigma must be positive, and draws, labels and k_max at least 1; not {given}.")
         if self.shards is not None and len(self.shards) != self.shard_count:
             raise InvalidInputError(f"{len(self.shards)} shards, expected {self.shard_count}.")
 
@@ -122,8 +121,8 @@ def load_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.") from error
     except (OSError, ValueError) as error:
-        message = f"{path} cannot be read: {error}. Restore it, or vote with --force, which starts again."
-        raise VotesError(message) from error
+        remedy = "Restore it, or vote with --force, which starts again."
+        raise VotesError(f"{path} cannot be read: {error}. {remedy}") from error
 
 
 def shard_name(index: int) -> str:
@@ -177,14 +176,9 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
         check_row(row, provenance)
     except InvalidInputError as error:
         raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
-    return {
-        "image_id": row.image_id,
-        "labels": [int(label) for label in row.labels],
-        "draws": row.draws,
-        "votes": encode_votes(row.votes),
-        "pilot": None if row.pilot is None else encode_votes(row.pilot),
-        "image_sha256": row.image_hash,
-    }
+    labels, pilot = [int(label) for label in row.labels], None if row.pilot is None else encode_votes(row.pilot)
+    head = {"image_id": row.image_id, "labels": labels, "draws": row.draws, "image_sha256": row.image_hash}
+    return {**head, "votes": encode_votes(row.votes), "pilot": pilot}
 
 
 def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
@@ -263,24 +257,26 @@ def _decode_shard(content: bytes, provenance: Provenance, *, verify_rows: bool) 
     records = file.read(columns=None if verify_rows else _HEAD).to_pylist()
     if verify_rows and _rows_checksum(records) != metadata.rows_sha256:
         raise VotesError("its rows have another checksum than the one in its metadata")
-    heads = [_head(record) for record in records]
-    for head in heads:
-        try:
-            check_head(head.labels, head.draws, provenance)
-        except InvalidInputError as error:
-            raise _misfit(head, error) from error
-    return metadata, heads
+    return metadata, [_head(record, provenance) for record in records]
 
 
-def _head(record: Mapping[str, Any]) -> Head:
-    """The head of a row; only the hash of the image may be missing."""
+def _head(record: Mapping[str, Any], run: Provenance) -> Head:
+    """The head of a row, if it fits the run; only the hash of the image may be missing."""
     if any(record[name] is None for name in ("image_id", "labels", "draws")) or None in record["labels"]:
         raise VotesError(f"a row lacks its id, its labels or its draws: {record['image_id']!r}")
-    return Head(record["image_id"], tuple(record["labels"]), record["draws"], record["image_sha256"])
+    head = Head(record["image_id"], tuple(record["labels"]), record["draws"], record["image_sha256"])
+    with _fitting(head.image_id):
+        check_head(head.labels, head.draws, run)
+    return head
 
 
-def _misfit(head: Head, error: InvalidInputError) -> VotesError:
-    return VotesError(f"image {head.image_id!r} has {error} The manifest is not that of these votes.")
+@contextmanager
+def _fitting(image_id: str) -> Iterator[None]:
+    """Raises `VotesError`, naming the image, for what does not fit the run."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise VotesError(f"image {image_id!r} has {error} The manifest is not that of these votes.") from error
 
 
 def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance) -> VoteRow:
@@ -289,13 +285,11 @@ def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance)
         (record,) = file.read_row_group(row).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VotesError(f"the votes of image {head.image_id!r} cannot be read: {error}") from error
-    if _head(record) != head:
+    if _head(record, provenance) != head:
         raise VotesError(f"the votes of image {head.image_id!r} are not where they were when the shard was opened.")
-    try:
+    with _fitting(head.image_id):
         votes = decode_votes(record["votes"] or b"", head.draws, provenance)
         pilot = None if record["pilot"] is None else decode_votes(record["pilot"], provenance.pilot_draws, provenance)
         result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash)
         check_row(result, provenance)
-    except InvalidInputError as error:
-        raise _misfit(head, error) from error
     return result

@@ -31,10 +31,9 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
     manifest = load_manifest(folder)
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
-        raise VotesError(
-            f"{folder} holds {len(indices)} of {manifest.shard_count} shards: its run has not finished. "
-            "Vote again with the same command to resume it, or pass partial=True to read these shards."
-        )
+        remedy = "Vote again with the same command to resume it, or pass partial=True to read these shards."
+        present = f"{len(indices)} of {manifest.shard_count} shards"
+        raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
     shards = [read_shard(folder, manifest, index) for index in indices]
     digest = file_checksum(folder / MANIFEST_NAME)
     if not manifest.finished:
@@ -52,12 +51,6 @@ class Votes:
     are returned only to a caller who passes the looks (`looks=votes.looks`), over which alpha must be split. Pilot
     draws have methods of their own and are never among the draws that certify.
 
-    Attributes:
-        provenance: All that determines the votes.
-        manifest_hash: The sha256 of the manifest, which holds the checksum of every shard.
-        ids: The ids of the images that have votes.
-        failures: The images that could not be voted on, and why; they have no votes.
-
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
         >>> votes.ids[1], votes.labels[1], votes.draws_of(1)
@@ -70,13 +63,13 @@ class Votes:
     """
 
     def __init__(self, provenance: Provenance, manifest_hash: str, shards: Sequence[ReadShard]) -> None:
-        self.provenance = provenance
-        self.manifest_hash = manifest_hash
+        self.provenance = provenance  # all that determines the votes
+        self.manifest_hash = manifest_hash  # the sha256 of the manifest, which holds the checksum of every shard
         self._locations = [(shard, row) for shard in shards for row in range(len(shard.heads))]
         self._heads = [head for shard in shards for head in shard.heads]
         self._open: tuple[ReadShard, pq.ParquetFile] | None = None
-        self.ids = tuple(head.image_id for head in self._heads)
-        self.failures = tuple(failure for one in shards for failure in one.shard.failures)
+        self.ids = tuple(head.image_id for head in self._heads)  # of the images that have votes
+        self.failures = tuple(failure for one in shards for failure in one.shard.failures)  # of those without votes
 
     @property
     def labels(self) -> tuple[tuple[int, ...], ...]:

@@ -14,24 +14,14 @@ Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, 
 
 
 def vote_dtype(num_labels: int) -> type[np.uint8] | type[np.uint16]:
-    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536.
-
-    Example:
-        >>> vote_dtype(80).__name__
-        'uint8'
-    """
+    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536."""
     if not 1 <= num_labels <= 1 << 16:
         raise InvalidInputError(f"votes hold between 1 and 65536 labels, not {num_labels}.")
     return np.uint8 if num_labels <= 1 << 8 else np.uint16
 
 
 def packed_width(num_labels: int) -> int:
-    """Return the bytes of one set of labels: ceil(c / 8).
-
-    Example:
-        >>> packed_width(20)
-        3
-    """
+    """Return the bytes of one set of labels: ceil(c / 8)."""
     return -(-num_labels // 8)
 
 

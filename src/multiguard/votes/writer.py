@@ -65,10 +65,8 @@ class VotesWriter:
         if main:
             self._prepare(stored, differences)
         elif differences:
-            raise VotesError(
-                f"this process would not vote as the main one does: {_differ(differences)}. "
-                "Use machines and software that are alike."
-            )
+            reason = f"this process would not vote as the main one does: {_differ(differences)}"
+            raise VotesError(f"{reason}. Use machines and software that are alike.")
 
     def missing(self) -> list[int]:
         """Return the shards still to be written, in order."""
@@ -97,10 +95,8 @@ class VotesWriter:
                 shards[index] = read_shard(self._folder, run, index).shard
         if stored and differences:
             if stored.finished or shards:
-                raise VotesError(
-                    f"{self._folder} holds the votes of another run: {_differ(differences)}. "
-                    "Vote with --force to throw them away, or choose another folder."
-                )
+                remedy = "Vote with --force to throw them away, or choose another folder."
+                raise VotesError(f"{self._folder} holds the votes of another run: {_differ(differences)}. {remedy}")
             stored = None
         remove_stale(self._folder, keep=shards)
         self._accept(shards)
@@ -126,25 +122,20 @@ def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest 
     try:
         return load_manifest(folder)
     except VotesError as error:
-        if isinstance(error.__cause__, OSError):  # a manifest that cannot be read may be this run's
-            accepted = main and isinstance(error.__cause__, FileNotFoundError)
-        else:
-            accepted = damaged_ok
-        if not accepted:
-            raise
-        return None
+        missing, unreadable = (isinstance(error.__cause__, kind) for kind in (FileNotFoundError, OSError))
+        if (main and missing) or (damaged_ok and not unreadable):  # an unreadable manifest may be this run's
+            return None
+        raise
 
 
 def _differences(one: Manifest, other: Manifest) -> list[str]:
     """The names of the fields in which two runs differ."""
-    more = [] if one.shard_images == other.shard_images else ["shard_images"]
-    return one.provenance.differences(other.provenance) + more
-
-
-_IN_WORDS = {"first_image_hash": "the first image (size or content)"}
+    names = one.provenance.differences(other.provenance)
+    return names if one.shard_images == other.shard_images else [*names, "shard_images"]
 
 
 def _differ(names: Sequence[str]) -> str:
     """The names as the subject of a sentence: sigma differs; sigma, k_max and seed differ."""
-    *others, last = [_IN_WORDS.get(name, name) for name in names]
+    words = {"first_image_hash": "the first image (size or content)"}
+    *others, last = [words.get(name, name) for name in names]
     return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
