@@ -17,7 +17,7 @@ from multiguard.io.ranks import this_rank
 LOCK_NAME = ".multiguard.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
 _FAR = 1 << 30  # Windows locks bytes: this one lies beyond what is written
-_HELD: set[tuple[int, Path]] = set()  # the folders that each thread has locked; it may lock them again
+_HELD: set[tuple[int, Path]] = set()  # the lock files that each thread holds; it may lock these folders again
 
 
 class NoLocksWarning(UserWarning):
@@ -34,17 +34,18 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """
     created = not folder.exists()
     require_folder(folder)
-    _, resolved = held = threading.get_ident(), folder.resolve()
-    if held in _HELD or not this_rank().is_main:
+    path = folder.resolve() / LOCK_NAME
+    key = threading.get_ident(), path
+    if key in _HELD or not this_rank().is_main:
         yield
         return
-    handle = _acquire(folder, resolved / LOCK_NAME)
-    _HELD.add(held)
+    handle = _acquire(folder, path)
+    _HELD.add(key)
     try:
         yield
     finally:
-        _HELD.remove(held)
-        _release(handle, resolved / LOCK_NAME)
+        _HELD.remove(key)
+        _release(handle, path)
         if created:
             with suppress(OSError):
                 folder.rmdir()

@@ -93,8 +93,8 @@ def decode_checked(content: bytes, *, format: str, version: int) -> dict[str, An
     if not {"format", "version", "sha256"} <= stored.keys():
         raise ValueError("its format, its version or its checksum is missing")
     if (stored["format"], stored["version"]) != (format, version):
-        found = f"it has format {stored['format']!r}, version {stored['version']!r}"
-        raise ValueError(f"{found}; this multiguard reads {format!r}, version {version}")
+        given = f"it has format {stored['format']!r}, version {stored['version']!r}"
+        raise ValueError(f"{given}; this multiguard reads {format!r}, version {version}")
     if stored["sha256"] != checksum(stored):
         raise ValueError("it was edited after it was written (its checksum does not match)")
     return {name: value for name, value in stored.items() if name not in ("format", "version", "sha256")}
