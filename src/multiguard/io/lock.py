@@ -17,7 +17,7 @@ from multiguard.io.ranks import this_rank
 LOCK_NAME = ".multiguard.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
 _FAR = 1 << 30  # Windows locks bytes: this one lies beyond what is written
-_HELD: set[tuple[int, Path]] = set()  # the lock files that each thread holds; it may lock these folders again
+_THREAD = threading.local()  # its `held`: the lock files that this thread holds; it may lock these folders again
 
 
 class NoLocksWarning(UserWarning):
@@ -35,16 +35,16 @@ def folder_lock(folder: Path) -> Iterator[None]:
     created = not folder.exists()
     require_folder(folder)
     path = folder.resolve() / LOCK_NAME
-    key = threading.get_ident(), path
-    if key in _HELD or not this_rank().is_main:
+    held: set[Path] = _THREAD.__dict__.setdefault("held", set())
+    if path in held or not this_rank().is_main:
         yield
         return
     handle = _acquire(folder, path)
-    _HELD.add(key)
+    held.add(path)
     try:
         yield
     finally:
-        _HELD.remove(key)
+        held.remove(path)
         _release(handle, path)
         if created:
             with suppress(OSError):
