@@ -10,7 +10,8 @@ from tests.votes.vote_runs import provenance
 from multiguard.certify import Looks, Threshold, TopK
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
-from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
+from multiguard.votes.types import vote_dtype
 
 
 def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequence[int]], **changes) -> Votes:

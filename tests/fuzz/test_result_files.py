@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes, source_of, votes_of_kind
@@ -93,7 +94,7 @@ def test_forged_shards(votes, tmp_path, examples):
     def check(data: bytes) -> None:
         place = copied(votes, tmp_path / "v")
         (place / "votes-00000.parquet").write_bytes(data)
-        stored["shards"]["0"]["sha256"] = file_checksum(place / "votes-00000.parquet")
+        stored["shards"][0]["sha256"] = file_checksum(place / "votes-00000.parquet")
         (place / "manifest.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
         certified_or_refused(place)
 
@@ -102,17 +103,16 @@ def test_forged_shards(votes, tmp_path, examples):
 
 @soaked
 def test_forged_entries(votes, tmp_path, examples):
-    """Shard entries of an unfinished run are read or refused."""
-    stored = json.loads((votes / "manifest.json").read_text())
-    begun = {**stored, "shards": None}
-    run = checksum({name: stored[name] for name in ("provenance", "shard_images")})
-    head = {"format": "multiguard-votes-shard", "version": stored["version"], "run": run}
-    entry = {**head, "shard": stored["shards"]["0"]}
+    """Forged metadata of a shard with a valid checksum is read or refused in an unfinished run."""
+    begun = {**json.loads((votes / "manifest.json").read_text()), "shards": None}
+    table = pq.read_table(votes / "votes-00000.parquet")
+    entry = json.loads(table.schema.metadata[b"multiguard"])
 
     def check(data: bytes) -> None:
         place = copied(votes, tmp_path / "v")
         (place / "manifest.json").write_text(json.dumps({**begun, "sha256": checksum(begun)}))
-        (place / "votes-00000.json").write_bytes(data)
+        changed = table.replace_schema_metadata({b"multiguard": data})
+        pq.write_table(changed, place / "votes-00000.parquet", row_group_size=1)
         certified_or_refused(place)
 
     sealed = estranged(entry).map(lambda one: {**one, "sha256": checksum(one)} if isinstance(one, dict) else one)

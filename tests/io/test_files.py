@@ -77,6 +77,4 @@ def test_parquet_that_claims_too_much(tmp_path):
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"null": pa.nulls(100_000)}), path)
     with pytest.raises(ValueError, match="it claims 100,000 rows"):
-        open_parquet(path)
-    with pytest.raises(ValueError, match="it claims 100,000 rows"):
         open_parquet(path.read_bytes())

@@ -14,7 +14,8 @@ from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
 from multiguard.report import Study
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
-from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
+from multiguard.votes.types import vote_dtype
 
 LABELS = 20
 K_MAX = 5

@@ -19,8 +19,8 @@ from tests.votes.vote_runs import (
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import file_checksum
 from multiguard.pipeline.folders import discard_votes
-from multiguard.votes import Manifest, Shard, VotesWriter, read_votes
-from multiguard.votes.shards import encode_shard, load_manifest, save_manifest
+from multiguard.votes import Manifest, VotesWriter, read_votes
+from multiguard.votes.shards import Shard, load_manifest, write_shard
 
 RUN = provenance()
 
@@ -186,7 +186,7 @@ def test_forged_shard_of_another_run(tmp_path):
     edit_metadata(folder, 0, run="0" * 64)
     manifest = load_manifest(folder)
     first = Shard(file_checksum(shard_path(folder, 0)))
-    save_manifest(folder, replace(manifest, shards=(first, *manifest.shards[1:])))
+    replace(manifest, shards=(first, *manifest.shards[1:])).save(folder)
     with pytest.raises(VotesError, match=r"votes-00000.parquet comes from another run"):
         read_votes(folder)
 
@@ -223,7 +223,7 @@ def test_forged_empty_row_group(tmp_path):
         for start, stop in ((0, 0), (0, 1), (1, 2)):
             writer.write_table(table.slice(start, stop - start))
     manifest = load_manifest(tmp_path)
-    save_manifest(tmp_path, replace(manifest, shards=(Shard(file_checksum(path)), *manifest.shards[1:])))
+    replace(manifest, shards=(Shard(file_checksum(path)), *manifest.shards[1:])).save(tmp_path)
     with pytest.raises(VotesError, match=f"the votes of image '{RUN.image_ids[1]}' are not where they were"):
         read_votes(tmp_path).ranked(1)
 
@@ -239,17 +239,18 @@ def test_forged_empty_row_group(tmp_path):
         ((1, 0), []),
     ],
 )
-def test_images_of_a_shard(positions, failures):
+def test_images_of_a_shard(tmp_path, positions, failures):
     """Rows and failures together must be exactly the images of the shard."""
     with pytest.raises(InvalidInputError, match="shard 0 must hold the images"):
-        encode_shard(Manifest(RUN, 2), 0, [row(RUN, position) for position in positions], failures)
+        write_shard(tmp_path, Manifest(RUN, 2), 0, [row(RUN, position) for position in positions], failures)
+    assert not list(tmp_path.iterdir())
 
 
-def test_row_that_cannot_be_stored():
+def test_row_that_cannot_be_stored(tmp_path):
     """A row that does not fit the run is refused with the id of its image."""
     other = row(provenance(draws=6), 0)
     with pytest.raises(InvalidInputError, match="image 'image-é-0' cannot be stored: it has 6 draws, expected 7"):
-        encode_shard(Manifest(RUN, 1), 0, [other], ())
+        write_shard(tmp_path, Manifest(RUN, 1), 0, [other], ())
 
 
 def test_layout_of_a_shard(tmp_path):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.votes.vote_runs import KINDS, provenance, row, votes_of
 
-from multiguard.certify import certified_radii_batch
+from multiguard.certify import TopK, certified_radii_batch
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes import LabelSets, VoteRow, packed_width, vote_dtype
-from multiguard.votes.types import check_row, decode_votes, encode_votes
+from multiguard.votes import LabelSets, VoteRow
+from multiguard.votes.types import check_row, decode_votes, encode_votes, packed_width, vote_dtype
 
 hits_of_any_size = hnp.arrays(np.bool_, st.tuples(st.integers(1, 20), st.sampled_from([1, 7, 8, 9, 20, 256, 257, 300])))
 
@@ -128,7 +128,7 @@ def test_sets_in_the_mathematics_of_ranks():
     """The mathematics of ranked votes refuses sets."""
     sets = LabelSets.from_hits(np.eye(4, dtype=bool)[[0, 1, 2, 3] * 5])
     with pytest.raises(InvalidInputError, match="ranked votes must be integers"):
-        certified_radii_batch([sets], [[0]], num_labels=4, k=1, k_prime=1, sigma=0.5)
+        certified_radii_batch([sets], [[0]], TopK(1, 1), num_labels=4, sigma=0.5)
 
 
 def test_image_hash():

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter
+from multiguard.votes.types import vote_dtype
 
 
 def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:

@@ -19,57 +19,37 @@ _PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that readers find the old content or the new content, even after a power cut.
 
-    If the file cannot be written, for example because the disk is full, the `OSError` names it and the old file stays.
-
-    Args:
-        path: The file.
-        write: Called with the file to write to, opened in binary mode.
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp()) / "result.txt"
-        >>> write_atomically(path, lambda file: file.write(b"complete"))
-        >>> path.read_text()
-        'complete'
+    `write` is called with the file to write to, opened in binary mode. If that fails, for example because the disk is
+    full, the `OSError` names the file, and the old content stays.
     """
     try:
-        _write_and_replace(path, write)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
     except OSError as error:
         if error.errno is not None:
             error.filename = str(path)
         raise
 
 
-def _write_and_replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
 def partial_target(path: Path) -> str | None:
     """Return the name of the file that a killed process was writing to this partial file; None for other files."""
-    match = _PARTIAL.fullmatch(path.name)
-    return match["name"] if match else None
+    return match["name"] if (match := _PARTIAL.fullmatch(path.name)) else None
 
 
 def remove_partial_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
-    """Remove the partial files that killed processes left; nobody else may be writing these files now.
-
-    Args:
-        folder: The folder; it need not exist.
-        is_ours: Whether a file of this name, once complete, belongs to the caller.
-    """
+    """Remove partial files of killed processes, of the names that are the caller's; nobody may be writing them now."""
     for path in list(folder.iterdir()) if folder.is_dir() else []:
-        name = partial_target(path)
-        if name is not None and is_ours(name):
+        if (name := partial_target(path)) and is_ours(name):
             path.unlink(missing_ok=True)
 
 
@@ -94,14 +74,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def file_checksum(path: Path) -> str:
-    """Return the sha256 of a file, in hexadecimal.
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp()) / "empty"
-        >>> path.touch()
-        >>> file_checksum(path)[:16]
-        'e3b0c44298fc1c14'
-    """
+    """Return the sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -111,24 +84,17 @@ def files_checksum(paths: Sequence[Path]) -> str:
     return hashlib.sha256("".join(f"{path.name} {file_checksum(path)};" for path in paths).encode()).hexdigest()
 
 
-def open_parquet(source: Path | bytes) -> "pq.ParquetFile":
-    """Open a Parquet file that anyone may have written, without reading its rows.
+def open_parquet(content: bytes) -> "pq.ParquetFile":
+    """Open the content of a Parquet file that anyone may have written, without reading its rows.
 
-    Do not ask its footer about columns: pyarrow aborts the process if that part is damaged. Reading the columns
-    themselves raises errors as it should.
-
-    Args:
-        source: Its path or its content.
-
-    Raises:
-        ValueError: It claims more rows than it has bytes.
-        pyarrow.ArrowException: It is not a Parquet file.
+    More rows than bytes raise `ValueError`, and other content than Parquet raises `pyarrow.ArrowException`. Do not ask
+    its footer about columns: pyarrow aborts the process if that part is damaged. Reading the columns themselves raises
+    errors as it should.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size = len(source) if isinstance(source, bytes) else source.stat().st_size
-    file = pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
-    if not 0 <= file.metadata.num_rows <= size:
-        raise ValueError(f"it claims {file.metadata.num_rows:,} rows in {size:,} bytes")
+    file = pq.ParquetFile(pa.BufferReader(content))
+    if not 0 <= file.metadata.num_rows <= len(content):
+        raise ValueError(f"it claims {file.metadata.num_rows:,} rows in {len(content):,} bytes")
     return file

@@ -17,20 +17,11 @@ from multiguard.io.ranks import this_rank
 LOCK_NAME = ".multiguard.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
 _FAR = 1 << 30  # Windows locks bytes: this one lies beyond what is written
+_THREAD = threading.local()  # its `held`: the lock files that this thread holds; it may lock these folders again
 
 
 class NoLocksWarning(UserWarning):
     """The folder is on a file system without locks, so a second run that writes there would not be noticed."""
-
-
-class _Held(threading.local):
-    """The folders that this thread has locked; it may lock them again."""
-
-    def __init__(self) -> None:
-        self.folders: set[Path] = set()
-
-
-_HELD = _Held()
 
 
 @contextmanager
@@ -38,31 +29,23 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """Lock the folder for the block: no other run writes to it; raises `FolderInUseError` if another run has the lock.
 
     The lock ends with the process, also after a kill. Among processes that work together the main one holds it for all.
-    On a file system without locks the block runs after a `NoLocksWarning`.
-
-    Args:
-        folder: The folder; created if missing, and removed again if it is still empty at the end.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with folder_lock(folder):
-        ...     [path.name for path in folder.iterdir()]
-        ['.multiguard.lock']
+    On a file system without locks the block runs after a `NoLocksWarning`. A folder that is missing is created, and
+    removed again if it is still empty at the end.
     """
     created = not folder.exists()
     require_folder(folder)
-    resolved = folder.resolve()
-    if resolved in _HELD.folders or not this_rank().is_main:
+    path = folder.resolve() / LOCK_NAME
+    held: set[Path] = _THREAD.__dict__.setdefault("held", set())
+    if path in held or not this_rank().is_main:
         yield
         return
-    handle = _acquire(folder, resolved / LOCK_NAME)
-    _HELD.folders.add(resolved)
+    handle = _acquire(folder, path)
+    held.add(path)
     try:
         yield
     finally:
-        _HELD.folders.remove(resolved)
-        _release(handle, resolved / LOCK_NAME)
+        held.remove(path)
+        _release(handle, path)
         if created:
             with suppress(OSError):
                 folder.rmdir()
@@ -73,38 +56,21 @@ def _acquire(folder: Path, path: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _try_lock(handle, folder):
-                raise FolderInUseError(_refusal(folder, handle))
-            if _is_at(handle, path):
-                _sign(handle)
-                return handle
+            _lock_or_refuse(handle, folder)
+            with suppress(FileNotFoundError):  # the last holder removed the name after this process opened the file
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    _sign(handle)
+                    return handle
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)
 
 
-def _is_at(handle: int, path: Path) -> bool:
-    """Whether the path still names the open file: a process that releases the lock removes the name."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _sign(handle: int) -> None:
     with suppress(OSError):  # the lock works without its text, on a full disk too
         os.ftruncate(handle, 0)
         os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
-
-
-def _refusal(folder: Path, handle: int) -> str:
-    try:
-        holder = os.read(handle, 200).decode(errors="replace").strip()
-    except OSError:
-        holder = ""
-    by = f" ({holder})" if holder else ""
-    return f"another run{by} is writing into {folder}; wait until it has ended, stop it, or name another folder"
 
 
 def _release(handle: int, path: Path) -> None:
@@ -117,22 +83,22 @@ def _release(handle: int, path: Path) -> None:
             path.unlink()
 
 
-def _try_lock(handle: int, folder: Path) -> bool:
-    """Lock an open file, with a warning if the file system has no locks; False if another process has locked it."""
+def _lock_or_refuse(handle: int, folder: Path) -> None:
+    """Lock an open file; warns if the file system has no locks, and raises if another process has locked it."""
     try:
         _lock(handle)
     except (BlockingIOError, PermissionError):
-        return False
+        text = b""
+        with suppress(OSError):
+            text = os.read(handle, 200).strip()
+        holder = f" ({text.decode(errors='replace')})" if text else ""
+        remedy = "wait until it has ended, stop it, or name another folder"
+        raise FolderInUseError(f"another run{holder} is writing into {folder}; {remedy}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        warnings.warn(
-            f"{folder} is on a file system without locks: a second run that writes there at the same time is not "
-            "noticed; make sure that there is none",
-            NoLocksWarning,
-            stacklevel=2,
-        )
-    return True
+        message = "is on a file system without locks: a second run that writes there at the same time is not noticed"
+        warnings.warn(f"{folder} {message}; make sure that there is none", NoLocksWarning, stacklevel=2)
 
 
 if sys.platform == "win32":

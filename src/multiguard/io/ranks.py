@@ -8,19 +8,12 @@ from multiguard.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Rank:
-    """The rank of a process among those that work together.
+    """The rank of a process among those that work together."""
 
-    Attributes:
-        number: Its number among all of them; 0 is the main process.
-        count: How many there are.
-        local: Its number among those on the same machine.
-        restarts: How often torchrun has restarted all of them; None if torchrun did not start them.
-    """
-
-    number: int = 0
-    count: int = 1
-    local: int = 0
-    restarts: int | None = None
+    number: int = 0  # its number among all of them; 0 is the main process
+    count: int = 1  # how many there are
+    local: int = 0  # its number among those on the same machine
+    restarts: int | None = None  # how often torchrun has restarted all of them; None if torchrun did not start them
 
     @property
     def is_main(self) -> bool:
@@ -50,12 +43,9 @@ def this_rank() -> Rank:
 
 def _environment_integer(name: str, at_least: int = 0) -> int | None:
     """The integer in an environment variable; None if it is not set."""
-    text = os.environ.get(name)
-    if text is None:
+    if (text := os.environ.get(name)) is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= at_least):
-        raise InvalidInputError(
-            f"{name} is {text!r} in the environment, expected an integer of at least {at_least}; torchrun sets it; "
-            "unset it for a single process"
-        )
+        expected = f"expected an integer of at least {at_least}"
+        raise InvalidInputError(f"{name} is {text!r} in the environment, {expected}; unset it for a single process")
     return int(text)

@@ -3,35 +3,25 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
-_MAX_NUMBER = sys.float_info.max  # a seed may be any integer, but none that a float cannot hold
 
 
 def decode_json(content: bytes | str, record_type: type[T]) -> T:
     """Return the record that the JSON text holds; a text that two readers may take differently raises `ValueError`.
 
     Refused are bytes that are not UTF-8, duplicate keys, lone surrogates, too deep nesting, and all that `convert`
-    refuses.
-
-    Args:
-        content: The JSON text.
-        record_type: A dataclass, or `dict[str, Any]` for a file of somebody else's, whose values are not checked.
+    refuses; of a `dict[str, Any]`, the type for a file of somebody else's, the values are not checked.
 
     Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass(frozen=True)
-        ... class Size:
-        ...     width: int
-        ...     height: int = 1
-        >>> decode_json(b'{"width": 3}', Size)
-        Size(width=3, height=1)
-        >>> decode_json(b'{"width": 3, "width": 4}', Size)
+        >>> decode_json(b'{"width": 3}', dict[str, int])
+        {'width': 3}
+        >>> decode_json(b'{"width": 3, "width": 4}', dict[str, int])
         Traceback (most recent call last):
         ValueError: duplicate key 'width'
     """
@@ -53,20 +43,13 @@ def convert(value: Any, record_type: type[T]) -> T:
     Refused are unknown and missing keys, values of another type (a boolean is not an integer), and, in fields of a
     record, numbers that are not finite or too large for a float. A field of type `Any` takes everything.
 
-    Args:
-        value: Mappings, sequences, strings, numbers, booleans and None.
-        record_type: A dataclass, or any other type that msgspec knows.
-
     Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass(frozen=True)
-        ... class Noise:
-        ...     sigma: float
-        >>> convert({"sigma": 0.5}, Noise)
-        Noise(sigma=0.5)
-        >>> convert({"sigma": "0.5"}, Noise)
+        >>> from multiguard.io.ranks import Rank  # a dataclass
+        >>> convert({"number": 1, "count": 4}, Rank)
+        Rank(number=1, count=4, local=0, restarts=None)
+        >>> convert({"number": "1"}, Rank)
         Traceback (most recent call last):
-        ValueError: sigma: expected `float`, got `str`
+        ValueError: number: expected `int`, got `str`
     """
     try:
         record = msgspec.convert(value, record_type)
@@ -79,27 +62,13 @@ def convert(value: Any, record_type: type[T]) -> T:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`.
-
-    Example:
-        >>> print(encode_json({"sigma": 0.5}).decode())
-        {
-         "sigma": 0.5
-        }
-    """
-    text = json.dumps(value, default=_as_mapping, allow_nan=False)
-    return msgspec.json.format(text.encode(), indent=1)
+    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`."""
+    return msgspec.json.format(json.dumps(value, default=_as_mapping, allow_nan=False).encode(), indent=1)
 
 
 def checksum(value: Any) -> str:
-    """Return the sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`.
-
-    Example:
-        >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1, "sha256": "..."})
-        True
-    """
-    named = value if isinstance(value, Mapping) else _as_mapping(value)
-    rest = {name: inner for name, inner in named.items() if name != "sha256"}
+    """Return the sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`."""
+    rest = {name: inner for name, inner in _as_mapping(value).items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_as_mapping).encode()).hexdigest()
 
 
@@ -114,8 +83,7 @@ def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: 
         Traceback (most recent call last):
         ValueError: it was edited after it was written (its checksum does not match)
     """
-    named = value if isinstance(value, Mapping) else _as_mapping(value)
-    stored = {"format": format, "version": version, **named}
+    stored = {"format": format, "version": version, **_as_mapping(value)}
     return encode_json({**stored, "sha256": checksum(stored)})
 
 
@@ -125,10 +93,8 @@ def decode_checked(content: bytes, *, format: str, version: int) -> dict[str, An
     if not {"format", "version", "sha256"} <= stored.keys():
         raise ValueError("its format, its version or its checksum is missing")
     if (stored["format"], stored["version"]) != (format, version):
-        raise ValueError(
-            f"it has format {stored['format']!r}, version {stored['version']!r}; this multiguard reads {format!r}, "
-            f"version {version}"
-        )
+        given = f"it has format {stored['format']!r}, version {stored['version']!r}"
+        raise ValueError(f"{given}; this multiguard reads {format!r}, version {version}")
     if stored["sha256"] != checksum(stored):
         raise ValueError("it was edited after it was written (its checksum does not match)")
     return {name: value for name, value in stored.items() if name not in ("format", "version", "sha256")}
@@ -141,8 +107,7 @@ def _plain(message: str) -> str:
     return ": ".join(filter(None, (path, text[:1].lower() + text[1:])))
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    pairs = list(pairs)
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -150,28 +115,22 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _as_mapping(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def _check(value: Any, record: Any, path: str) -> None:
     """Refuse what msgspec lets pass: unknown keys of dataclasses, numbers that are not finite or far too large."""
     if is_dataclass(record):
-        unknown = value.keys() - {field.name for field in fields(record)}
-        if unknown:
+        if unknown := value.keys() - {field.name for field in fields(record)}:
             raise ValueError(": ".join(filter(None, (path, f"unknown key {min(unknown)!r}"))))
-    elif isinstance(record, int | float) and not abs(record) <= _MAX_NUMBER:
-        raise ValueError(f"{path}: {str(record)[:20]} is not a finite number that a float can hold")
-    for inner, part, name in _parts(value, record):
-        _check(inner, part, f"{path}{name}".lstrip("."))
-
-
-def _parts(value: Any, record: Any) -> Iterator[tuple[Any, Any, str]]:
-    """The parts to check: every field, every entry of a sequence but strings, and the records in a mapping."""
-    if is_dataclass(record):
-        yield from ((inner, getattr(record, name), f".{name}") for name, inner in value.items())
-    elif isinstance(record, dict):
-        yield from ((value[name], part, f"[{name!r}]") for name, part in record.items() if is_dataclass(part))
+        for name, inner in value.items():
+            _check(inner, getattr(record, name), f"{path}.{name}".lstrip("."))
+    elif isinstance(record, dict):  # only records in a mapping: its other values are not ours
+        for name in (name for name, part in record.items() if is_dataclass(part)):
+            _check(value[name], record[name], f"{path}[{name!r}]")
     elif isinstance(record, list | tuple):
-        parts = enumerate(record)
-        yield from ((value[index], part, f"[{index}]") for index, part in parts if not isinstance(part, str))
+        for index, part in enumerate(record):
+            _check(value[index], part, f"{path}[{index}]")
+    elif isinstance(record, int | float) and not abs(record) <= sys.float_info.max:
+        raise ValueError(f"{path}: {str(record)[:20]} is not a finite number that a float can hold")

@@ -15,8 +15,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.onnx_file import OnnxNetwork
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.votes import vote_dtype
-from multiguard.votes.types import DEFAULT_RANKS
+from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

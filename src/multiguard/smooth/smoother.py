@@ -16,7 +16,7 @@ from multiguard.smooth.noise import NoiseSource, Stream, noise_key
 from multiguard.smooth.prediction import Prediction, as_array, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
-from multiguard.votes import DrawVotes, LabelSets, packed_width, vote_dtype
+from multiguard.votes.types import DrawVotes, LabelSets, packed_width, vote_dtype
 
 
 class Smoother:

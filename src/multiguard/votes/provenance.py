@@ -8,47 +8,12 @@ from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
 
-Rule = Literal["top-k", "threshold"]
+RuleName = Literal["top-k", "threshold"]
 
 
 @dataclass(frozen=True)
 class Provenance:
     """All that determines the votes: two runs that agree in it may share a folder, and no others.
-
-    Attributes:
-        model: The base classifier.
-        weights_hash: sha256 of its weights as loaded; None for a plain callable.
-        classifier_hash: sha256 of all its tensors when the run began, including its normalisation.
-        code_hash: sha256 of the user's source files that build it; None if no code was named.
-        trained_sigma: Standard deviation of the noise in its training, 0.0 for none; None if unknown.
-        output: "logits" or "probabilities", as declared.
-        label_names: The c label names, in index order.
-        dataset: The dataset, its split, and how its images were sampled.
-        image_ids: The ids of the images, in the order of the shards.
-        labelled: Whether the images carry their labels, the ground truth.
-        truth_hash: sha256 of the labels of all images; None without labels, or if they are known only with the images.
-        first_image_hash: The `image_hash` of the first image.
-        sigma: Standard deviation of the noise.
-        rule: "top-k" if the base classifier returns its K' labels of largest score, ranked; "threshold" if it returns
-            the set of labels whose score passes.
-        k_max: K', the ranked labels stored per draw; None for the threshold rule.
-        score_threshold: The probability at which a score passes; None for the top-k rule.
-        draws: n; in an adaptive run the maximum per image.
-        pilot_draws: Draws per image that choose labels and never certify them; 0 for none.
-        looks: The numbers of draws at which an image of an adaptive run may stop; None for a fixed n.
-        look_fractions: The fraction of alpha that each look may spend; None for a fixed n.
-        stopping: The config of the stopping rule; None for a fixed n.
-        seed: The seed of the noise.
-        noise: The source of noise.
-        precision: The dtype in which the classifier ran.
-        channels_last: Whether images were stored channels last.
-        compiled: Whether the classifier was compiled.
-        noise_compiled: Whether the noise was compiled.
-        tf32_matmul: Whether products of float32 matrices may have been rounded to TF32.
-        tf32_convolution: Whether float32 convolutions may have been.
-        clamp: Whether noisy images were clamped to [0, 1].
-        device: The name of the device.
-        versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime if imported.
 
     Example:
         >>> run.sigma, run.rule, run.k_max, run.draws  # `run` is the Provenance of some votes
@@ -58,38 +23,38 @@ class Provenance:
         ['sigma', 'seed']
     """
 
-    model: str
-    weights_hash: str | None
-    classifier_hash: str
-    code_hash: str | None
-    trained_sigma: float | None
-    output: str
-    label_names: tuple[str, ...]
-    dataset: str
-    image_ids: tuple[str, ...]
-    labelled: bool
-    truth_hash: str | None
-    first_image_hash: str
-    sigma: float
-    rule: Rule
-    k_max: int | None
-    score_threshold: float | None
-    draws: int
-    pilot_draws: int
-    looks: tuple[int, ...] | None
-    look_fractions: tuple[float, ...] | None
-    stopping: Mapping[str, Any] | None
-    seed: int
-    noise: str
-    precision: str
-    channels_last: bool
-    compiled: bool
-    noise_compiled: bool
-    tf32_matmul: bool
-    tf32_convolution: bool
-    clamp: bool
-    device: str
-    versions: Mapping[str, str]
+    model: str  # the base classifier
+    weights_hash: str | None  # sha256 of its weights as loaded; None for a plain callable
+    classifier_hash: str  # sha256 of all its tensors when the run began, including its normalisation
+    code_hash: str | None  # sha256 of the user's source files that build it; None if no code was named
+    trained_sigma: float | None  # standard deviation of the noise in its training, 0.0 for none; None if unknown
+    output: str  # "logits" or "probabilities", as declared
+    label_names: tuple[str, ...]  # the c label names, in index order
+    dataset: str  # the dataset, its split, and how its images were sampled
+    image_ids: tuple[str, ...]  # the ids of the images, in the order of the shards
+    labelled: bool  # whether the images carry their labels, the ground truth
+    truth_hash: str | None  # sha256 of all labels; None without labels, or if they are known only with the images
+    first_image_hash: str  # the `image_hash` of the first image
+    sigma: float  # standard deviation of the noise
+    rule: RuleName  # "top-k": each draw has its K' labels of largest score, ranked; "threshold": those that pass, a set
+    k_max: int | None  # K', the ranked labels stored per draw; None for the threshold rule
+    score_threshold: float | None  # the probability at which a score passes; None for the top-k rule
+    draws: int  # n; in an adaptive run the maximum per image
+    pilot_draws: int  # draws per image that choose labels and never certify them; 0 for none
+    looks: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
+    look_fractions: tuple[float, ...] | None  # the fraction of alpha that each look may spend; None for a fixed n
+    stopping: Mapping[str, Any] | None  # the config of the stopping rule; None for a fixed n
+    seed: int  # the seed of the noise
+    noise: str  # the source of noise
+    precision: str  # the dtype in which the classifier ran
+    channels_last: bool  # whether images were stored channels last
+    compiled: bool  # whether the classifier was compiled
+    noise_compiled: bool  # whether the noise was compiled
+    tf32_matmul: bool  # whether products of float32 matrices may have been rounded to TF32
+    tf32_convolution: bool  # whether float32 convolutions may have been
+    clamp: bool  # whether noisy images were clamped to [0, 1]
+    device: str  # the name of the device
+    versions: Mapping[str, str]  # multiguard, torch, numpy, python; timm, transformers, onnxruntime if imported
 
     def __post_init__(self) -> None:
         for name in ("sigma", "trained_sigma", "score_threshold", "look_fractions", "stopping"):
@@ -116,14 +81,12 @@ def _as_read_back(name: str, value: Any) -> Any:
 
 
 def _check_rule(run: Provenance) -> None:
-    if run.rule not in get_args(Rule):
-        raise InvalidInputError(f"rule must be one of {', '.join(get_args(Rule))}, not {run.rule!r}.")
+    if run.rule not in get_args(RuleName):
+        raise InvalidInputError(f"rule must be one of {', '.join(get_args(RuleName))}, not {run.rule!r}.")
     top_k = run.rule == "top-k"
     if (run.k_max is not None) != top_k or (run.score_threshold is None) != top_k:
-        raise InvalidInputError(
-            f"the top-k rule has k_max and the threshold rule score_threshold; not {run.rule!r} with "
-            f"k_max = {run.k_max} and score_threshold = {run.score_threshold}."
-        )
+        given = f"{run.rule!r} with k_max = {run.k_max} and score_threshold = {run.score_threshold}"
+        raise InvalidInputError(f"the top-k rule has k_max, the threshold rule score_threshold; not {given}.")
     if run.score_threshold is not None and not 0 < run.score_threshold < 1:
         raise InvalidInputError(f"score_threshold must lie strictly between 0 and 1, not {run.score_threshold}.")
 

@@ -1,18 +1,18 @@
 """The manifest and the shards of a votes folder, read only where every checksum agrees.
 
-The protocol: the manifest is written when the run begins and holds all that determines the votes. Each shard, a Parquet
-file, is written atomically by whichever process voted on its images. Its own metadata name the run, the index, the
-images that failed and a checksum of the rows, so no second file can be missing or disagree. When all shards are there,
-the main process replaces the manifest by one that also holds the checksum and the failures of every shard. So a run
-that is killed at any moment leaves a manifest and complete shards, and a finished run opens from one file of metadata.
-A shard without a manifest counts for nothing: its images may have changed since.
+The manifest is written when the run begins and holds all that determines the votes. Each shard, a Parquet file, is
+written atomically by the process that voted on its images; its metadata name the run, the index, the images that failed
+and a checksum of the rows. When all shards are there, the main process adds the checksum and the failures of each to
+the manifest. So a run that is killed at any moment leaves a manifest and complete shards. A shard without a manifest
+counts for nothing: its images may have changed since.
 """
 
 import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
-from multiguard.io.files import open_parquet, write_atomically
+from multiguard.io.files import open_parquet, remove_partial_files, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
@@ -34,16 +34,9 @@ _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
 _HEAD = ["image_id", "labels", "draws", "image_sha256"]
-_SCHEMA = pa.schema(
-    [
-        ("image_id", pa.string()),
-        ("labels", pa.list_(pa.uint16())),
-        ("draws", pa.int64()),
-        ("votes", pa.binary()),
-        ("pilot", pa.binary()),
-        ("image_sha256", pa.string()),
-    ]
-)
+_VOTES = {"votes": pa.binary(), "pilot": pa.binary()}
+_TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64(), **_VOTES}
+_SCHEMA = pa.schema({**_TYPES, "image_sha256": pa.string()})
 
 
 @dataclass(frozen=True)
@@ -58,20 +51,15 @@ class Shard:
 class Manifest:
     """The manifest of a votes folder.
 
-    Attributes:
-        provenance: All that determines the votes.
-        shard_images: The number of images per shard; the last shard may hold fewer.
-        shards: All shards, in order; None until the run has finished.
-
     Example:
         >>> manifest = Manifest(run, shard_images=2)  # `run` is a Provenance of 5 images
         >>> manifest.shard_count, manifest.positions(2), manifest.finished
         (3, range(4, 5), False)
     """
 
-    provenance: Provenance
-    shard_images: int
-    shards: tuple[Shard, ...] | None = None
+    provenance: Provenance  # all that determines the votes
+    shard_images: int  # the number of images per shard; the last shard may hold fewer
+    shards: tuple[Shard, ...] | None = None  # all shards, in order; None until the run has finished
 
     def __post_init__(self) -> None:
         run = self.provenance
@@ -80,10 +68,8 @@ class Manifest:
         if len(set(run.image_ids)) < len(run.image_ids):
             raise InvalidInputError("image ids must be distinct: two images of one id would share their noise.")
         if not (run.sigma > 0 and run.draws >= 1 and run.label_names and (run.k_max is None or run.k_max >= 1)):
-            raise InvalidInputError(
-                f"sigma must be positive, and draws, labels and k_max at least 1; not sigma {run.sigma}, {run.draws} "
-                f"draws, {len(run.label_names)} labels and k_max {run.k_max}."
-            )
+            given = f"sigma {run.sigma}, {run.draws} draws, {len(run.label_names)} labels and k_max {run.k_max}"
+            raise InvalidInputError(f"sigma must be positive, and draws, labels and k_max at least 1; not {given}.")
         if self.shards is not None and len(self.shards) != self.shard_count:
             raise InvalidInputError(f"{len(self.shards)} shards, expected {self.shard_count}.")
 
@@ -116,29 +102,27 @@ class Manifest:
         """Return the ids of the images of a shard."""
         return [self.provenance.image_ids[position] for position in self.positions(shard)]
 
+    def save(self, folder: Path) -> None:
+        """Write the manifest atomically."""
+        content = encode_checked(self, **_MANIFEST)
+        write_atomically(folder / MANIFEST_NAME, lambda file: file.write(content))
+
     def consists_of(self, shard: int, voted: Sequence[str], failures: Sequence[ImageFailure]) -> bool:
         """Whether the images with votes and those that failed, each in order, are exactly the images of a shard."""
-        failed = [failure.image_id for failure in failures]
-        expected = [image for image in self.ids(shard) if image not in failed]
-        return list(voted) == expected and failed == [image for image in self.ids(shard) if image in failed]
-
-
-def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest atomically."""
-    content = encode_checked(manifest, **_MANIFEST)
-    write_atomically(folder / MANIFEST_NAME, lambda file: file.write(content))
+        ids, failed = self.ids(shard), [failure.image_id for failure in failures]
+        return list(voted) == [i for i in ids if i not in failed] and failed == [i for i in ids if i in failed]
 
 
 def load_manifest(folder: Path) -> Manifest:
     """Return the manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
     path = folder / MANIFEST_NAME
-    if not path.exists():
-        raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.")
     try:
         return convert(decode_checked(path.read_bytes(), **_MANIFEST), Manifest)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.") from error
     except (OSError, ValueError) as error:
-        message = f"{path} cannot be read: {error}. Restore it, or vote with --force, which starts again."
-        raise VotesError(message) from error
+        remedy = "Restore it, or vote with --force, which starts again."
+        raise VotesError(f"{path} cannot be read: {error}. {remedy}") from error
 
 
 def shard_name(index: int) -> str:
@@ -151,6 +135,14 @@ def is_shard_file(name: str) -> bool:
     return _SHARD_NAME.fullmatch(name) is not None
 
 
+def remove_stale(folder: Path, keep: Collection[int]) -> None:
+    """Remove all shards but those to keep, and the partial files of killed processes."""
+    names = {shard_name(index) for index in keep}
+    for path in [path for path in folder.iterdir() if is_shard_file(path.name) and path.name not in names]:
+        path.unlink()
+    remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
+
+
 @dataclass(frozen=True)
 class _Metadata:
     """The metadata of a shard: its run, its index, its images without votes and the checksum of its rows."""
@@ -161,8 +153,10 @@ class _Metadata:
     rows_sha256: str
 
 
-def encode_shard(run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]) -> bytes:
-    """Return the content of a shard; rows that do not fit the run, or other images, raise `InvalidInputError`."""
+def write_shard(
+    folder: Path, run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]
+) -> Shard:
+    """Write a shard atomically; rows that do not fit the run, or other images, raise `InvalidInputError`."""
     if not run.consists_of(index, [row.image_id for row in rows], failures):
         raise InvalidInputError(f"shard {index} must hold the images {run.ids(index)}, in this order, each once.")
     records = [_record(row, run.provenance) for row in rows]
@@ -173,7 +167,8 @@ def encode_shard(run: Manifest, index: int, rows: Sequence[VoteRow], failures: S
     # repeat short votes uncompressed.
     options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
     pq.write_table(table, file, row_group_size=1, write_statistics=False, **options)
-    return file.getvalue()
+    write_atomically(folder / shard_name(index), lambda target: target.write(file.getvalue()))
+    return Shard(hashlib.sha256(file.getvalue()).hexdigest(), tuple(failures))
 
 
 def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
@@ -181,14 +176,9 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
         check_row(row, provenance)
     except InvalidInputError as error:
         raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
-    return {
-        "image_id": row.image_id,
-        "labels": [int(label) for label in row.labels],
-        "draws": row.draws,
-        "votes": encode_votes(row.votes),
-        "pilot": None if row.pilot is None else encode_votes(row.pilot),
-        "image_sha256": row.image_hash,
-    }
+    labels, pilot = [int(label) for label in row.labels], None if row.pilot is None else encode_votes(row.pilot)
+    head = {"image_id": row.image_id, "labels": labels, "draws": row.draws, "image_sha256": row.image_hash}
+    return {**head, "votes": encode_votes(row.votes), "pilot": pilot}
 
 
 def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
@@ -220,6 +210,10 @@ class ReadShard:
     shard: Shard
     heads: Sequence[Head]
 
+    def open(self) -> pq.ParquetFile:
+        """Read the file again and open it; raises `VotesError` if it has changed since."""
+        return open_parquet(_read_content(self.path, self.shard.sha256))
+
 
 def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
     """Return a shard whose checksum, run, index and images are the right ones; raises `VotesError` otherwise.
@@ -229,7 +223,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
     """
     path = folder / shard_name(index)
     known = run.shards[index] if run.shards is not None else None
-    content = read_content(path, known.sha256 if known is not None else None)
+    content = _read_content(path, known.sha256 if known is not None else None)
     try:
         metadata, heads = _decode_shard(content, run.provenance, verify_rows=known is None)
     except (VotesError, pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
@@ -243,8 +237,8 @@ def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
     return ReadShard(path, Shard(hashlib.sha256(content).hexdigest(), metadata.failures), heads)
 
 
-def read_content(path: Path, sha256: str | None) -> bytes:
-    """Return the content of a shard; raises `VotesError` if its checksum is known and another one."""
+def _read_content(path: Path, sha256: str | None) -> bytes:
+    """The content of a shard; raises `VotesError` if its checksum is known and another one."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -263,46 +257,39 @@ def _decode_shard(content: bytes, provenance: Provenance, *, verify_rows: bool) 
     records = file.read(columns=None if verify_rows else _HEAD).to_pylist()
     if verify_rows and _rows_checksum(records) != metadata.rows_sha256:
         raise VotesError("its rows have another checksum than the one in its metadata")
-    heads = [_head(record) for record in records]
-    for head in heads:
-        try:
-            check_head(head.labels, head.draws, provenance)
-        except InvalidInputError as error:
-            raise _misfit(head, error) from error
-    return metadata, heads
+    return metadata, [_head(record, provenance) for record in records]
 
 
-def _head(record: Mapping[str, Any]) -> Head:
-    """The head of a row; only the hash of the image may be missing."""
+def _head(record: Mapping[str, Any], run: Provenance) -> Head:
+    """The head of a row, if it fits the run; only the hash of the image may be missing."""
     if any(record[name] is None for name in ("image_id", "labels", "draws")) or None in record["labels"]:
         raise VotesError(f"a row lacks its id, its labels or its draws: {record['image_id']!r}")
-    return Head(record["image_id"], tuple(record["labels"]), record["draws"], record["image_sha256"])
+    head = Head(record["image_id"], tuple(record["labels"]), record["draws"], record["image_sha256"])
+    with _fitting(head.image_id):
+        check_head(head.labels, head.draws, run)
+    return head
 
 
-def _misfit(head: Head, error: InvalidInputError) -> VotesError:
-    return VotesError(f"image {head.image_id!r} has {error} The manifest is not that of these votes.")
+@contextmanager
+def _fitting(image_id: str) -> Iterator[None]:
+    """Raises `VotesError`, naming the image, for what does not fit the run."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise VotesError(f"image {image_id!r} has {error} The manifest is not that of these votes.") from error
 
 
 def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance) -> VoteRow:
-    """Return the votes of one image, without reading others; votes that do not fit the run raise `VotesError`.
-
-    Args:
-        file: The shard.
-        row: Which image of it.
-        head: What was read of this image before.
-        provenance: The provenance of the run.
-    """
+    """Return the votes of one image of a shard; a head or votes that do not fit the run raise `VotesError`."""
     try:
         (record,) = file.read_row_group(row).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VotesError(f"the votes of image {head.image_id!r} cannot be read: {error}") from error
-    if _head(record) != head:
+    if _head(record, provenance) != head:
         raise VotesError(f"the votes of image {head.image_id!r} are not where they were when the shard was opened.")
-    try:
+    with _fitting(head.image_id):
         votes = decode_votes(record["votes"] or b"", head.draws, provenance)
         pilot = None if record["pilot"] is None else decode_votes(record["pilot"], provenance.pilot_draws, provenance)
         result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash)
         check_row(result, provenance)
-    except InvalidInputError as error:
-        raise _misfit(head, error) from error
     return result

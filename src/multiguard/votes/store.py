@@ -8,18 +8,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
-from multiguard.io.files import file_checksum, open_parquet
+from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.votes.provenance import Provenance, Rule
-from multiguard.votes.shards import (
-    MANIFEST_NAME,
-    ReadShard,
-    load_manifest,
-    read_content,
-    read_row,
-    read_shard,
-    shard_name,
-)
+from multiguard.votes.provenance import Provenance, RuleName
+from multiguard.votes.shards import MANIFEST_NAME, ReadShard, load_manifest, read_row, read_shard, shard_name
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
 
 
@@ -39,10 +31,9 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
     manifest = load_manifest(folder)
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
-        raise VotesError(
-            f"{folder} holds {len(indices)} of {manifest.shard_count} shards: its run has not finished. "
-            "Vote again with the same command to resume it, or pass partial=True to read these shards."
-        )
+        remedy = "Vote again with the same command to resume it, or pass partial=True to read these shards."
+        present = f"{len(indices)} of {manifest.shard_count} shards"
+        raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
     shards = [read_shard(folder, manifest, index) for index in indices]
     digest = file_checksum(folder / MANIFEST_NAME)
     if not manifest.finished:
@@ -60,12 +51,6 @@ class Votes:
     are returned only to a caller who passes the looks (`looks=votes.looks`), over which alpha must be split. Pilot
     draws have methods of their own and are never among the draws that certify.
 
-    Attributes:
-        provenance: All that determines the votes.
-        manifest_hash: The sha256 of the manifest, which holds the checksum of every shard.
-        ids: The ids of the images that have votes.
-        failures: The images that could not be voted on, and why; they have no votes.
-
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
         >>> votes.ids[1], votes.labels[1], votes.draws_of(1)
@@ -78,21 +63,20 @@ class Votes:
     """
 
     def __init__(self, provenance: Provenance, manifest_hash: str, shards: Sequence[ReadShard]) -> None:
-        self.provenance = provenance
-        self.manifest_hash = manifest_hash
+        self.provenance = provenance  # all that determines the votes
+        self.manifest_hash = manifest_hash  # the sha256 of the manifest, which holds the checksum of every shard
         self._locations = [(shard, row) for shard in shards for row in range(len(shard.heads))]
         self._heads = [head for shard in shards for head in shard.heads]
         self._open: tuple[ReadShard, pq.ParquetFile] | None = None
-        self.ids = tuple(head.image_id for head in self._heads)
-        self.failures = tuple(failure for one in shards for failure in one.shard.failures)
+        self.ids = tuple(head.image_id for head in self._heads)  # of the images that have votes
+        self.failures = tuple(failure for one in shards for failure in one.shard.failures)  # of those without votes
 
     @property
     def labels(self) -> tuple[tuple[int, ...], ...]:
         """The label indices of each image, the ground truth; a run without labels raises `VotesError`."""
         if not self.provenance.labelled:
-            raise VotesError(
-                "these votes carry no ground truth; choose the labels from their pilot draws (certify --no-labels)."
-            )
+            remedy = "choose the labels from their pilot draws (certify --no-labels)"
+            raise VotesError(f"these votes carry no ground truth; {remedy}.")
         return tuple(head.labels for head in self._heads)
 
     @property
@@ -101,7 +85,7 @@ class Votes:
         return tuple(head.image_hash for head in self._heads)
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> RuleName:
         """Whether votes are ranked ("top-k") or sets ("threshold")."""
         return self.provenance.rule
 
@@ -121,13 +105,14 @@ class Votes:
         return self._heads[position].draws
 
     def row(self, position: int, *, looks: tuple[int, ...] | None = None) -> VoteRow:
-        """Return one image: its id, its labels and its votes.
-
-        Args:
-            position: Which image.
-            looks: The looks over which the caller splits alpha: those of the run, or None for a fixed n.
-        """
-        self._check_looks(looks)
+        """Return one image; `looks` are those over which the caller splits alpha: `votes.looks`, None for a fixed n."""
+        if looks is None and self.looks is not None:
+            raise VotesError(
+                f"these are votes of an adaptive run with looks at {self.looks} draws: their number of draws was not "
+                "fixed beforehand, so alpha must be split over the looks; certify them as adaptive (looks=votes.looks)."
+            )
+        if looks != self.looks:
+            raise VotesError(f"these votes have looks {self.looks}, not {looks}; pass looks=votes.looks.")
         return self._row(position)
 
     def ranked(self, position: int, *, looks: tuple[int, ...] | None = None) -> Ranked:
@@ -155,15 +140,5 @@ class Votes:
     def _row(self, position: int) -> VoteRow:
         shard, row = self._locations[position]
         if self._open is None or self._open[0] is not shard:
-            self._open = (shard, open_parquet(read_content(shard.path, shard.shard.sha256)))
+            self._open = (shard, shard.open())
         return read_row(self._open[1], row, self._heads[position], self.provenance)
-
-    def _check_looks(self, looks: tuple[int, ...] | None) -> None:
-        if looks == self.looks:
-            return
-        if looks is None:
-            raise VotesError(
-                f"these are votes of an adaptive run with looks at {self.looks} draws: their number of draws was not "
-                "fixed beforehand, so alpha must be split over the looks; certify them as adaptive (looks=votes.looks)."
-            )
-        raise VotesError(f"these votes have looks {self.looks}, not {looks}; pass looks=votes.looks.")

@@ -14,24 +14,14 @@ Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, 
 
 
 def vote_dtype(num_labels: int) -> type[np.uint8] | type[np.uint16]:
-    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536.
-
-    Example:
-        >>> vote_dtype(80).__name__
-        'uint8'
-    """
+    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536."""
     if not 1 <= num_labels <= 1 << 16:
         raise InvalidInputError(f"votes hold between 1 and 65536 labels, not {num_labels}.")
     return np.uint8 if num_labels <= 1 << 8 else np.uint16
 
 
 def packed_width(num_labels: int) -> int:
-    """Return the bytes of one set of labels: ceil(c / 8).
-
-    Example:
-        >>> packed_width(20)
-        3
-    """
+    """Return the bytes of one set of labels: ceil(c / 8)."""
     return -(-num_labels // 8)
 
 
@@ -39,26 +29,21 @@ def packed_width(num_labels: int) -> int:
 class LabelSets:
     """The set of labels that each draw returned; not an array, so that it cannot be mistaken for ranked votes.
 
-    Attributes:
-        packed: (draws, ceil(c / 8)) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0.
-        num_labels: c, the number of labels.
-
     Example:
         >>> sets = LabelSets.from_hits(np.array([[True, False, True]]))
         >>> sets.packed.tolist(), sets.hits().tolist()
         ([[5]], [[True, False, True]])
     """
 
-    packed: NDArray[np.uint8]
-    num_labels: int
+    packed: NDArray[np.uint8]  # (draws, ceil(c / 8)): label i is bit i % 8, lowest first, of byte i // 8; else 0
+    num_labels: int  # c, the number of labels
 
     def __post_init__(self) -> None:
         width = packed_width(self.num_labels)
         if self.packed.dtype != np.uint8 or self.packed.ndim != 2 or self.packed.shape[1] != width:
-            raise InvalidInputError(
-                f"sets in {self.packed.dtype} of shape {self.packed.shape}, expected uint8 of shape (draws, {width}) "
-                f"for {self.num_labels} labels."
-            )
+            given = f"sets in {self.packed.dtype} of shape {self.packed.shape}"
+            expected = f"expected uint8 of shape (draws, {width}) for {self.num_labels} labels"
+            raise InvalidInputError(f"{given}, {expected}.")
         if np.any(self.packed[:, -1] >> np.uint8((self.num_labels - 1) % 8) > 1):
             raise InvalidInputError(f"sets with a label index beyond {self.num_labels - 1}.")
 
@@ -82,13 +67,6 @@ DrawVotes = Ranked | LabelSets
 class VoteRow:
     """The votes of one image.
 
-    Attributes:
-        image_id: The id of the image.
-        labels: The indices of its labels, the ground truth; empty in a run without labels.
-        votes: Of the draws that certify: ranked labels (draws, K'), or `LabelSets` for the threshold rule.
-        pilot: The same of the draws that choose labels and never certify; None if there are none.
-        image_hash: The `image_hash` of the image that was voted on; None if unknown.
-
     Example:
         >>> row = VoteRow("000042.jpg", labels=(3,), votes=np.array([[3, 1], [1, 3]], np.uint8))
         >>> row.draws, row.ranked[0].tolist()
@@ -96,10 +74,10 @@ class VoteRow:
     """
 
     image_id: str
-    labels: tuple[int, ...]
-    votes: DrawVotes
-    pilot: DrawVotes | None = None
-    image_hash: str | None = None
+    labels: tuple[int, ...]  # the indices of its labels, the ground truth; empty in a run without labels
+    votes: DrawVotes  # of the draws that certify: ranked labels (draws, K'), or `LabelSets` for the threshold rule
+    pilot: DrawVotes | None = None  # of the draws that choose labels and never certify; None if there are none
+    image_hash: str | None = None  # the `image_hash` of the image that was voted on; None if unknown
 
     @property
     def draws(self) -> int:
@@ -120,20 +98,16 @@ class VoteRow:
 def as_ranked(votes: DrawVotes) -> Ranked:
     """Return votes of the top-k rule, ranked; votes of the threshold rule raise `VotesError`."""
     if isinstance(votes, LabelSets):
-        raise VotesError(
-            "these are votes of the threshold rule: each draw has a set of labels, unranked, and no k'; "
-            "certify them with --rule threshold (Votes.hits)."
-        )
+        remedy = "certify them with --rule threshold (Votes.hits)"
+        raise VotesError(f"these are votes of the threshold rule: each draw has a set of labels, unranked; {remedy}.")
     return votes
 
 
 def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
     """Return votes of the threshold rule, (draws, c) boolean; votes of the top-k rule raise `VotesError`."""
     if not isinstance(votes, LabelSets):
-        raise VotesError(
-            "these are votes of the top-k rule: each draw has its ranked labels, and which of them pass a threshold "
-            "is not known; certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold."
-        )
+        remedy = "certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold"
+        raise VotesError(f"these are votes of the top-k rule: which labels pass a threshold is not known; {remedy}.")
     return votes.hits()
 
 
@@ -166,9 +140,8 @@ def check_row(row: VoteRow, run: Provenance) -> None:
 def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
     """Raises `InvalidInputError` unless an image of the run may have these labels and this many draws."""
     if draws not in (run.looks or (run.draws,)):
-        raise InvalidInputError(
-            f"{draws} draws, expected {f'one of the looks {run.looks}' if run.looks else run.draws}."
-        )
+        expected = f"one of the looks {run.looks}" if run.looks else run.draws
+        raise InvalidInputError(f"{draws} draws, expected {expected}.")
     if labels and not run.labelled:
         raise InvalidInputError("labels, in a run without labels.")
     if not all(0 <= label < len(run.label_names) for label in labels):
@@ -180,16 +153,13 @@ def _check_votes(votes: DrawVotes, draws: int, run: Provenance) -> None:
         raise InvalidInputError(f"votes of another rule, expected those of the {run.rule} rule.")
     array, (width, dtype) = votes.packed if isinstance(votes, LabelSets) else votes, _layout(run)
     if array.shape != (draws, width) or array.dtype != dtype:
-        raise InvalidInputError(
-            f"votes of {array.dtype} and shape {array.shape}, expected {dtype} of shape {(draws, width)}."
-        )
+        expected = f"expected {dtype} of shape {(draws, width)}"
+        raise InvalidInputError(f"votes of {array.dtype} and shape {array.shape}, {expected}.")
     if run.rule == "top-k" and int(array.max()) >= len(run.label_names):
         raise InvalidInputError(f"votes with a label index outside 0 .. {len(run.label_names) - 1}.")
 
 
 def _layout(run: Provenance) -> tuple[int, np.dtype[Any]]:
     """The width and dtype of the votes of one draw."""
-    labels = len(run.label_names)
-    if run.k_max is None:
-        return packed_width(labels), np.dtype(np.uint8)
-    return run.k_max, np.dtype(vote_dtype(labels))
+    width, labels = run.k_max, len(run.label_names)
+    return (packed_width(labels), np.dtype(np.uint8)) if width is None else (width, np.dtype(vote_dtype(labels)))
