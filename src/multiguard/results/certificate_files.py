@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
-from multiguard.errors import InvalidInputError
+from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelScores, label_scores
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import check_methods
@@ -25,21 +26,9 @@ from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import require_folder, sync_folder
 from multiguard.io.records import convert
-from multiguard.results.certificate_table import (
-    certificate_columns,
-    certificate_fields,
-    certificate_schema,
-    check_claims,
-)
-from multiguard.results.curve_files import (
-    config_from_record,
-    config_record,
-    curves_text,
-    parse_curves,
-    write_curves,
-    write_labels,
-)
-from multiguard.results.table_file import TableKind
+from multiguard.results.certificate_table import certificate_columns, certificate_fields, check_claims, table_schema
+from multiguard.results.curve_files import curves_text, parse_curves, write_curves, write_labels
+from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -54,27 +43,16 @@ _KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificat
 
 @dataclass(frozen=True, eq=False)
 class CertificatesFolder:
-    """A certificates folder as it was written, its checksums verified; for an example see `write_certificates`.
-
-    Attributes:
-        certificates: What was proved of every image.
-        curves: The curves, sweeps included.
-        labels: How often each label is certified on its own.
-        provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
-        votes_hash: The sha256 of the votes' manifest.
-        certified_with: The version of multiguard that certified.
-        source: Which images and which model, for people and for the report; empty where unknown.
-        command: The command that made the folder; None where it is not known.
-    """
+    """A certificates folder as it was written, its checksums verified; for an example see `write_certificates`."""
 
     certificates: Certificates
-    curves: list[Curve]
-    labels: list[LabelScores]
-    provenance: Mapping[str, Any]
-    votes_hash: str
-    certified_with: str
-    source: Mapping[str, Any]
-    command: str | None
+    curves: list[Curve]  # sweeps included
+    labels: list[LabelScores]  # how often each label is certified on its own
+    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
+    votes_hash: str  # the sha256 of the votes' manifest
+    certified_with: str  # the version of multiguard
+    source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
+    command: str | None  # the command that made the folder; None where it is not known
 
 
 @dataclass(frozen=True)
@@ -84,7 +62,7 @@ class _Metadata:
     config: dict[str, Any]
     labelled: bool
     methods: tuple[Method, ...]
-    failures: tuple[dict[str, Any], ...]
+    failures: tuple[ImageFailure, ...]
     provenance: dict[str, Any]
     votes_sha256: str
     certified_with: str
@@ -124,8 +102,7 @@ def write_certificates(
     >>> from multiguard import Smoother, TopK, certify_votes, curves, load_classifier, read_votes, vote_dataset
     >>> from multiguard.data import DigitsDataset
     >>> digits = DigitsDataset("test", size=16, images=3)
-    >>> network, names = lambda x: x.flatten(1)[:, :10], digits.label_names
-    >>> classifier = load_classifier(network, labels=names, output="logits", name="first pixels")
+    >>> classifier = load_classifier(lambda x: x.flatten(1)[:, :10], labels=digits.label_names, output="logits")
     >>> smoother = Smoother(classifier, sigma=0.5, k_max=2, device="cpu")
     >>> with tempfile.TemporaryDirectory() as home:
     ...     vote_dataset(smoother, digits, f"{home}/votes", draws=20, seed=0)
@@ -139,14 +116,10 @@ def write_certificates(
     _check_curves(certificates, curves)
     target, names = Path(folder), (CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME)
     if not force and any((target / name).exists() for name in names):
-        raise InvalidInputError(
-            f"{target} already holds certificates; --force (force=True) replaces them, or use another folder"
-        )
+        raise InvalidInputError(f"{target} already holds certificates; use --force (force=True) or another folder")
     metadata = {
         "config": config_record(certificates.config),
-        "labelled": certificates.labelled,
-        "methods": certificates.methods,
-        "failures": [asdict(failure) for failure in certificates.failures],
+        **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
         "provenance": {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"},
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
@@ -155,14 +128,14 @@ def write_certificates(
         "curves": curves_text(curves),
         "label_radius": check_radius(radius).tolist(),
     }
-    schema = certificate_schema(certificates.methods, certificates.config.rule)
+    schema = table_schema(certificates.methods, certificates.config.rule)
     require_folder(target)
     with _stage(target) as stage:
         _KIND.write(stage, schema, certificate_columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
         write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
-        for name in (CURVES_NAME, LABELS_NAME):
-            (target / name).unlink(missing_ok=True)
+        (target / CURVES_NAME).unlink(missing_ok=True)
+        (target / LABELS_NAME).unlink(missing_ok=True)
         for name in names:
             (stage / name).replace(target / name)
             sync_folder(target)
@@ -186,44 +159,28 @@ def read_certificates(folder: str | Path) -> CertificatesFolder:
     """A certificates folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
     Only certificates.parquet is read; for an example see `write_certificates`.
-
-    Args:
-        folder: The folder.
     """
     return _KIND.read(Path(folder), _parse)
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> CertificatesFolder:
-    from multiguard.errors import ImageFailure
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)
-    config = config_from_record(metadata.config)
+    config = parse_config(metadata.config)
     _check_run(config, run)
     methods = check_methods(metadata.methods, config.rule)
-    columns = table.cast(certificate_schema(methods, config.rule)).to_pydict()
-    certificates = Certificates(
-        config=config,
-        sigma=run.sigma,
-        label_names=run.label_names,
-        labelled=metadata.labelled,
-        failures=tuple(convert(failure, ImageFailure) for failure in metadata.failures),
-        **certificate_fields(columns, run.label_names, methods),
-    )
+    columns = table.cast(table_schema(methods, config.rule)).to_pydict()
+    fields = certificate_fields(columns, run.label_names, methods)
+    fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
+    certificates = Certificates(sigma=run.sigma, label_names=run.label_names, **fields)
     check_claims(certificates)
     curves = parse_curves(metadata.curves.encode())
     _check_curves(certificates, curves)
-    return CertificatesFolder(
-        certificates=certificates,
-        curves=curves,
-        labels=label_scores(certificates, metadata.label_radius),
-        provenance=metadata.provenance,
-        votes_hash=metadata.votes_sha256,
-        certified_with=metadata.certified_with,
-        source=metadata.source,
-        command=metadata.command,
-    )
+    labels = label_scores(certificates, metadata.label_radius)
+    same = {name: getattr(metadata, name) for name in ("provenance", "certified_with", "source", "command")}
+    return CertificatesFolder(certificates, curves, labels, votes_hash=metadata.votes_sha256, **same)
 
 
 def _check_votes(certificates: Certificates, votes: Votes) -> None:
@@ -233,10 +190,9 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
     same &= certificates.draws == draws_taken(votes, certificates.config)
     if not same or (certificates.labelled and certificates.labels != votes.labels):
         raise InvalidInputError("the certificates are not of the images of these votes; certify these votes")
-    if certificates.config.rule.name != run.rule:
-        raise InvalidInputError(
-            f"the certificates are of the {certificates.config.rule.name} rule, these votes of the {run.rule} rule"
-        )
+    rule = certificates.rule_name
+    if rule != run.rule:
+        raise InvalidInputError(f"the certificates are of the {rule} rule, these votes of the {run.rule} rule")
     if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
         raise InvalidInputError("the certificates have another sigma or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
@@ -249,21 +205,20 @@ def _check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
     for curve in curves:
         _check_curve(certificates, curve)
     present = {(curve.method, curve.averaging) for curve in curves if curve.config == certificates.config}
-    for method in certificates.methods:
-        for averaging in AVERAGINGS:
-            if (method, averaging) not in present:
-                raise InvalidInputError(
-                    f"the curve of the method {method} ({averaging}) in the config of the certificates is missing; "
-                    "give all that curves() makes of them"
-                )
+    for method, averaging in product(certificates.methods, AVERAGINGS):
+        if (method, averaging) not in present:
+            raise InvalidInputError(
+                f"the curve of the method {method} ({averaging}) in the config of the certificates is missing; give "
+                "all that curves() makes of them"
+            )
 
 
 def _check_curve(certificates: Certificates, curve: Curve) -> None:
-    config, images, without = certificates.config, curve.scores.images, curve.scores.without_labels
+    images, without = curve.scores.images, curve.scores.without_labels
     labelled = sum(bool(labels) for labels in certificates.labels)
-    swept = curve.config != config  # pilot draws may then have chosen labels of other images
+    swept = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
     pairs = {
-        "the rule": (curve.config.rule.name, config.rule.name),
+        "the rule": (curve.config.rule.name, certificates.rule_name),
         "sigma": (curve.sigma, certificates.sigma),
         "the number of failed images": (curve.failed, len(certificates.failures)),
         "the number of images": (images + without, len(certificates.ids)),

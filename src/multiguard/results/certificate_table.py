@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def certificate_schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
+def table_schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
     """The columns; `false_radii` is there for the threshold rule only."""
     import pyarrow as pa
 
@@ -52,26 +52,21 @@ def certificate_columns(certificates: Certificates) -> dict[str, list[Any]]:
     }
 
 
-def certificate_fields(
-    columns: Mapping[str, list[Any]], names: Sequence[str], methods: Sequence[Method]
-) -> dict[str, Any]:
+def certificate_fields(columns: dict[str, Any], names: Sequence[str], methods: Sequence[Method]) -> dict[str, Any]:
     """The fields of `Certificates` that the table holds."""
     index = {name: label for label, name in enumerate(names)}
 
     def labels(column: str) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(index[name] for name in own) for own in columns[column])
 
-    def radii(column: str) -> dict[Method, tuple[Floats, ...]] | None:
-        rows = columns.get(column)
-        if rows is None:
-            return None
-        return {method: tuple(np.array(row[method], np.float64) for row in rows) for method in methods}
+    def radii(column: str) -> dict[Method, tuple[Floats, ...]]:
+        return {method: tuple(np.array(row[method], np.float64) for row in columns[column]) for method in methods}
 
     return {
         "ids": tuple(columns["id"]),
         "labels": labels("labels"),
         "radii": radii("radii"),
-        "false_radii": radii("false_radii"),
+        "false_radii": radii("false_radii") if "false_radii" in columns else None,
         "label_radii": tuple(np.array(own, np.float64) for own in columns["label_radii"]),
         "predicted": labels("predicted"),
         "predicted_hits": tuple(tuple(hits) for hits in columns["predicted_hits"]),
