@@ -73,6 +73,8 @@ def test_recipe(examples):
         "!!python/name:os.system",
         "data: !!binary aGk=\nsigma: 2001-13-45",
         "- " * 5000,
+        RECIPE.replace("images: 6", 'images: "\\ud800"'),
+        RECIPE + 'report: {title: "\\ud800"}',
     ],
 )  # fmt: skip
 def test_hostile_recipe(text):

@@ -174,7 +174,9 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
 def _check_tree(kind: Any, value: Any, key: str) -> None:
     """Refuse unknown keys, numbers that are not finite or too large to count with, and YAML's own sets."""
     section = next((one for one in union_members(kind) if is_dataclass(one)), None)
-    if section is not None and isinstance(value, Mapping):
+    if isinstance(value, str):
+        value.encode()  # raises for half of a character, which no file can hold
+    elif section is not None and isinstance(value, Mapping):
         known = get_type_hints(section)
         for name, inner in value.items():
             if name not in known:

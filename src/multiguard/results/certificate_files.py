@@ -116,9 +116,7 @@ def write_certificates(
     _check_curves(certificates, curves)
     target, names = Path(folder), (CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME)
     if not force and any((target / name).exists() for name in names):
-        raise InvalidInputError(
-            f"{target} already holds certificates; --force (force=True) replaces them, or use another"
-        )
+        raise InvalidInputError(f"{target} already holds certificates; --force (force=True) replaces them")
     metadata = {
         "config": config_record(certificates.config),
         **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
