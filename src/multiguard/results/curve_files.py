@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import check_method
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Bands, CertifyConfig, Curve, LabelScores, Scores
+from multiguard.evaluate import Bands, Certificates, CertifyConfig, Curve, LabelScores, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import write_atomically
@@ -91,6 +91,38 @@ def parse_curves(content: bytes) -> list[Curve]:
     if any(None in row or None in row.values() for row in rows):
         raise ValueError("a row has more or fewer cells than the header")
     return [_curve(list(run)) for _, run in groupby(rows, key=lambda row: [row[name] for name in _CURVE])]
+
+
+def check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
+    """Raises unless the curves can be those of the certificates and their sweeps."""
+    for curve in curves:
+        _check_curve(certificates, curve)
+    present = {(curve.method, curve.averaging) for curve in curves if curve.config == certificates.config}
+    for method, averaging in product(certificates.methods, AVERAGINGS):
+        if (method, averaging) not in present:
+            raise InvalidInputError(
+                f"the curve of the method {method} ({averaging}) in the config of the certificates is missing; give "
+                "all that curves() makes of them"
+            )
+
+
+def _check_curve(certificates: Certificates, curve: Curve) -> None:
+    images, without = curve.scores.images, curve.scores.without_labels
+    labelled = sum(bool(labels) for labels in certificates.labels)
+    swept = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
+    pairs = {
+        "the rule": (curve.config.rule.name, certificates.rule_name),
+        "sigma": (curve.sigma, certificates.sigma),
+        "the number of failed images": (curve.failed, len(certificates.failures)),
+        "the number of images": (images + without, len(certificates.ids)),
+        "the number of images with labels": (images, images if swept else labelled),
+    }
+    for name, (ours, theirs) in pairs.items():
+        if ours != theirs:
+            raise InvalidInputError(
+                f"a curve is not of these certificates: {name} is {ours}, in the certificates {theirs}; make the "
+                "curves of these certificates"
+            )
 
 
 def write_labels(path: Path, labels: Sequence[LabelScores]) -> None:
