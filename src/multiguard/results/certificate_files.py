@@ -101,7 +101,8 @@ def write_certificates(
     >>> from multiguard import Smoother, TopK, certify_votes, curves, load_classifier, read_votes, vote_dataset
     >>> from multiguard.data import DigitsDataset
     >>> digits = DigitsDataset("test", size=16, images=3)
-    >>> classifier = load_classifier(lambda x: x.flatten(1)[:, :10], labels=digits.label_names, output="logits")
+    >>> network, names = lambda x: x.flatten(1)[:, :10], digits.label_names
+    >>> classifier = load_classifier(network, labels=names, output="logits", name="first pixels")
     >>> smoother = Smoother(classifier, sigma=0.5, k_max=2, device="cpu")
     >>> with tempfile.TemporaryDirectory() as home:
     ...     vote_dataset(smoother, digits, f"{home}/votes", draws=20, seed=0)
