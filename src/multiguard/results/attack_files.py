@@ -78,15 +78,13 @@ def write_attacks(
 def read_attacks(folder: str | Path) -> AttackFolder:
     """An attack folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
-    >>> import tempfile
     >>> from multiguard import CertifyConfig, TopK
     >>> clean = AttackOutcome("none", "in", 0.0, 0.0, 1, 1)
     >>> image = AttackedImage("000042", (1,), {"in": {"joint": np.array([0.6])}}, (clean,))
     >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog")
     >>> attacks = Attacks(config, 0.5, names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_attacks(folder, attacks, certificates_hash="0" * 64, provenance={})
-    ...     read_attacks(folder).attacks.images[0].outcomes
+    >>> write_attacks(out, attacks, certificates_hash="0" * 64, provenance={})
+    >>> read_attacks(out).attacks.images[0].outcomes
     (AttackOutcome(attack='none', goal='in', radius=0.0, norm=0.0, size=1, at_most=1),)
     """
     return _KIND.read(Path(folder), _parse)

@@ -97,20 +97,12 @@ def write_certificates(
         command: The command that made the folder.
         force: Whether to replace certificates that are there.
 
-    >>> import tempfile
-    >>> from multiguard import Smoother, TopK, certify_votes, curves, load_classifier, read_votes, vote_dataset
-    >>> from multiguard.data import DigitsDataset
-    >>> digits = DigitsDataset("test", size=16, images=3)
-    >>> network, names = lambda x: x.flatten(1)[:, :10], digits.label_names
-    >>> classifier = load_classifier(network, labels=names, output="logits", name="first pixels")
-    >>> smoother = Smoother(classifier, sigma=0.5, k_max=2, device="cpu")
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     vote_dataset(smoother, digits, f"{home}/votes", draws=20, seed=0)
-    ...     votes = read_votes(f"{home}/votes")
-    ...     proved = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=2)))
-    ...     write_certificates(f"{home}/c", proved, curves(proved, [0.0]), radius=[0.0], votes=votes)
-    ...     read_certificates(f"{home}/c").curves[0].scores.recall  # all ten labels are always returned
-    array([1.])
+    >>> from multiguard import TopK, certify_votes, curves, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> write_certificates(out, certificates, curves(certificates, [0.0]), radius=[0.0], votes=votes)
+    >>> read_certificates(out).certificates.ids == votes.ids
+    True
     """
     _check_votes(certificates, votes)
     check_curves(certificates, curves)

@@ -44,15 +44,13 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
         path: The CSV file; replaced if it exists.
         curves: No two of the same method, config, sigma and averaging.
 
-    >>> import tempfile
     >>> from multiguard.certify import TopK
     >>> radius, score = np.array([0.0, 0.5]), np.array([1 / 3, 0.1])
     >>> scores = Scores(radius, score, score, score, 2 * score, score, images=3, without_labels=0)
     >>> curve = Curve("joint", CertifyConfig(TopK(2, 1), n=100), 0.5, "mean", scores, mean_draws=100.0, failed=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_curves(f"{folder}/curves.csv", [curve])
-    ...     print(read_curves(f"{folder}/curves.csv")[0].scores.recall)
-    [0.33333333 0.1       ]
+    >>> write_curves(out / "curves.csv", [curve])
+    >>> read_curves(out / "curves.csv")[0].scores.recall
+    array([0.33333333, 0.1       ])
     """
     write_atomically(Path(path), lambda file: file.write(curves_text(curves).encode()))
 
