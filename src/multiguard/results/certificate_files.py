@@ -150,7 +150,11 @@ def _stage(target: Path) -> Iterator[Path]:
 def read_certificates(folder: str | Path) -> CertificatesFolder:
     """A certificates folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
-    Only certificates.parquet is read; for an example see `write_certificates`.
+    Only certificates.parquet is read.
+
+    >>> read_certificates(out)  # for what it returns see `write_certificates`
+    Traceback (most recent call last):
+    multiguard.errors.DataError: ... is not a certificates folder: it has no certificates.parquet
     """
     return _KIND.read(Path(folder), _parse)
 
