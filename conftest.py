@@ -7,9 +7,9 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _example_names(request, doctest_namespace) -> None:
-    """Votes and evaluate have a `run`, its `folder` and `vote`; the report has `certificates`, `attack` and `out`."""
+    """Votes, evaluate and results have a `run`, its `folder` and `vote`; the report has `certificates` and `attack`."""
     if isinstance(request.node, pytest.DoctestItem):
-        names = {"votes": "_votes_names", "evaluate": "_votes_names", "report": "_report_names"}
+        names = dict.fromkeys(("votes", "evaluate", "results"), "_votes_names") | {"report": "_report_names"}
         for room in names.keys() & set(request.node.path.parts):
             doctest_namespace |= request.getfixturevalue(names[room])
         doctest_namespace["out"] = request.getfixturevalue("tmp_path")

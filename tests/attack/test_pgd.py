@@ -10,7 +10,7 @@ from multiguard.evaluate import evaluated_size
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
 
-SIGMA, DRAWS, IMAGES = 0.5, 3000, 8
+SIGMA, DRAWS, IMAGES = 0.5, 3000, 5
 WEIGHTS = torch.randn(48, 2, generator=torch.Generator().manual_seed(0))
 PLAN = AttackPlan(attacks=("pgd",), steps=12, copies=8, starts=2, pick_draws=64, evaluation_draws=DRAWS)
 

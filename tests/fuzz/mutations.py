@@ -23,8 +23,8 @@ from multiguard.errors import MultiGuardError
 MOST_BYTES = 1 << 30
 MOST_SECONDS = 30
 
-soaked = pytest.mark.parametrize("examples", [25, pytest.param(2000, marks=pytest.mark.soak)])
-few = pytest.mark.parametrize("examples", [12, pytest.param(1000, marks=pytest.mark.soak)])
+soaked = pytest.mark.parametrize("examples", [15, pytest.param(2000, marks=pytest.mark.soak)])
+few = pytest.mark.parametrize("examples", [8, pytest.param(1000, marks=pytest.mark.soak)])
 
 
 class Hang(BaseException):

@@ -24,12 +24,15 @@ from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
 from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.folders import check_inside
+from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.pipeline.report_job import ReportJob, report
 from multiguard.results import read_certificates, write_certificates
 
 GRID = radius_grid(0.5, step=0.5)
 SOURCE = Path(multiguard.__file__).parent
+PART = CertifyPart(k=3, k_prime=2)
 
 # ----------------------------------------------------------------------------------------- what can run code
 
@@ -63,9 +66,9 @@ def test_forbidden_calls():
     assert {name for _, name in found if not name.endswith(".eval")} == set(), found  # a network's eval mode
     assert all(KEYWORDS[id(node)].get("weights_only") == "True" for _, name, node in CALLS if name == "torch.load")
     assert all(KEYWORDS[id(node)].get("allow_pickle") == "False" for _, name, node in CALLS if name == "np.load")
-    assert {file for file, name, _ in CALLS if name == "yaml.load"} == {"pipeline/parsing.py"}
+    assert {file for file, name, _ in CALLS if name == "yaml.load"} == {"pipeline/recipe_file.py"}
     importing = {file for file, name, _ in CALLS if name.endswith("import_module")}
-    assert importing == {"__init__.py", "models/extras.py", "models/from_code.py", "train/__init__.py"}
+    assert importing == {"__init__.py", "models/python_code.py", "models/weights.py", "train/__init__.py"}
 
 
 def test_forbidden_call_search(tmp_path):
@@ -95,14 +98,12 @@ def trap(tmp_path, monkeypatch):
 def test_model_named_by_votes(tmp_path, trap):
     """A model that a votes folder names is not imported."""
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
-    said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
-    (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
-    certified = certify(
-        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2)))
-    )
+    source = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
+    (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(source))
+    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
     assert certified.source["model"]["spec"] == trap
-    place = tmp_path / "out"
-    report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
+    out = tmp_path / "out"
+    report(ReportJob(certified, out / "r.html", out / "f", out / "t"))
     assert len(votes) == 4
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(ModelError):
@@ -134,9 +135,9 @@ def test_model_named_by_recipe(tmp_path, trap):
 )
 def test_hugging_face_config(tmp_path, config):
     """A Hugging Face config that requests code is refused."""
-    said = {"problem_type": "multi_label_classification", **config}
-    (tmp_path / "config.json").write_text(json.dumps(said))
-    with pytest.raises(ModelError, match="may run code from elsewhere"):
+    stored = {"problem_type": "multi_label_classification", **config}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(ModelError, match="may run foreign code"):
         load_hf(str(tmp_path), ModelOptions())
 
 
@@ -145,7 +146,7 @@ def test_hugging_face_index(tmp_path, name):
     """A Hugging Face index may name only safetensors files of its own folder."""
     (tmp_path / "config.json").write_text(json.dumps({"problem_type": "multi_label_classification"}))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
-    with pytest.raises(ModelError, match="no safetensors file of the folder"):
+    with pytest.raises(ModelError, match="not a safetensors file in the folder"):
         load_hf(str(tmp_path), ModelOptions())
 
 
@@ -216,11 +217,9 @@ def test_links_in_run_folder(tmp_path, name):
 
 def test_linked_run_folder(tmp_path):
     """A run folder may itself be a link."""
-    from multiguard.pipeline.places import require_inside
-
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    require_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
+    check_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
 
 
 def test_links_beside_results(tmp_path):
@@ -229,13 +228,13 @@ def test_links_beside_results(tmp_path):
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
     (tmp_path / "run" / "certificates").unlink()
-    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
+    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(ReportJob(home / "certificates", home / "report.html", home / "figures", home / "tables"))
+        report(ReportJob(certified, home / "report.html", home / "figures", home / "tables"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -284,12 +283,12 @@ def named(tmp_path_factory):
     """Votes and certificates whose labels, images and commands have names that steer terminals and spreadsheets."""
     home = tmp_path_factory.mktemp("named")
     ranked = [np.tile([0, 1], (40, 1)), np.tile([2, 3], (40, 1))]
-    told = {
+    names = {
         "label_names": (*NAMES, *(f"label {i}" for i in range(11))),
         "image_ids": ("\x1b[2J", "[bold]1"),
-        "dataset": "\x1b[31md",
+        "dataset": "\x1b]31md",
     }
-    votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **told)
+    votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **names)
     certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
     drawn = curves(certified, GRID)
     write_certificates(home / "c", certified, drawn, radius=GRID, votes=votes, command=f"</code>{SCRIPT}")
@@ -315,7 +314,7 @@ def test_terminal_control(named, reported, tmp_path):
     """Nothing from a file controls the terminal."""
     code, out, err = command("certify", named / "votes", "--k", "3", "--k-prime", "2", "--out", tmp_path / "c")
     assert (code, steering(out), steering(err)) == (0, set(), set())
-    assert "\\u001b[31md" in out
+    assert "\\u001b]31md" in out
     (code, out, err), _ = reported
     assert (code, steering(out), steering(err)) == (0, set(), set())
     code, out, err = command("certify", named / "\x1b[31m", "--k", "3", "--k-prime", "2")

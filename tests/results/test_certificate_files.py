@@ -119,7 +119,7 @@ def test_readable_rows(written, votes) -> None:
 
 
 radius = st.one_of(st.floats(0), st.just(-np.inf))
-quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8, deadline=None)
 
 
 def radii(count: int, *, falling: bool | None = None) -> st.SearchStrategy[np.ndarray]:
@@ -484,12 +484,14 @@ def read():
     assert not copy.exists() or {curve.config.rule.k for curve in read_curves(copy)} == {k}
     return k
 
-moment, ended = 1, 9
+moment, ended, found = 1, 9, None
 while ended == 9:
-    assert child(lambda: put(folder, votes, OLD, force=True) or 0) == 0
-    assert child(read) == 3
+    if found != 3:  # else the next writer begins with what the killed one left
+        assert child(lambda: put(folder, votes, OLD, force=True) or 0) == 0
+        assert child(read) == 3
     ended = child(lambda: write_until(moment))
-    print(child(read), end=" ")
+    found = child(read)
+    print(found, end=" ")
     moment += 1
 assert ended == 0
 """

@@ -15,26 +15,18 @@ _TINY = 1e-9  # less than the difference of any two fractions
 
 @dataclass(frozen=True)
 class Objective:
-    """Margins of the labels that stay, from the fraction of draws that hit each label.
+    """Margins of the labels that stay, from the fraction of draws that hit each label."""
 
-    Attributes:
-        rule: Which smoothed classifier is attacked.
-        goal: Whether labels of L shall leave ("in") or other labels shall come in ("out").
-    """
-
-    rule: Rule
-    goal: Goal
+    rule: Rule  # which smoothed classifier is attacked
+    goal: Goal  # whether labels of L shall leave ("in") or other labels shall come in ("out")
 
     def margins(self, fractions: Tensor, in_labels: Tensor) -> Tensor:
         """(P, sizes), never rising: at least e labels stay exactly where the e-th margin is not negative.
 
         Top-k rule: at least e labels of L are returned where the e-th largest fraction of L is not below the
         (k - e + 1)-th largest of the others. Threshold rule: where the e-th largest of L is not below t, and at least
-        e others stay out where their e-th smallest fraction is below t; a fraction of exactly t is in.
-
-        Args:
-            fractions: (P, c).
-            in_labels: (P, c) boolean, L of each image.
+        e others stay out where their e-th smallest fraction is below t; a fraction of exactly t is in. The fractions
+        are (P, c), and so is the boolean L of each image, `in_labels`.
         """
         counted = in_labels if self.goal == "in" else ~in_labels
         values = fractions if self.goal == "in" else -fractions

@@ -12,28 +12,20 @@ _INWARD = 1e-6  # what float32 may add to a norm when a perturbation is added to
 
 @dataclass(frozen=True, eq=False)
 class ImageGroup:
-    """P images of one shape that are attacked together.
+    """P images of one shape that are attacked together."""
 
-    Attributes:
-        ids: Their ids.
-        keys: The noise key of each.
-        clean: (P, ...) float32 on the device, the images as they are.
-        in_labels: (P, c) boolean on the device, L of each.
-    """
-
-    ids: tuple[str, ...]
-    keys: tuple[bytes, ...]
-    clean: Tensor
-    in_labels: Tensor
+    ids: tuple[str, ...]  # their ids
+    keys: tuple[bytes, ...]  # the noise key of each
+    clean: Tensor  # (P, ...) float32 on the device, the images as they are
+    in_labels: Tensor  # (P, c) boolean on the device, L of each
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, indices: Sequence[int]) -> "ImageGroup":
         """Some of the images."""
-        rows = torch.tensor(list(indices), device=self.clean.device)
         ids, keys = tuple(self.ids[index] for index in indices), tuple(self.keys[index] for index in indices)
-        return ImageGroup(ids, keys, self.clean[rows], self.in_labels[rows])
+        return ImageGroup(ids, keys, self.clean[list(indices)], self.in_labels[list(indices)])
 
     def rng(self, index: int, *branch: int) -> np.random.Generator:
         """Random numbers of one image, the same whichever images are attacked with it."""
@@ -42,20 +34,14 @@ class ImageGroup:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """A perturbed version of each image of a group, and how good it is for the attack.
+    """A perturbed version of each image of a group, and how good it is for the attack."""
 
-    Attributes:
-        images: (P, ...).
-        values: (P,), `Objective.value`: smaller is better.
-    """
-
-    images: Tensor
-    values: Tensor
+    images: Tensor  # (P, ...)
+    values: Tensor  # (P,), `Objective.value`: smaller is better
 
     def take(self, indices: Sequence[int]) -> "Candidates":
         """Those of some of the images."""
-        rows = torch.tensor(list(indices), device=self.images.device)
-        return Candidates(self.images[rows], self.values[rows])
+        return Candidates(self.images[list(indices)], self.values[list(indices)])
 
     def put(self, indices: Sequence[int], others: "Candidates") -> "Candidates":
         """These, with those of some of the images replaced."""
@@ -95,12 +81,8 @@ def unit(perturbations: Tensor) -> Tensor:
 def project(clean: Tensor, images: Tensor, radius: Tensor, *, box: bool, sphere: bool = False) -> Tensor:
     """The images moved until their distance from the clean ones, computed from their float32 values, is in the radius.
 
-    Args:
-        clean: (P, ...) the clean images.
-        images: (P, ...) the perturbed images.
-        radius: (P,) float64, the norms allowed.
-        box: Whether to stay in [0, 1] as well.
-        sphere: Whether a shorter perturbation is stretched to the radius.
+    The `radius` is (P,) float64. In the `box` images also stay in [0, 1]; to the `sphere` shorter perturbations are
+    stretched.
     """
     perturbations = images - clean
     if sphere:

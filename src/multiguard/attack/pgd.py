@@ -30,12 +30,8 @@ _SOFTNESS = 0.5  # in standard deviations of the scores: the distance from the b
 class GradientSearch:
     """Steps of one length against the gradient, each projected onto the ball; the best end of all starts wins.
 
-    Args:
-        smoother: The smoothed classifier, of a network that has gradients.
-        objective: What is minimized.
-        plan: How many starts and steps.
-        compare: Values perturbed images by draws of the search.
-        flat: Takes the ids of images where some gradient was 0 or not finite, so that a step led nowhere.
+    `compare` values perturbed images by draws of the search. `flat` takes the ids of images where some gradient was 0
+    or not finite, so that a step led nowhere.
     """
 
     def __init__(
@@ -45,13 +41,9 @@ class GradientSearch:
         self._soft = SoftVotes(smoother, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
-        """The best of the candidates from smaller radii and of new starts at these radii.
+        """The best of the candidates from smaller radii and of new starts at these radii, (P,) float64.
 
-        Args:
-            group: The images.
-            turn: How many smaller radii were searched before; it decides the draws.
-            radius: (P,) float64, the norms allowed.
-            previous: The candidates from smaller radii.
+        How many smaller radii were searched before, `turn`, decides the draws.
         """
         best = previous
         for start in range(self._plan.starts):
@@ -84,11 +76,6 @@ class SoftVotes:
     A hit is a step function without a slope. Here a score counts as mostly in or mostly out at half a standard
     deviation above or below the border: midway between the k'-th and the next score of the draw, or the score
     threshold. The standard deviation is that of the image's own scores, so the scale of the scores does not matter.
-
-    Args:
-        smoother: The smoothed classifier.
-        objective: What is minimized.
-        copies: Noisy copies of each image that are averaged over.
     """
 
     def __init__(self, smoother: Smoother, objective: Objective, copies: int) -> None:
@@ -175,7 +162,7 @@ def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) ->
     for image in images:
         error = _error_at(smoother, image)
         if error is None:
-            return None
+            break
     return error
 
 

@@ -13,32 +13,21 @@ AttackName = Literal["pgd", "random"]
 class AttackPlan:
     """What an attack may spend: more of anything finds more, and nothing here can break a sound certificate.
 
-    Attributes:
-        attacks: "pgd" follows gradients through the noise; "random" is a search that needs no gradients.
-        steps: Gradient steps per start.
-        copies: Noisy copies that a gradient, or the score of a random try, is averaged over.
-        starts: Starts per radius: one from the result of the smaller radius, the others random on the sphere.
-        tries: Perturbations that the random search tries per radius.
-        pick_draws: Draws that compare two perturbations during the search.
-        evaluation_draws: Fresh draws that evaluate the final perturbation.
-        box: Whether the perturbed image must stay in [0, 1]. The certificate covers every perturbation of the norm, so
-            by default the attack may leave the box.
-        seed: Decides every random choice.
-
     >>> plan = AttackPlan(attacks=("pgd",), steps=40, evaluation_draws=1000)
     >>> plan.starts * plan.steps * plan.copies  # forward and backward passes per image and radius
     640
     """
 
+    # "pgd" follows gradients through the noise; "random" is a search that needs no gradients.
     attacks: tuple[AttackName, ...] = ("pgd", "random")
-    steps: int = 20
-    copies: int = 8
-    starts: int = 2
-    tries: int = 60
-    pick_draws: int = 32
-    evaluation_draws: int = 500
-    box: bool = False
-    seed: int = 0
+    steps: int = 20  # gradient steps per start
+    copies: int = 8  # noisy copies that a gradient, or the score of a random try, is averaged over
+    starts: int = 2  # starts per radius: one from the result of the smaller radius, the others random on the sphere
+    tries: int = 60  # perturbations that the random search tries per radius
+    pick_draws: int = 32  # draws that compare two perturbations during the search
+    evaluation_draws: int = 500  # fresh draws that evaluate the final perturbation
+    box: bool = False  # whether perturbed images must stay in [0, 1]; the certificate covers those outside, too
+    seed: int = 0  # decides every random choice
 
     def __post_init__(self) -> None:
         for attack in self.attacks:

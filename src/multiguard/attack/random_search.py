@@ -21,12 +21,6 @@ class RandomSearch:
 
     Steps go, in turn, towards another image of the group, along smooth noise, towards a square of another image,
     and towards a square of one colour; they grow shorter from try to try.
-
-    Args:
-        smoother: The smoothed classifier, of anything that returns scores.
-        objective: What is minimized.
-        plan: How many tries.
-        compare: Values perturbed images by draws of the search.
     """
 
     def __init__(self, smoother: Smoother, objective: Objective, plan: AttackPlan, compare: Compare) -> None:
@@ -35,12 +29,14 @@ class RandomSearch:
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
         """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
-        rngs = [group.rng(index, 2, turn) for index in range(len(group))]
+        rngs, clean = [group.rng(index, 2, turn) for index in range(len(group))], group.clean.cpu().numpy()
         stretched = project(group.clean, previous.images, radius, box=self._plan.box, sphere=True)
         best = self._score(group, turn, stretched)
         for number in range(self._plan.tries):
             left = 1 - number / self._plan.tries
-            step = rescale(unit(_directions(group, rngs, number, left)), radius * max(_LEAST_STEP, left))
+            directions = np.stack([_direction(clean, index, rng, number, left) for index, rng in enumerate(rngs)])
+            away = torch.from_numpy(directions).to(group.clean.device)
+            step = rescale(unit(away), radius * max(_LEAST_STEP, left))
             tried = project(group.clean, best.images + step, radius, box=self._plan.box, sphere=True)
             best = best.better(self._score(group, turn, tried))
         return previous.better(self._compare(group, best.images))
@@ -49,13 +45,6 @@ class RandomSearch:
         """All tries at one radius get the same draws, so that only the perturbations differ."""
         first_draw = self._plan.pick_draws + turn * self._plan.copies
         return Candidates(images, self._soft.values(group, images, first_draw))
-
-
-def _directions(group: ImageGroup, rngs: list[np.random.Generator], number: int, left: float) -> Tensor:
-    """Where to go next from each image."""
-    clean = group.clean.cpu().numpy()
-    directions = [_direction(clean, index, rng, number, left) for index, rng in enumerate(rngs)]
-    return torch.from_numpy(np.stack(directions)).to(group.clean.device)
 
 
 def _direction(

@@ -25,6 +25,7 @@ from multiguard.smooth.batches import copy_to_device, image_tensor
 from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise import Stream, noise_key
 
+Progress = Callable[[int], None]
 Counts = NDArray[np.int64]
 Pixels = NDArray[np.float32]
 # Images attacked at once: they fill batches, and the random search steps from one towards another. Everything found
@@ -39,65 +40,39 @@ _NOTHING_LEFT = -0.25
 class Victim:
     """An image to attack.
 
-    Attributes:
-        id: Its id, which keys the noise.
-        image: (3, height, width) or any shape: uint8 (a value is x / 255) or floating point.
-        labels: The indices of L, at least one.
-        radii: The norms allowed, from small to large, all above 0.
-
     >>> Victim("000042", np.zeros((3, 8, 8), np.uint8), labels=(3, 7), radii=(0.5, 1.0)).radii
     (0.5, 1.0)
     """
 
-    id: str
-    image: NDArray[np.generic]
-    labels: tuple[int, ...]
-    radii: tuple[float, ...]
+    id: str  # its id, which keys the noise
+    image: NDArray[np.generic]  # (3, height, width) or any shape: uint8 (a value is x / 255) or floating point
+    labels: tuple[int, ...]  # the indices of L, at least one
+    radii: tuple[float, ...]  # the norms allowed, from small to large, all above 0
 
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
-    """A perturbed image and its hits in fresh draws; see `attack_images`.
+    """A perturbed image and its hits in fresh draws; see `attack_images`."""
 
-    Attributes:
-        attack: What found it; "none" for the clean image.
-        goal: What was minimized.
-        radius: The norm allowed.
-        norm: The norm of the perturbation, in exact differences of the float32 values, never more than `radius`.
-        image: The perturbed image, float32.
-        counts: (c,), how many of the evaluation draws hit each label.
-    """
-
-    attack: str
-    goal: Goal
-    radius: float
-    norm: float
-    image: Pixels
-    counts: Counts
+    attack: str  # what found it; "none" for the clean image
+    goal: Goal  # what was minimized
+    radius: float  # the norm allowed
+    norm: float  # the norm of the perturbation, in exact differences of the float32 values, never more than `radius`
+    image: Pixels  # the perturbed image, float32
+    counts: Counts  # (c,), how many of the evaluation draws hit each label
 
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """A victim and every perturbation that was found, the clean image first; see `attack_images`.
+    """A victim and every perturbation that was found, the clean image first; see `attack_images`."""
 
-    Attributes:
-        victim: The image.
-        perturbations: What was found.
-        flat: Whether some gradient was 0 or not finite, so that a step of pgd led nowhere.
-    """
-
-    victim: Victim
-    perturbations: tuple[Perturbation, ...]
-    flat: bool = False
+    victim: Victim  # the image
+    perturbations: tuple[Perturbation, ...]  # what was found
+    flat: bool = False  # whether some gradient was 0 or not finite, so that a step of pgd led nowhere
 
 
 def attack_images(
-    smoother: Smoother,
-    victims: Iterable[Victim],
-    rule: Rule,
-    plan: AttackPlan,
-    *,
-    progress: Callable[[int], None] | None = None,
+    smoother: Smoother, victims: Iterable[Victim], rule: Rule, plan: AttackPlan, *, progress: Progress | None = None
 ) -> Iterator[AttackResult]:
     """Per image and radius, the perturbation of at most that norm that leaves the fewest labels an attack could find.
 
@@ -134,7 +109,6 @@ def attack_images(
 
 
 def _check_rule(smoother: Smoother, rule: Rule) -> None:
-    """Raises unless the smoother's votes can be counted by this rule."""
     k_max = smoother.settings.k_max
     if isinstance(rule, TopK) != (k_max is not None):
         other = "the threshold rule (it has a score threshold)" if k_max is None else "the top-k rule (it ranks labels)"
@@ -173,17 +147,15 @@ class _GroupAttack:
             allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
             active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]
             if active:
-                radius = torch.tensor([victims[index].radii[turn] for index in active], dtype=torch.float64)
-                radius = radius.to(group.clean.device)
+                radii = [victims[index].radii[turn] for index in active]
+                radius = torch.tensor(radii, dtype=torch.float64, device=group.clean.device)
                 best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
             for index in allowed:
                 self._add(index, name, objective.goal, victims[index].radii[turn], best.images[index])
 
     def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
-        norm = float(distances(self._group.clean[index][None], image[None])[0])
-        self._found.append(
-            (index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), np.zeros(0, np.int64)))
-        )
+        norm, no_counts = float(distances(self._group.clean[index][None], image[None])[0]), np.zeros(0, np.int64)
+        self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
 
     def _compare(self, objective: Objective) -> Compare:
         draws = self._plan.pick_draws

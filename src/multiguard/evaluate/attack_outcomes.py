@@ -88,40 +88,24 @@ def _most_staying(low: Floats, high: Floats, inside: NDArray[np.bool_], rule: Ru
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """What one perturbation achieved: about `size` labels stay, and with probability 1 - beta at most `at_most` do.
+    """What one perturbation achieved: about `size` labels stay, and with probability 1 - beta at most `at_most` do."""
 
-    Attributes:
-        attack: What found the perturbation; "none" for the clean image.
-        goal: What is counted: labels of L that stay "in", or others that stay "out".
-        radius: The norm allowed.
-        norm: The norm of the perturbation, never more than `radius`.
-        size: The estimate, from draws that had no part in the search.
-        at_most: The upper bound; beta is for all perturbations of the image together.
-    """
-
-    attack: str
-    goal: Goal
-    radius: float
-    norm: float
-    size: int
-    at_most: int
+    attack: str  # what found the perturbation; "none" for the clean image
+    goal: Goal  # what is counted: labels of L that stay "in", or others that stay "out"
+    radius: float  # the norm allowed
+    norm: float  # the norm of the perturbation, never more than `radius`
+    size: int  # the estimate, from draws that had no part in the search
+    at_most: int  # the upper bound; beta is for all perturbations of the image together
 
 
 @dataclass(frozen=True, eq=False)
 class AttackedImage:
-    """One image: what was proved of it, and what attacks achieved.
-
-    Attributes:
-        id: The id of the image.
-        labels: The indices of L, at least one.
-        proved: Per goal and method, the radii up to which at least 1, 2, ... labels stay.
-        outcomes: What was found, the clean image included.
-    """
+    """One image: what was proved of it, and what attacks achieved."""
 
     id: str
-    labels: tuple[int, ...]
-    proved: Mapping[Goal, Mapping[Method, Floats]]
-    outcomes: tuple[AttackOutcome, ...]
+    labels: tuple[int, ...]  # the indices of L, at least one
+    proved: Mapping[Goal, Mapping[Method, Floats]]  # the radii up to which at least 1, 2, ... labels stay
+    outcomes: tuple[AttackOutcome, ...]  # what was found, the clean image included
 
     def certified(self, goal: Goal, method: Method, radius: ArrayLike) -> Ints:
         """How many labels are proved to stay, in the shape of `radius`."""
@@ -151,41 +135,23 @@ class AttackedImage:
 
 @dataclass(frozen=True, eq=False)
 class Attacks:
-    """Attacks on a set of images, and which certificates they broke; for an example see `attack_curves`.
+    """Attacks on a set of images, and which certificates they broke; for an example see `attack_curves`."""
 
-    Attributes:
-        config: Which smoothed classifier, and the alpha of the certificates.
-        sigma: The noise.
-        label_names: The c label names.
-        labelled: Whether L is the ground truth; if not, pilot draws chose it.
-        methods: What the certificates were proved with.
-        radii: The radii at which every image was attacked, from small to large, 0 first.
-        names: The attacks.
-        beta: The probability per image that some upper bound is too small.
-        draws: How many fresh draws evaluate each perturbation.
-        images: The images that have labels.
-        without_labels: How many images were left out because they have none.
-        failed: How many images could not be voted on, so that nothing was proved of them.
-        adaptive: Whether each image had as many certifying draws as it needed.
-        flat: At how many images some gradient was 0 or not finite, so that a step of pgd led nowhere.
-        plan: How the attacks searched, for the record.
-    """
-
-    config: CertifyConfig
-    sigma: float
-    label_names: tuple[str, ...]
-    labelled: bool
-    methods: tuple[Method, ...]
-    radii: tuple[float, ...]
-    names: tuple[str, ...]
-    beta: float
-    draws: int
-    images: tuple[AttackedImage, ...]
-    without_labels: int
-    failed: int = 0
-    adaptive: bool = False
-    flat: int = 0
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    config: CertifyConfig  # which smoothed classifier, and the alpha of the certificates
+    sigma: float  # the noise
+    label_names: tuple[str, ...]  # the c label names
+    labelled: bool  # whether L is the ground truth; if not, pilot draws chose it
+    methods: tuple[Method, ...]  # what the certificates were proved with
+    radii: tuple[float, ...]  # the radii at which every image was attacked, from small to large, 0 first
+    names: tuple[str, ...]  # the attacks
+    beta: float  # the probability per image that some upper bound is too small
+    draws: int  # how many fresh draws evaluate each perturbation
+    images: tuple[AttackedImage, ...]  # the images that have labels
+    without_labels: int  # how many images were left out because they have none
+    failed: int = 0  # how many images could not be voted on, so that nothing was proved of them
+    adaptive: bool = False  # whether each image had as many certifying draws as it needed
+    flat: int = 0  # at how many images some gradient was 0 or not finite, so that a step of pgd led nowhere
+    plan: Mapping[str, Any] = field(default_factory=dict)  # how the attacks searched, for the record
 
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
         """The ids of the images whose certificate an attack broke; if not `surely`, by the estimates."""
@@ -225,19 +191,12 @@ class Attacks:
 
 @dataclass(frozen=True, eq=False)
 class AttackCurve:
-    """Averages over images at each radius: for the goal "in" fractions of L, for "out" how many others come in.
+    """Averages over images at each radius: for the goal "in" fractions of L, for "out" how many others come in."""
 
-    Attributes:
-        goal: What is averaged.
-        radius: (radii,).
-        certified: What each method proves: a floor for "in", a ceiling for "out".
-        reached: What each attack, and the "best" of them per image, achieved, by estimates.
-    """
-
-    goal: Goal
-    radius: Floats
-    certified: Mapping[Method, Floats]
-    reached: Mapping[str, Floats]
+    goal: Goal  # what is averaged
+    radius: Floats  # (radii,)
+    certified: Mapping[Method, Floats]  # what each method proves: a floor for "in", a ceiling for "out"
+    reached: Mapping[str, Floats]  # what each attack, and the "best" of them per image, achieved, by estimates
 
 
 def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[AttackCurve]:

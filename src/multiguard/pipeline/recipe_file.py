@@ -99,6 +99,8 @@ def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe
         return msgspec.convert(tree, RunRecipe, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"{name}: {_mistake(error, tree)}") from error
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{name}: a text holds half of a character (a lone surrogate)") from None
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
@@ -172,7 +174,9 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
 def _check_tree(kind: Any, value: Any, key: str) -> None:
     """Refuse unknown keys, numbers that are not finite or too large to count with, and YAML's own sets."""
     section = next((one for one in union_members(kind) if is_dataclass(one)), None)
-    if section is not None and isinstance(value, Mapping):
+    if isinstance(value, str):
+        value.encode()  # raises for half of a character, which no file can hold
+    elif section is not None and isinstance(value, Mapping):
         known = get_type_hints(section)
         for name, inner in value.items():
             if name not in known:

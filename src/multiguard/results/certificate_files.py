@@ -14,32 +14,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method
-from multiguard.errors import InvalidInputError
+from multiguard.certify import Method, Rule, TopK
+from multiguard.certify.arrays import Floats
+from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelScores, label_scores
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import check_methods
-from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import require_folder, sync_folder
 from multiguard.io.records import convert
-from multiguard.results.certificate_table import (
-    certificate_columns,
-    certificate_fields,
-    certificate_schema,
-    check_claims,
-)
-from multiguard.results.curve_files import (
-    config_from_record,
-    config_record,
-    curves_text,
-    parse_curves,
-    write_curves,
-    write_labels,
-)
-from multiguard.results.table_file import TableKind
+from multiguard.results.curve_files import check_curves, curves_text, parse_curves, write_curves, write_labels
+from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -54,27 +42,16 @@ _KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificat
 
 @dataclass(frozen=True, eq=False)
 class CertificatesFolder:
-    """A certificates folder as it was written, its checksums verified; for an example see `write_certificates`.
-
-    Attributes:
-        certificates: What was proved of every image.
-        curves: The curves, sweeps included.
-        labels: How often each label is certified on its own.
-        provenance: Where the votes come from: the fields of their `Provenance` but for the image ids.
-        votes_hash: The sha256 of the votes' manifest.
-        certified_with: The version of multiguard that certified.
-        source: Which images and which model, for people and for the report; empty where unknown.
-        command: The command that made the folder; None where it is not known.
-    """
+    """A certificates folder as it was written, its checksums verified; for an example see `write_certificates`."""
 
     certificates: Certificates
-    curves: list[Curve]
-    labels: list[LabelScores]
-    provenance: Mapping[str, Any]
-    votes_hash: str
-    certified_with: str
-    source: Mapping[str, Any]
-    command: str | None
+    curves: list[Curve]  # sweeps included
+    labels: list[LabelScores]  # how often each label is certified on its own
+    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
+    votes_hash: str  # the sha256 of the votes' manifest
+    certified_with: str  # the version of multiguard
+    source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
+    command: str | None  # the command that made the folder; None where it is not known
 
 
 @dataclass(frozen=True)
@@ -84,7 +61,7 @@ class _Metadata:
     config: dict[str, Any]
     labelled: bool
     methods: tuple[Method, ...]
-    failures: tuple[dict[str, Any], ...]
+    failures: tuple[ImageFailure, ...]
     provenance: dict[str, Any]
     votes_sha256: str
     certified_with: str
@@ -120,33 +97,21 @@ def write_certificates(
         command: The command that made the folder.
         force: Whether to replace certificates that are there.
 
-    >>> import tempfile
-    >>> from multiguard import Smoother, TopK, certify_votes, curves, load_classifier, read_votes, vote_dataset
-    >>> from multiguard.data import DigitsDataset
-    >>> digits = DigitsDataset("test", size=16, images=3)
-    >>> network, names = lambda x: x.flatten(1)[:, :10], digits.label_names
-    >>> classifier = load_classifier(network, labels=names, output="logits", name="first pixels")
-    >>> smoother = Smoother(classifier, sigma=0.5, k_max=2, device="cpu")
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     vote_dataset(smoother, digits, f"{home}/votes", draws=20, seed=0)
-    ...     votes = read_votes(f"{home}/votes")
-    ...     proved = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=2)))
-    ...     write_certificates(f"{home}/c", proved, curves(proved, [0.0]), radius=[0.0], votes=votes)
-    ...     read_certificates(f"{home}/c").curves[0].scores.recall  # all ten labels are always returned
-    array([1.])
+    >>> from multiguard import TopK, certify_votes, curves, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> write_certificates(out, certificates, curves(certificates, [0.0]), radius=[0.0], votes=votes)
+    >>> read_certificates(out).certificates.ids == votes.ids
+    True
     """
     _check_votes(certificates, votes)
-    _check_curves(certificates, curves)
+    check_curves(certificates, curves)
     target, names = Path(folder), (CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME)
     if not force and any((target / name).exists() for name in names):
-        raise InvalidInputError(
-            f"{target} already holds certificates; --force (force=True) replaces them, or use another folder"
-        )
+        raise InvalidInputError(f"{target} already holds certificates; --force (force=True) replaces them")
     metadata = {
         "config": config_record(certificates.config),
-        "labelled": certificates.labelled,
-        "methods": certificates.methods,
-        "failures": [asdict(failure) for failure in certificates.failures],
+        **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
         "provenance": {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"},
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
@@ -155,14 +120,14 @@ def write_certificates(
         "curves": curves_text(curves),
         "label_radius": check_radius(radius).tolist(),
     }
-    schema = certificate_schema(certificates.methods, certificates.config.rule)
+    schema = _schema(certificates.methods, certificates.config.rule)
     require_folder(target)
     with _stage(target) as stage:
-        _KIND.write(stage, schema, certificate_columns(certificates), metadata)
+        _KIND.write(stage, schema, _columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
         write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
-        for name in (CURVES_NAME, LABELS_NAME):
-            (target / name).unlink(missing_ok=True)
+        (target / CURVES_NAME).unlink(missing_ok=True)
+        (target / LABELS_NAME).unlink(missing_ok=True)
         for name in names:
             (stage / name).replace(target / name)
             sync_folder(target)
@@ -185,45 +150,33 @@ def _stage(target: Path) -> Iterator[Path]:
 def read_certificates(folder: str | Path) -> CertificatesFolder:
     """A certificates folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
-    Only certificates.parquet is read; for an example see `write_certificates`.
+    Only certificates.parquet is read.
 
-    Args:
-        folder: The folder.
+    >>> read_certificates(out)  # for what it returns see `write_certificates`
+    Traceback (most recent call last):
+    multiguard.errors.DataError: ... is not a certificates folder: it has no certificates.parquet
     """
     return _KIND.read(Path(folder), _parse)
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> CertificatesFolder:
-    from multiguard.errors import ImageFailure
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)
-    config = config_from_record(metadata.config)
+    config = parse_config(metadata.config)
     _check_run(config, run)
     methods = check_methods(metadata.methods, config.rule)
-    columns = table.cast(certificate_schema(methods, config.rule)).to_pydict()
-    certificates = Certificates(
-        config=config,
-        sigma=run.sigma,
-        label_names=run.label_names,
-        labelled=metadata.labelled,
-        failures=tuple(convert(failure, ImageFailure) for failure in metadata.failures),
-        **certificate_fields(columns, run.label_names, methods),
-    )
-    check_claims(certificates)
+    columns = table.cast(_schema(methods, config.rule)).to_pydict()
+    fields = _fields(columns, run.label_names, methods)
+    fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
+    certificates = Certificates(sigma=run.sigma, label_names=run.label_names, **fields)
+    _check_claims(certificates)
     curves = parse_curves(metadata.curves.encode())
-    _check_curves(certificates, curves)
-    return CertificatesFolder(
-        certificates=certificates,
-        curves=curves,
-        labels=label_scores(certificates, metadata.label_radius),
-        provenance=metadata.provenance,
-        votes_hash=metadata.votes_sha256,
-        certified_with=metadata.certified_with,
-        source=metadata.source,
-        command=metadata.command,
-    )
+    check_curves(certificates, curves)
+    labels = label_scores(certificates, metadata.label_radius)
+    same = {name: getattr(metadata, name) for name in ("provenance", "certified_with", "source", "command")}
+    return CertificatesFolder(certificates, curves, labels, votes_hash=metadata.votes_sha256, **same)
 
 
 def _check_votes(certificates: Certificates, votes: Votes) -> None:
@@ -233,48 +186,14 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
     same &= certificates.draws == draws_taken(votes, certificates.config)
     if not same or (certificates.labelled and certificates.labels != votes.labels):
         raise InvalidInputError("the certificates are not of the images of these votes; certify these votes")
-    if certificates.config.rule.name != run.rule:
-        raise InvalidInputError(
-            f"the certificates are of the {certificates.config.rule.name} rule, these votes of the {run.rule} rule"
-        )
+    rule = certificates.rule_name
+    if rule != run.rule:
+        raise InvalidInputError(f"the certificates are of the {rule} rule, these votes of the {run.rule} rule")
     if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
         raise InvalidInputError("the certificates have another sigma or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
     if times > 1:
         raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
-
-
-def _check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
-    """Raises unless the curves can be those of the certificates and their sweeps."""
-    for curve in curves:
-        _check_curve(certificates, curve)
-    present = {(curve.method, curve.averaging) for curve in curves if curve.config == certificates.config}
-    for method in certificates.methods:
-        for averaging in AVERAGINGS:
-            if (method, averaging) not in present:
-                raise InvalidInputError(
-                    f"the curve of the method {method} ({averaging}) in the config of the certificates is missing; "
-                    "give all that curves() makes of them"
-                )
-
-
-def _check_curve(certificates: Certificates, curve: Curve) -> None:
-    config, images, without = certificates.config, curve.scores.images, curve.scores.without_labels
-    labelled = sum(bool(labels) for labels in certificates.labels)
-    swept = curve.config != config  # pilot draws may then have chosen labels of other images
-    pairs = {
-        "the rule": (curve.config.rule.name, config.rule.name),
-        "sigma": (curve.sigma, certificates.sigma),
-        "the number of failed images": (curve.failed, len(certificates.failures)),
-        "the number of images": (images + without, len(certificates.ids)),
-        "the number of images with labels": (images, images if swept else labelled),
-    }
-    for name, (ours, theirs) in pairs.items():
-        if ours != theirs:
-            raise InvalidInputError(
-                f"a curve is not of these certificates: {name} is {ours}, in the certificates {theirs}; make the "
-                "curves of these certificates"
-            )
 
 
 def _check_run(config: CertifyConfig, run: Provenance) -> None:
@@ -286,3 +205,103 @@ def _check_run(config: CertifyConfig, run: Provenance) -> None:
     stopping_radii = (run.stopping or {}).get("radii")
     if stopping_radii is not None:
         check_radius(convert(stopping_radii, tuple[float, ...]))
+
+
+def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
+    """The columns; `false_radii` is there for the threshold rule only."""
+    import pyarrow as pa
+
+    numbers, names, count = pa.list_(pa.float64()), pa.list_(pa.string()), pa.int64()
+    by_method = pa.struct([(method, numbers) for method in methods])
+    ceilings = [] if isinstance(rule, TopK) else [("false_radii", by_method)]
+    columns: list[tuple[str, pa.DataType]] = [
+        *(("id", pa.string()), ("labels", names), ("radii", by_method), *ceilings, ("label_radii", numbers)),
+        *(("predicted", names), ("predicted_hits", pa.list_(count)), ("draws", count), ("image_sha256", pa.string())),
+    ]
+    return pa.schema(columns)
+
+
+def _columns(certificates: Certificates) -> dict[str, list[Any]]:
+    """The table, with names in place of label indices."""
+
+    def names(labels: Sequence[Sequence[int]]) -> list[list[str]]:
+        return [[certificates.label_names[label] for label in own] for own in labels]
+
+    def by_method(radii: Mapping[Method, Sequence[Floats]]) -> list[dict[Method, list[float]]]:
+        return [{m: each[index].tolist() for m, each in radii.items()} for index in range(len(certificates.ids))]
+
+    false_radii = certificates.false_radii
+    return {
+        "id": list(certificates.ids),
+        "labels": names(certificates.labels),
+        "radii": by_method(certificates.radii),
+        **({} if false_radii is None else {"false_radii": by_method(false_radii)}),
+        "label_radii": [radii.tolist() for radii in certificates.label_radii],
+        "predicted": names(certificates.predicted),
+        "predicted_hits": [list(hits) for hits in certificates.predicted_hits],
+        "draws": list(certificates.draws),
+        "image_sha256": list(certificates.image_hashes),
+    }
+
+
+def _fields(columns: dict[str, Any], names: Sequence[str], methods: Sequence[Method]) -> dict[str, Any]:
+    """The fields of `Certificates` that the table holds."""
+    index = {name: label for label, name in enumerate(names)}
+
+    def labels(column: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(index[name] for name in own) for own in columns[column])
+
+    def radii(column: str) -> dict[Method, tuple[Floats, ...]]:
+        return {method: tuple(np.array(row[method], np.float64) for row in columns[column]) for method in methods}
+
+    return {
+        "ids": tuple(columns["id"]),
+        "labels": labels("labels"),
+        "radii": radii("radii"),
+        "false_radii": radii("false_radii") if "false_radii" in columns else None,
+        "label_radii": tuple(np.array(own, np.float64) for own in columns["label_radii"]),
+        "predicted": labels("predicted"),
+        "predicted_hits": tuple(tuple(hits) for hits in columns["predicted_hits"]),
+        "draws": tuple(columns["draws"]),
+        "image_hashes": tuple(columns["image_sha256"]),
+    }
+
+
+def _check_claims(certificates: Certificates) -> None:
+    """Raises `ValueError` unless every image's claims have the form in which they are proved.
+
+    Only the form is checked: a forger who knows the formulas can write other radii and their checksum.
+    """
+    ids = [*certificates.ids, *(failure.image_id for failure in certificates.failures)]
+    if len(set(ids)) < len(ids):
+        raise ValueError("an image appears twice")
+    for index, name in enumerate(certificates.ids):
+        try:
+            _check_image(certificates, index)
+        except ValueError as error:
+            raise ValueError(f"image {name!r}: {error}") from error
+
+
+def _check_image(certificates: Certificates, index: int) -> None:
+    rule, labels, draws = certificates.config.rule, certificates.labels[index], certificates.draws[index]
+    if len(set(labels)) < len(labels):
+        raise ValueError("a label appears twice")
+    if not 1 <= draws <= certificates.config.draws:
+        raise ValueError(f"{draws} draws, expected 1 to {certificates.config.draws}")
+    sizes = min(len(labels), rule.k) if isinstance(rule, TopK) else len(labels)
+    for radii in certificates.radii.values():
+        _check_radii(radii[index][::-1], sizes, rising=True)
+    for radii in (certificates.false_radii or {}).values():
+        _check_radii(radii[index], len(certificates.label_names) - len(labels), rising=True)
+    _check_radii(certificates.label_radii[index], len(labels), rising=False)
+    hits = certificates.predicted_hits[index]
+    if len(hits) != len(certificates.predicted[index]) or not all(0 <= hit <= draws for hit in hits):
+        raise ValueError("the predicted labels do not have one number of hits each")
+
+
+def _check_radii(radii: Floats, count: int, *, rising: bool) -> None:
+    """Raises unless these are `count` radii: numbers that are not negative, or -inf where nothing is proved."""
+    if radii.shape != (count,) or not np.all((radii >= 0) | np.isneginf(radii)):
+        raise ValueError(f"expected {count} radii, none of them negative, not {radii.tolist()}")
+    if rising and np.any(radii[1:] < radii[:-1]):
+        raise ValueError("the radii are not in order")

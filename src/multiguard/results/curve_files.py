@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from multiguard.certify import make_rule
-from multiguard.certify.arguments import check_alpha, check_fraction
+from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import check_method
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Averaging, Bands, CertifyConfig, Curve, LabelScores, Scores
+from multiguard.evaluate import Bands, Certificates, CertifyConfig, Curve, LabelScores, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import write_atomically
 from multiguard.io.names import as_cell
+from multiguard.results.table_file import config_record, parse_config, parse_count
 
 _SCORES = ("precision", "recall", "f1")
 _COUNTS = ("true_floor", "false_ceiling")
@@ -37,20 +37,6 @@ _LABEL_COLUMNS = ("label", "R", "images", "certified", "failed")
 Row = Mapping[str, str]
 
 
-def config_record(config: CertifyConfig) -> dict[str, Any]:
-    """A config, whose n is a number, as files hold it: flat, with the options of its own rule only."""
-    return {"rule": config.rule.name, **config.rule.options, "alpha": config.alpha, "n": config.draws}
-
-
-def config_from_record(record: Mapping[str, Any]) -> CertifyConfig:
-    """The config of a record; raises `InvalidInputError` unless exactly its parameters are there."""
-    options = {name: value for name, value in record.items() if name not in ("rule", "alpha", "n")}
-    unknown = options.keys() - {"k", "k_prime", "threshold"}
-    if unknown or not {"rule", "alpha", "n"} <= record.keys():
-        raise InvalidInputError(f"a config has a rule, its options, alpha and n, not {', '.join(map(str, record))}")
-    return CertifyConfig(make_rule(record["rule"], **options), check_alpha(record["alpha"]), _count(record["n"]))
-
-
 def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
     """Write curves so that `read_curves` returns exactly the same numbers; the file is complete or not there.
 
@@ -58,25 +44,19 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
         path: The CSV file; replaced if it exists.
         curves: No two of the same method, config, sigma and averaging.
 
-    >>> import tempfile
     >>> from multiguard.certify import TopK
     >>> radius, score = np.array([0.0, 0.5]), np.array([1 / 3, 0.1])
     >>> scores = Scores(radius, score, score, score, 2 * score, score, images=3, without_labels=0)
     >>> curve = Curve("joint", CertifyConfig(TopK(2, 1), n=100), 0.5, "mean", scores, mean_draws=100.0, failed=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_curves(f"{folder}/curves.csv", [curve])
-    ...     print(read_curves(f"{folder}/curves.csv")[0].scores.recall)
-    [0.33333333 0.1       ]
+    >>> write_curves(out / "curves.csv", [curve])
+    >>> read_curves(out / "curves.csv")[0].scores.recall
+    array([0.33333333, 0.1       ])
     """
-    _write(Path(path), curves_text(curves))
+    write_atomically(Path(path), lambda file: file.write(curves_text(curves).encode()))
 
 
 def read_curves(path: str | Path) -> list[Curve]:
-    """The curves of a file that `write_curves` wrote, number for number; a damaged file raises `DataError`.
-
-    Args:
-        path: The CSV file; for an example see `write_curves`.
-    """
+    """The curves of a CSV file that `write_curves` wrote, number for number; a damaged file raises `DataError`."""
     try:
         return parse_curves(Path(path).read_bytes())
     except OSError as error:
@@ -98,8 +78,8 @@ def curves_text(curves: Sequence[Curve]) -> str:
 
 def parse_curves(content: bytes) -> list[Curve]:
     """The curves in the content of curves.csv; anything else raises `ValueError`."""
+    reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
     try:
-        reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
         rows = list(reader)
     except csv.Error as error:
         raise ValueError(f"not CSV: {error}") from error
@@ -111,6 +91,38 @@ def parse_curves(content: bytes) -> list[Curve]:
     return [_curve(list(run)) for _, run in groupby(rows, key=lambda row: [row[name] for name in _CURVE])]
 
 
+def check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
+    """Raises unless the curves can be those of the certificates and their sweeps."""
+    for curve in curves:
+        _check_curve(certificates, curve)
+    present = {(curve.method, curve.averaging) for curve in curves if curve.config == certificates.config}
+    for method, averaging in product(certificates.methods, AVERAGINGS):
+        if (method, averaging) not in present:
+            raise InvalidInputError(
+                f"the curve of the method {method} ({averaging}) in the config of the certificates is missing; give "
+                "all that curves() makes of them"
+            )
+
+
+def _check_curve(certificates: Certificates, curve: Curve) -> None:
+    images, without = curve.scores.images, curve.scores.without_labels
+    labelled = sum(bool(labels) for labels in certificates.labels)
+    swept = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
+    pairs = {
+        "the rule": (curve.config.rule.name, certificates.rule_name),
+        "sigma": (curve.sigma, certificates.sigma),
+        "the number of failed images": (curve.failed, len(certificates.failures)),
+        "the number of images": (images + without, len(certificates.ids)),
+        "the number of images with labels": (images, images if swept else labelled),
+    }
+    for name, (ours, theirs) in pairs.items():
+        if ours != theirs:
+            raise InvalidInputError(
+                f"a curve is not of these certificates: {name} is {ours}, in the certificates {theirs}; make the "
+                "curves of these certificates"
+            )
+
+
 def write_labels(path: Path, labels: Sequence[LabelScores]) -> None:
     """Write the results of each label; names that a spreadsheet would run as formulas get an apostrophe before them."""
     rows = (
@@ -118,51 +130,39 @@ def write_labels(path: Path, labels: Sequence[LabelScores]) -> None:
         for one in labels
         for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
     )
-    _write(path, _csv_text(_LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC))
+    text = _csv_text(_LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC)
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
     scores, bands = curve.scores, curve.bands
-    same: dict[str, object] = {
-        "method": curve.method,
-        **config_record(curve.config),
-        "averaging": curve.averaging,
-        "images": scores.images,
-        "without_labels": scores.without_labels,
-        "failed": curve.failed,
-        "sigma": curve.sigma,
-        "mean_draws": curve.mean_draws,
-    }
+    same = {name: getattr(curve, name) for name in ("method", "averaging", "failed", "sigma", "mean_draws")}
+    same |= {**config_record(curve.config), "images": scores.images, "without_labels": scores.without_labels}
     columns = {"R": scores.radius, **{name: getattr(scores, name) for name in (*_SCORES, *_COUNTS)}}
     if bands is not None:
         same |= {"level": bands.level, "resamples": bands.resamples, "seed": bands.seed}
-        ends = [end for name in _SCORES for end in getattr(bands, name)]
-        columns |= dict(zip(_BAND_ENDS, ends, strict=True))
+        columns |= zip(_BAND_ENDS, (end for name in _SCORES for end in getattr(bands, name)), strict=True)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield {**same, **dict(zip(columns, values, strict=True))}
 
 
 def _curve(rows: Sequence[Row]) -> Curve:
-    first, config = rows[0], _config(rows[0])
-    precision, recall, f1 = (_column(rows, name, most=1.0) for name in _SCORES)
-    floor, ceiling = (_column(rows, name) for name in _COUNTS)
-    radius, images, without = check_radius(_column(rows, "R")), _count(first["images"]), _count(first["without_labels"])
-    scores = Scores(radius, precision, recall, f1, floor, ceiling, images, without)
+    first, config, radius = rows[0], _config(rows[0]), check_radius(_column(rows, "R"))
+    scores = {name: _column(rows, name, most=1.0) for name in _SCORES} | {name: _column(rows, name) for name in _COUNTS}
+    images, without_labels, failed = (parse_count(first[name]) for name in ("images", "without_labels", "failed"))
     sigma, mean_draws = (float(_column(rows[:1], name)[0]) for name in ("sigma", "mean_draws"))
-    method, averaging = check_method(first["method"], config.rule), _averaging(first["averaging"])
-    return Curve(method, config, sigma, averaging, scores, mean_draws, _count(first["failed"]), _bands(rows))
+    averaging = next((name for name in AVERAGINGS if name == first["averaging"]), None)
+    if averaging is None:
+        raise ValueError(f"averaging must be one of {', '.join(AVERAGINGS)}, not {first['averaging']!r}")
+    averages = Scores(radius, **scores, images=images, without_labels=without_labels)
+    method = check_method(first["method"], config.rule)
+    return Curve(method, config, sigma, averaging, averages, mean_draws, failed, _bands(rows))
 
 
 def _config(row: Row) -> CertifyConfig:
-    numbers: dict[str, Callable[[str], float]] = {
-        "k": _count,
-        "k_prime": _count,
-        "threshold": float,
-        "alpha": float,
-        "n": _count,
-    }
-    given = {name: number(row[name]) for name, number in numbers.items() if row[name]}
-    return config_from_record({"rule": row["rule"], **given})
+    counts = {name: parse_count(row[name]) for name in ("k", "k_prime", "n") if row[name]}
+    fractions = {name: float(row[name]) for name in ("threshold", "alpha") if row[name]}
+    return parse_config({"rule": row["rule"], **counts, **fractions})
 
 
 def _bands(rows: Sequence[Row]) -> Bands | None:
@@ -172,14 +172,7 @@ def _bands(rows: Sequence[Row]) -> Bands | None:
     low, high = ([_column(rows, f"{name}_{end}", most=1.0) for name in _SCORES] for end in ("low", "high"))
     precision, recall, f1 = zip(low, high, strict=True)
     level = check_fraction("level", float(first["level"]))
-    return Bands(level, _count(first["resamples"]), _count(first["seed"]), precision, recall, f1)
-
-
-def _averaging(text: str) -> Averaging:
-    for averaging in AVERAGINGS:
-        if text == averaging:
-            return averaging
-    raise ValueError(f"averaging must be one of {', '.join(AVERAGINGS)}, not {text!r}")
+    return Bands(level, parse_count(first["resamples"]), parse_count(first["seed"]), precision, recall, f1)
 
 
 def _column(rows: Sequence[Row], name: str, most: float = np.finfo(np.float64).max) -> Floats:
@@ -191,20 +184,9 @@ def _column(rows: Sequence[Row], name: str, most: float = np.finfo(np.float64).m
     return values
 
 
-def _count(value: str | int) -> int:
-    number = int(value)
-    if isinstance(value, bool | float) or not 0 <= number < 2**63:
-        raise ValueError(f"a count must be an integer between 0 and 2^63, not {value}")
-    return number
-
-
 def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]], quoting: Literal[0, 2]) -> str:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, quoting=quoting, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))

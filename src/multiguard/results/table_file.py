@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from multiguard.certify import make_rule
+from multiguard.certify.arguments import check_alpha
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import CertifyConfig
 from multiguard.io.files import open_parquet, write_atomically
 from multiguard.io.records import decode_json, encode_json
 
@@ -26,25 +29,15 @@ _MOST_METADATA = 50_000_000  # bytes; Parquet readers refuse longer strings
 
 @dataclass(frozen=True)
 class TableKind:
-    """One kind of such files.
+    """One kind of such files."""
 
-    Attributes:
-        name: The file's name.
-        format: The name of its format.
-        version: The version of the format that is read and written.
-        folder: What a folder with such a file is called.
-        remedy: How to replace a damaged file.
-    """
-
-    name: str
+    name: str  # of the file
     format: str
-    version: int
-    folder: str
-    remedy: str
+    version: int  # of the format that is read and written
+    folder: str  # what a folder with such a file is called
+    remedy: str  # how to replace a damaged file
 
-    def write(
-        self, folder: Path, schema: pa.Schema, columns: Mapping[str, list[Any]], metadata: Mapping[str, Any]
-    ) -> None:
+    def write(self, folder: Path, schema: pa.Schema, columns: dict[str, list[Any]], metadata: dict[str, Any]) -> None:
         """Write the file; it is there complete or not at all."""
         import pyarrow as pa
 
@@ -57,7 +50,7 @@ class TableKind:
                 f"the curves take {len(text):,} bytes, and {self.name} holds {_MOST_METADATA:,} at most; use fewer "
                 "radii (a larger --radius-step) or a smaller sweep"
             )
-        content = signed_content(pa.table(dict(columns), schema=schema), text)
+        content = signed_content(pa.table(columns, schema=schema), text)
         write_atomically(folder / self.name, lambda file: file.write(content))
 
     def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table], T]) -> T:
@@ -111,3 +104,24 @@ def _checksum_start(content: bytes) -> int:
     if content.count(_MARK) != 1:
         raise InvalidInputError("it holds no checksum, or more than one: it is of another version, or damaged")
     return content.index(_MARK) + len(_MARK)
+
+
+def config_record(config: CertifyConfig) -> dict[str, Any]:
+    """A config, whose n is a number, as files hold it: flat, with the options of its own rule only."""
+    return {"rule": config.rule.name, **config.rule.options, "alpha": config.alpha, "n": config.draws}
+
+
+def parse_config(record: Mapping[str, Any]) -> CertifyConfig:
+    """The config of a record; raises `InvalidInputError` unless exactly its parameters are there."""
+    options = {name: record[name] for name in ("k", "k_prime", "threshold") if name in record}
+    if record.keys() != {"rule", "alpha", "n", *options}:
+        raise InvalidInputError(f"a config has a rule, its options, alpha and n, not {', '.join(map(str, record))}")
+    return CertifyConfig(make_rule(record["rule"], **options), check_alpha(record["alpha"]), parse_count(record["n"]))
+
+
+def parse_count(value: str | int) -> int:
+    """A number of draws, labels or images."""
+    number = int(value)
+    if isinstance(value, bool | float) or not 0 <= number < 2**63:
+        raise ValueError(f"a count must be an integer between 0 and 2^63, not {value}")
+    return number
