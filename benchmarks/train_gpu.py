@@ -27,17 +27,19 @@ from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import load_folder
-from multiguard.train import Recipe, noisy_map, recipe_for, train
-from multiguard.train.engine import Engine
+from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
 from multiguard.train.feed import Feed
 from multiguard.train.job import Job, load_splits
-from multiguard.train.loss import find_loss
+from multiguard.train.losses import find_loss
+from multiguard.train.trainer import Engine
 
 
 def main() -> None:
     """Read the arguments, decode once, run every cell and print one line each."""
     args = _arguments()
-    job = Job(args.data, Path("unused"), Recipe(), root=args.root, images=args.images, val_images=args.val_images)
+    job = Job(
+        args.data, Path("unused"), Hyperparameters(), root=args.root, images=args.images, val_images=args.val_images
+    )
     started = time.perf_counter()
     pixels, val_pixels = load_splits(job, args.size)
     print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")
@@ -90,7 +92,7 @@ def _value(text: str) -> object:
 
 def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """Train one cell; the arm without noise is chosen by clean mAP, as who knows of no noise would."""
-    recipe = recipe_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
+    recipe = hyperparameters_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
     torch.manual_seed(recipe.seed)
     backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=recipe.dropout)
     label = "-".join([arm, *(f"{name}={value}" for name, value in cell.items())])
@@ -119,7 +121,7 @@ def _tiled(pixels: Pixels, count: int) -> Pixels:
 
 def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """The rate and the memory of one epoch over many images, on the device and streamed."""
-    recipe = recipe_for(args.data, **{"sigma": args.sigma, **cell})
+    recipe = hyperparameters_for(args.data, **{"sigma": args.sigma, **cell})
     denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
     for resident in (True, False):
         torch.cuda.empty_cache()

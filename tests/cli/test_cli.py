@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from multiguard.cli.main import run
-from multiguard.train import Recipe, recipe_for
+from multiguard.train import Hyperparameters, hyperparameters_for
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -152,8 +152,8 @@ def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):
     for words in re.split(r"\n  (?=--)", text.split("Options:")[1])[1:]:
         default = re.search(r"\[([^]]+)\]\.?$", " ".join(words.split()))
         said[words.split()[0].removeprefix("--")] = default and default[1]
-    usual, digits = recipe_for("coco"), recipe_for("digits")
-    for field in fields(Recipe):
+    usual, digits = hyperparameters_for("coco"), hyperparameters_for("digits")
+    for field in fields(Hyperparameters):
         if field.name in ("val_sigma", "loss"):
             continue
         one, two = (shown(getattr(recipe, field.name)) for recipe in (usual, digits))

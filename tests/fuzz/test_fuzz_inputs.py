@@ -28,7 +28,7 @@ from multiguard.models.folder import ModelCard, load_folder, read_card, save_fol
 from multiguard.models.weights import read_weights
 from multiguard.pipeline import parse_recipe
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.train.state import Progress, read_progress, read_tensors, save_state
+from multiguard.train.checkpoint import Progress, read_progress, read_tensors, save_state
 
 soaked = pytest.mark.parametrize("examples", [25, pytest.param(2000, marks=pytest.mark.soak)])
 few = pytest.mark.parametrize("examples", [12, pytest.param(1000, marks=pytest.mark.soak)])

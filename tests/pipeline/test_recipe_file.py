@@ -7,7 +7,7 @@ from tests.pipeline.tiny import RECIPE
 
 from multiguard.errors import InvalidInputError
 from multiguard.pipeline import TrainPart, find_recipe, parse_recipe, recipe_names, recipe_text
-from multiguard.train import Recipe
+from multiguard.train import Hyperparameters
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_text_of_a_recipe_parses_to_an_equal_one(name):
 
 
 def test_training_knows_every_option_of_the_training_recipe():
-    assert {field.name for field in fields(Recipe)} <= {field.name for field in fields(TrainPart)}
+    assert {field.name for field in fields(Hyperparameters)} <= {field.name for field in fields(TrainPart)}
 
 
 @pytest.mark.parametrize(

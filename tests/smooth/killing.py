@@ -58,7 +58,7 @@ def learner() -> Callable[[Path], None]:
 
     from multiguard.data import DigitsDataset, load_pixels
     from multiguard.models.backbone import Backbone
-    from multiguard.train import recipe_for, train
+    from multiguard.train import hyperparameters_for, train
 
     pixels = [load_pixels(DigitsDataset(split, images=40)) for split in ("train", "val")]
 
@@ -66,7 +66,7 @@ def learner() -> Callable[[Path], None]:
         manual_seed(0)
         network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
         start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32)
-        train(start, *pixels, recipe_for("digits", epochs=EPOCHS, sigma=0.2, batch=10), folder)
+        train(start, *pixels, hyperparameters_for("digits", epochs=EPOCHS, sigma=0.2, batch=10), folder)
 
     return learn
 
@@ -105,7 +105,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def epochs_behind(folder: Path) -> str:
     """How far a training was, in a word."""
-    from multiguard.train.state import read_progress
+    from multiguard.train.checkpoint import read_progress
 
     progress = read_progress(folder)
     if progress is None:

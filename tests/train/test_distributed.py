@@ -11,7 +11,7 @@ from torch import nn
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
 from multiguard.models.folder import load_folder, read_card
-from multiguard.train import noisy_map, recipe_for, train
+from multiguard.train import hyperparameters_for, noisy_map, train
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -81,7 +81,7 @@ def train_without_batch_norm(out):
     torch.manual_seed(0)
     network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
     start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32)
-    recipe = recipe_for("digits", epochs=2, sigma=0.0, shift=0, batch=16)
+    recipe = hyperparameters_for("digits", epochs=2, sigma=0.0, shift=0, batch=16)
     train(start, *(load_pixels(DigitsDataset(split, images=60)) for split in ("train", "val")), recipe, out)
 
 

@@ -14,10 +14,10 @@ from multiguard.models import folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import load_folder, read_card, save_folder
-from multiguard.train import Recipe, loop, noisy_map, recipe_for, state, train
-from multiguard.train.engine import Engine
+from multiguard.train import Hyperparameters, hyperparameters_for, loop, noisy_map, state, train
 from multiguard.train.job import Job, load_splits, open_splits, run_job, start_backbone
 from multiguard.train.settings import new_card
+from multiguard.train.trainer import Engine
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def killed_after(epoch):
     return stop
 
 
-RECIPE = recipe_for("digits", epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3)
+RECIPE = hyperparameters_for("digits", epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3)
 
 
 def test_killed_and_restarted_is_bit_for_bit_the_uninterrupted_run(tmp_path, pixels, val_pixels):
@@ -142,7 +142,7 @@ def test_splits_that_do_not_fit_each_other_are_refused(tmp_path, pixels, val_pix
 
 def test_a_short_run_on_digits_learns_to_see_through_noise(tmp_path):
     """A short run of the default recipe, at the noise it is made for, on images of test digits."""
-    recipe = recipe_for("digits", epochs=3, sigma=0.25, batch=16)
+    recipe = hyperparameters_for("digits", epochs=3, sigma=0.25, batch=16)
     run_job(Job("digits", tmp_path, recipe, model="cnn:24", images=2000, val_images=200))
     test = load_pixels(DigitsDataset("test", images=300))
     model = load_folder(tmp_path)
@@ -151,7 +151,7 @@ def test_a_short_run_on_digits_learns_to_see_through_noise(tmp_path):
 
 
 def test_a_model_folder_is_a_start_and_must_share_the_labels(tmp_path):
-    recipe = Recipe(epochs=0, sigma=0.25)
+    recipe = Hyperparameters(epochs=0, sigma=0.25)
     job = Job("digits", tmp_path / "a", recipe, model="cnn:4", size=16, images=20, val_images=20)
     first = run_job(job)
     again = run_job(replace(job, out=tmp_path / "b", model=str(tmp_path / "a"), size=None))
@@ -162,7 +162,7 @@ def test_a_model_folder_is_a_start_and_must_share_the_labels(tmp_path):
 
 
 def test_the_denoiser_is_part_of_the_saved_model(tmp_path, ffdnet_weights):
-    recipe = recipe_for("digits", epochs=1, sigma=0.5)
+    recipe = hyperparameters_for("digits", epochs=1, sigma=0.5)
     job = Job("digits", tmp_path, recipe, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights)
     result = run_job(job)
     assert result.card.denoiser
@@ -227,7 +227,7 @@ def spotted(root, rows):
 
 
 def folder_job(tmp_path, **changes):
-    recipe = Recipe(epochs=1, batch=2, sigma=0.25)
+    recipe = Hyperparameters(epochs=1, batch=2, sigma=0.25)
     return Job("folder", tmp_path / "m", recipe, model="cnn:2", size=8, root=tmp_path / "set", **changes)
 
 
@@ -245,7 +245,7 @@ def test_a_folders_splits_are_kept_apart_by_default(tmp_path):
 
 
 def test_trainval_of_voc_holds_out_a_tenth_of_itself(voc_root):
-    training, validation = open_splits(Job("voc2007", voc_root, Recipe(), root=voc_root, split="trainval"), 8)
+    training, validation = open_splits(Job("voc2007", voc_root, Hyperparameters(), root=voc_root, split="trainval"), 8)
     assert not set(training.ids) & set(validation.ids)
     assert len(validation) == round(0.1 * (len(training) + len(validation)))
 
@@ -331,21 +331,21 @@ def test_no_epochs_do_not_overwrite_a_foreign_model(tmp_path, pixels, val_pixels
 
 
 def test_dropout_reaches_a_network_that_comes_from_a_folder(tmp_path):
-    job = Job("digits", tmp_path / "a", Recipe(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
+    job = Job("digits", tmp_path / "a", Hyperparameters(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
     run_job(job)
-    again = replace(job, model=str(tmp_path / "a"), recipe=Recipe(epochs=0, dropout=0.7))
+    again = replace(job, model=str(tmp_path / "a"), hyperparameters=Hyperparameters(epochs=0, dropout=0.7))
     training, _ = open_splits(again, 16)
     assert start_backbone(again, training, 16).network.dropout.p == 0.7
 
 
 def test_mistakes_are_found_before_any_image_is_decoded(tmp_path, monkeypatch):
-    job = Job("digits", tmp_path / "a", Recipe(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
+    job = Job("digits", tmp_path / "a", Hyperparameters(epochs=0), model="cnn:2", size=16, images=8, val_images=8)
     run_job(job)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr("multiguard.train.job.load_pixels", None)  # decoding would be a TypeError
     mistakes = [
         ({"denoiser": tmp_path / "none.pth"}, "no such weights file"),
-        ({"recipe": Recipe(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
+        ({"hyperparameters": Hyperparameters(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
         ({"out": tmp_path / "file"}, "no folder that can be written to"),
         ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
         ({"workers": -1}, "workers is -1"),

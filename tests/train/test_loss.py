@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from multiguard.errors import InvalidInputError
 from multiguard.train import asymmetric_loss, binary_cross_entropy
-from multiguard.train.loss import find_loss
+from multiguard.train.losses import find_loss
 
 
 def literal(logits, targets, gamma_positive, gamma_negative, margin):

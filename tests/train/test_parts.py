@@ -5,7 +5,7 @@ from torch import nn
 
 from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError
-from multiguard.train import Augmentation, augment, mean_average_precision, noisy_map, recipe_for
+from multiguard.train import Augmentation, augment, hyperparameters_for, mean_average_precision, noisy_map
 from multiguard.train.ema import Average
 from multiguard.train.feed import Feed, epoch_positions
 from multiguard.train.noise import add_noise, derived_seed, ramped_sigma
@@ -164,12 +164,12 @@ def test_noisy_map_is_fixed_by_its_seed_and_falls_with_noise():
 
 
 def test_the_default_recipe_is_the_papers():
-    recipe = recipe_for("coco")
+    recipe = hyperparameters_for("coco")
     assert (recipe.loss, recipe.lr, recipe.batch) == ("asl", 1e-3, 32)
     assert recipe.validation_sigma == recipe.sigma == 0.5
-    assert recipe_for("coco", sigma=0.0, val_sigma=0.5).validation_sigma == 0.5
-    assert not recipe_for("digits").flip
-    assert recipe_for("digits", flip=True, epochs=None).flip
+    assert hyperparameters_for("coco", sigma=0.0, val_sigma=0.5).validation_sigma == 0.5
+    assert not hyperparameters_for("digits").flip
+    assert hyperparameters_for("digits", flip=True, epochs=None).flip
 
 
 BAD = [
@@ -182,9 +182,9 @@ BAD = [
 def test_a_recipe_out_of_range_names_the_option(bad):
     (name,) = bad
     with pytest.raises(InvalidInputError, match=f"{name} is {bad[name]}; it must be"):
-        recipe_for("coco", **bad)
+        hyperparameters_for("coco", **bad)
 
 
 def test_an_unknown_recipe_option_names_the_nearest():
     with pytest.raises(InvalidInputError, match="did you mean 'epochs'"):
-        recipe_for("coco", epoch=3)
+        hyperparameters_for("coco", epoch=3)

@@ -96,11 +96,11 @@ def _train(*, data: str, out: Path, compile_: bool, force: bool, **rest: Any) ->
 
     from multiguard.pipeline.discarding import discard_model
     from multiguard.pipeline.places import require_no_other
+    from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
     from multiguard.train.job import Job, run_job
-    from multiguard.train.recipe import Recipe, recipe_for
 
     require_no_other(out, "a model")
-    recipe = recipe_for(data, **{field.name: rest.pop(field.name) for field in fields(Recipe)})
+    recipe = hyperparameters_for(data, **{field.name: rest.pop(field.name) for field in fields(Hyperparameters)})
     _say_if_untrained(rest["model"], rest["weights"])
     options = given(**{name: rest.pop(name) for name in ("table", "separator", "difficult")})
     job = Job(data, out, recipe, options=options, compiled=compile_, **rest)

@@ -12,8 +12,8 @@ from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.pipeline.discarding import discard_model
 from multiguard.pipeline.image_hashes import image_hashes
 from multiguard.pipeline.recipe import RunRecipe, TrainPart
+from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
 from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
-from multiguard.train.recipe import Recipe, recipe_for
 
 
 def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
@@ -24,7 +24,7 @@ def resolved_recipe(recipe: RunRecipe) -> RunRecipe:
         recipe = replace(recipe, data=replace(data, split=split))
     if recipe.train is None:
         return recipe
-    usual = asdict(recipe_for(data.name, **_chosen(recipe.train)))
+    usual = asdict(hyperparameters_for(data.name, **_chosen(recipe.train)))
     filled = {name: value for name, value in usual.items() if name not in ("sigma", "val_sigma")}
     return replace(recipe, train=replace(recipe.train, **filled))
 
@@ -46,7 +46,7 @@ def training_job(recipe: RunRecipe, train: TrainPart, sigma: float, noise: float
     return Job(
         recipe.data.name,
         out,
-        recipe_for(recipe.data.name, **chosen),
+        hyperparameters_for(recipe.data.name, **chosen),
         model=train.model,
         root=recipe.data.root,
         weights=train.weights,
@@ -74,7 +74,7 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
     recipe.require_labels(len(training.label_names))
     started = read_card(Path(model)).weights_sha256 if (Path(model) / CARD_FILE).is_file() else None
     return {
-        **{f"train.{name}": value for name, value in asdict(job.recipe).items()},
+        **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
         "train.model": model,
         "train.model_weights": started,
         "train.weights": _file(job.weights),
@@ -97,7 +97,7 @@ def discard_old_model(job: Job) -> None:
 
 
 def _chosen(train: TrainPart) -> dict[str, Any]:
-    return {field.name: getattr(train, field.name) for field in fields(Recipe)}
+    return {field.name: getattr(train, field.name) for field in fields(Hyperparameters)}
 
 
 def _file(name: str | Path | None) -> str | None:

@@ -1,21 +1,44 @@
-"""The training room: base classifiers that know the noise they will be smoothed with."""
+"""Training of base classifiers under the noise that they will be smoothed with.
 
-from multiguard.train.augment import Augmentation, augment
-from multiguard.train.loop import TrainResult, train
-from multiguard.train.loss import asymmetric_loss, binary_cross_entropy
-from multiguard.train.metrics import mean_average_precision
-from multiguard.train.recipe import Recipe, recipe_for
-from multiguard.train.validate import noisy_map
+The hyperparameters are here at once; what needs torch is imported when its name is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
+
+if TYPE_CHECKING:
+    from multiguard.train.augmentation import Augmentation, augment
+    from multiguard.train.loop import TrainResult, train
+    from multiguard.train.losses import asymmetric_loss, binary_cross_entropy
+    from multiguard.train.metrics import mean_average_precision
+    from multiguard.train.validate import noisy_map
 
 __all__ = [
     "Augmentation",
-    "Recipe",
+    "Hyperparameters",
     "TrainResult",
     "asymmetric_loss",
     "augment",
     "binary_cross_entropy",
+    "hyperparameters_for",
     "mean_average_precision",
     "noisy_map",
-    "recipe_for",
     "train",
 ]
+
+_LATER = {
+    "augmentation": ("Augmentation", "augment"),
+    "loop": ("TrainResult", "train"),
+    "losses": ("asymmetric_loss", "binary_cross_entropy"),
+    "metrics": ("mean_average_precision",),
+    "validate": ("noisy_map",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"multiguard.train.{module}"), name)
+    raise AttributeError(f"module 'multiguard.train' has no attribute {name!r}")

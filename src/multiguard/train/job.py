@@ -18,10 +18,10 @@ from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, load_backbone, read_card
-from multiguard.train.engine import Record
+from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Progressed, TrainResult, train
-from multiguard.train.recipe import Recipe
 from multiguard.train.settings import described, new_card, require_apart, require_own_run, run_settings
+from multiguard.train.trainer import Record
 
 _HELD_OUT = 0.1
 
@@ -33,7 +33,7 @@ class Job:
     Attributes:
         data: The dataset's name.
         out: The model folder to write, or to go on with.
-        recipe: How.
+        hyperparameters: How to train.
         model: "cnn", "cnn:WIDTH", "timm:NAME", or a model folder to start from; None for the digits' cnn.
         root: The dataset's folder.
         weights: A weights file, "pretrained", or None.
@@ -52,7 +52,7 @@ class Job:
 
     data: str
     out: Path
-    recipe: Recipe
+    hyperparameters: Hyperparameters
     model: str | None = None
     root: Path | None = None
     weights: str | None = None
@@ -89,7 +89,7 @@ def run_job(
     model = model_name(job)
     size = native_size(model) if job.size is None else job.size
     training, validation = open_splits(job, size)
-    torch.manual_seed(job.recipe.seed)
+    torch.manual_seed(job.hyperparameters.seed)
     backbone = start_backbone(job, training, size)
     denoiser = None if job.denoiser is None else load_ffdnet(job.denoiser)
     provenance = _provenance(job, model, backbone)
@@ -97,7 +97,7 @@ def run_job(
         name: described(part.name, part.ids, target_matrix(part))
         for name, part in (("train", training), ("val", validation))
     }
-    card = new_card(backbone, training.label_names, (size, size), splits, job.recipe, denoiser, provenance)
+    card = new_card(backbone, training.label_names, (size, size), splits, job.hyperparameters, denoiser, provenance)
     if discard is None:
         require_own_run(job.out, run_settings(card))
     if job.cache is not None:
@@ -111,7 +111,7 @@ def run_job(
     }
     with folder_lock(job.out):
         pixels, val_pixels = _decoded(job, training, progress), _decoded(job, validation, progress)
-        return train(backbone, pixels, val_pixels, job.recipe, job.out, on_epoch=on_epoch, **more)
+        return train(backbone, pixels, val_pixels, job.hyperparameters, job.out, on_epoch=on_epoch, **more)
 
 
 def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:
@@ -122,7 +122,7 @@ def load_splits(job: Job, size: int) -> tuple[Pixels, Pixels]:
 
 def open_splits(job: Job, size: int) -> tuple[Catalogued, Catalogued]:
     """The training and the validation split of a job, without a common image, none decoded yet."""
-    where, seed = {"root": job.root, "table": job.options.get("table")}, job.recipe.seed
+    where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
     split = job.split or training_split(job.data, **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
     training: Catalogued = _open(job, split, size)
@@ -169,7 +169,7 @@ def native_size(model: str) -> int:
 
 def start_backbone(job: Job, data: Catalogued, size: int) -> Backbone:
     """The network that a job starts from, seen to take images of this size."""
-    model, dropout = model_name(job), job.recipe.dropout
+    model, dropout = model_name(job), job.hyperparameters.dropout
     if not _is_folder(model):
         backbone = build_backbone(model, len(data.label_names), job.weights, dropout=dropout, size=size)
     elif job.weights is not None:

@@ -20,11 +20,11 @@ from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
+from multiguard.train.checkpoint import STATE_FILE, Progress, read_progress, read_tensors, save_state
 from multiguard.train.curve import draw_curve
-from multiguard.train.engine import Engine, Record
-from multiguard.train.recipe import Keep, Recipe
+from multiguard.train.hyperparameters import Hyperparameters, Keep
 from multiguard.train.settings import described, holds_other_run, new_card, require_fit, require_own_run, run_settings
-from multiguard.train.state import STATE_FILE, Progress, read_progress, read_tensors, save_state
+from multiguard.train.trainer import Engine, Record
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
@@ -48,7 +48,7 @@ def train(
     backbone: Backbone,
     pixels: Pixels,
     val_pixels: Pixels,
-    recipe: Recipe,
+    recipe: Hyperparameters,
     out: Path,
     *,
     denoiser: FFDNet | None = None,

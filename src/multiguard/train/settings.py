@@ -18,8 +18,8 @@ from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, ModelCard, read_card
 from multiguard.models.options import state_hash
-from multiguard.train.recipe import Recipe
-from multiguard.train.state import read_progress
+from multiguard.train.checkpoint import read_progress
+from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.version import __version__
 
 _MOST_SAID = 40  # characters of a value; a hash is longer
@@ -40,7 +40,7 @@ def new_card(
     labels: Sequence[str],
     size: tuple[int, int],
     splits: Mapping[str, Mapping[str, Any]],
-    recipe: Recipe,
+    recipe: Hyperparameters,
     denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
@@ -144,7 +144,7 @@ def require_apart(training: Catalogued | Pixels, validation: Catalogued | Pixels
         )
 
 
-def require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Recipe, world: int) -> None:
+def require_fit(pixels: Pixels, val_pixels: Pixels, recipe: Hyperparameters, world: int) -> None:
     """Pass only if so many processes can train on the one and judge every epoch on the other."""
     require_apart(pixels, val_pixels)
     if pixels.images.shape[1:] != val_pixels.images.shape[1:]:

@@ -14,15 +14,15 @@ from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise_first, denoised
-from multiguard.train.augment import augment
+from multiguard.train.augmentation import Augmentation, augment
+from multiguard.train.checkpoint import optimizer_tensors, restore_optimizer
 from multiguard.train.ema import Average
 from multiguard.train.feed import Feed, epoch_positions
-from multiguard.train.loss import find_loss
+from multiguard.train.hyperparameters import Hyperparameters
+from multiguard.train.losses import LOSSES
 from multiguard.train.metrics import mean_average_precision
 from multiguard.train.noise import MODEL, STEP, add_noise, derived_seed, ramped_sigma
-from multiguard.train.recipe import Recipe
 from multiguard.train.schedule import one_cycle
-from multiguard.train.state import optimizer_tensors, restore_optimizer
 from multiguard.train.validate import noisy_scores
 
 Record = dict[str, Any]
@@ -46,7 +46,7 @@ class Engine:
         classifier: Classifier,
         pixels: Pixels,
         val_pixels: Pixels,
-        recipe: Recipe,
+        recipe: Hyperparameters,
         accelerator: Accelerator,
         denoiser: FFDNet | None = None,
         compiled: bool = False,
@@ -57,7 +57,8 @@ class Engine:
         on_gpu = self.device.type == "cuda"
         self.amp = on_gpu and torch.cuda.is_bf16_supported()
         self.layout = torch.channels_last if on_gpu else torch.contiguous_format
-        self.loss = find_loss(recipe.loss)
+        self.loss = LOSSES[recipe.loss]
+        self.augmentation = Augmentation(least_area=recipe.crop, shift=recipe.shift, flip=recipe.flip)
         self.feed, self.val_feed = Feed(pixels, self.device), Feed(val_pixels, self.device)
         self.classifier = classifier.to(self.device)
         _lay_out(self.classifier, self.layout)
@@ -101,7 +102,7 @@ class Engine:
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(done, self.recipe.epochs * steps, self.recipe.lr, self.recipe.warmup)
         self.generator.manual_seed(derived_seed(self.recipe.seed, STEP, epoch, step, self.rank))
-        augmented = augment(images.float() / 255, self.recipe.augmentation, self.generator)
+        augmented = augment(images.float() / 255, self.augmentation, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
             logits = self.module(self._seen(noisy, sigma))
@@ -160,7 +161,7 @@ class Engine:
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
 
-def adam(module: nn.Module, recipe: Recipe, *, fused: bool = False) -> torch.optim.Optimizer:
+def adam(module: nn.Module, recipe: Hyperparameters, *, fused: bool = False) -> torch.optim.Optimizer:
     """Adam with the recipe's weight decay on matrices and kernels, and none on biases and norms."""
     weights = [parameter for parameter in module.parameters() if parameter.ndim > 1]
     others = [parameter for parameter in module.parameters() if parameter.ndim <= 1]

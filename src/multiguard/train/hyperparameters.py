@@ -1,0 +1,141 @@
+"""The hyperparameters of training, each declared, documented and checked once.
+
+Recipes and the command line are made from this declaration. It imports no torch, so that `--help` is quick.
+"""
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from multiguard.errors import InvalidInputError
+from multiguard.io.names import unknown_name
+
+Keep = Literal["best", "last"]
+LossName = Literal["asl", "bce"]
+
+_BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
+
+
+def _option(text: str, **bounds: float) -> Mapping[str, Any]:
+    return {"help": text, "bounds": bounds}
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Everything that decides the outcome of training besides the data and the network.
+
+    The metadata of each field holds its "help" and its "bounds"; a value out of bounds raises `InvalidInputError`.
+
+    >>> Hyperparameters(sigma=0.25, epochs=10).lr
+    0.001
+    >>> Hyperparameters(ema=1)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: ema is 1; it must be at least 0 and below 1
+    """
+
+    sigma: float = field(
+        default=0.5,
+        metadata=_option(
+            "Standard deviation of the noise on training images, whose pixels lie in [0, 1]; 0 for none.",
+            at_least=0,
+            below=math.inf,
+        ),
+    )
+    val_sigma: float | None = field(
+        default=None,
+        metadata=_option(
+            "Standard deviation of the noise on validation images; the model is made for it.",
+            at_least=0,
+            below=math.inf,
+        ),
+    )
+    epochs: int = field(
+        default=45, metadata=_option("Passes over the training images; 0 only validates and saves.", at_least=0)
+    )
+    batch: int = field(default=32, metadata=_option("Images per step, over all processes.", at_least=1))
+    lr: float = field(
+        default=1e-3,
+        metadata=_option("Peak learning rate of Adam in the one-cycle schedule.", above=0, below=math.inf),
+    )
+    warmup: float = field(
+        default=0.1,
+        metadata=_option("Fraction of the steps in which the learning rate rises.", at_least=0, below=1),
+    )
+    weight_decay: float = field(
+        default=1e-4,
+        metadata=_option("L2 penalty on convolution and linear weights.", at_least=0, below=math.inf),
+    )
+    dropout: float = field(
+        default=0.0, metadata=_option("Dropout probability in front of the head.", at_least=0, below=1)
+    )
+    loss: LossName = field(default="asl", metadata=_option("asl (asymmetric) or bce (binary cross-entropy)."))
+    ramp_epochs: int = field(default=0, metadata=_option("Epochs in which sigma rises linearly.", at_least=0))
+    ema: float = field(
+        default=0.999, metadata=_option("Largest decay of the moving average of the weights.", at_least=0, below=1)
+    )
+    clip: float = field(default=1.0, metadata=_option("Largest gradient norm.", above=0))
+    crop: float = field(
+        default=0.5,
+        metadata=_option("Smallest fraction of the area that a random crop keeps; 1 for no crop.", above=0, at_most=1),
+    )
+    shift: int = field(default=0, metadata=_option("Largest random shift in pixels, in each direction.", at_least=0))
+    flip: bool = field(default=True, metadata=_option("Mirror images at random."))
+    keep: Keep = field(default="best", metadata=_option("Epoch to save: best (highest noisy validation mAP) or last."))
+    seed: int = field(
+        default=0, metadata=_option("Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
+    )
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            _check(declared.name, getattr(self, declared.name), declared.metadata["bounds"])
+
+    @property
+    def validation_sigma(self) -> float:
+        """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
+        return self.sigma if self.val_sigma is None else self.val_sigma
+
+
+DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
+}
+_TYPES = get_type_hints(Hyperparameters)
+
+
+def hyperparameters_for(data: str, **given: Any) -> Hyperparameters:
+    """Return the dataset's default hyperparameters with the given ones over them; None counts as not given.
+
+    >>> hyperparameters_for("digits", sigma=0.25, lr=None)  # doctest: +ELLIPSIS
+    Hyperparameters(sigma=0.25, val_sigma=None, epochs=4, batch=32, lr=0.002, ...)
+    """
+    for name in given:
+        if name not in _TYPES:
+            raise InvalidInputError(unknown_name("hyperparameter", name, _TYPES))
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Hyperparameters(**{**DATASET_DEFAULTS.get(data, {}), **chosen})
+
+
+def default_text(name: str) -> str:
+    """Return the default of a hyperparameter and the datasets with another one, for a help text.
+
+    >>> default_text("epochs")
+    '45; digits 4'
+    """
+    others = [f"{data} {_text(values[name])}" for data, values in DATASET_DEFAULTS.items() if name in values]
+    return "; ".join([_text(getattr(Hyperparameters, name)), *others])
+
+
+def _text(value: Any) -> str:
+    words = {None: "sigma", True: "yes", False: "no"}  # only val_sigma has no default of its own
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _check(name: str, value: Any, bounds: Mapping[str, float]) -> None:
+    if get_origin(_TYPES[name]) is Literal and value not in get_args(_TYPES[name]):
+        raise InvalidInputError(unknown_name(name, str(value), get_args(_TYPES[name])))
+    if value is not None and not all(_BOUNDS[bound](value, limit) for bound, limit in bounds.items()):
+        expected = " and ".join(f"{bound.replace('_', ' ')} {limit}" for bound, limit in bounds.items())
+        raise InvalidInputError(f"{name} is {value}; it must be {expected}")
