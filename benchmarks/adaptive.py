@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from multiguard import Looks, StoppingRule, adaptive_radii_batch, certified_radii_batch, certified_size, look_plan
 from multiguard.report import draw_tradeoff
-from multiguard.report.rounding import rounded_down
+from multiguard.report.rounding import round_down
 from multiguard.votes import read_votes
 
 Images = tuple[list[NDArray[np.integer]], list[NDArray[np.int64]]]
@@ -62,7 +62,7 @@ def rows(images: Images, num_labels: int, sigma: float, asked: argparse.Namespac
         recall = np.array([certified_size(row, asked.radius) for row in radii]) / count
         used = np.array([len(votes) for votes in drawn])
         for name, part in parts.items():
-            yield [name, round(float(used[part].mean()), 1), float(rounded_down(100 * float(recall[part].mean()), 2))]
+            yield [name, round(float(used[part].mean()), 1), float(round_down(100 * float(recall[part].mean()), 2))]
 
     for n in most:
         drawn = [ranked[:n] for ranked in votes]

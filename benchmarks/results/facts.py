@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.results.runs import Run
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.models.folder import ModelCard
-from multiguard.report.rounding import percent, plain
+from multiguard.report.rounding import percent_value, plain
 from multiguard.report.words import left_out
 from multiguard.train.loop import kept_epoch
 
@@ -93,9 +93,9 @@ def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
                 name,
                 str(len(several)),
                 _mean_map(several),
-                *(percent(float(value)) for value in recall),
+                *(percent_value(float(value)) for value in recall),
                 f"{100 * (float(half.mean()) - base):+.1f}",
-                f"{percent(float(half.min()))} to {percent(float(half.max()))}",
+                f"{percent_value(float(half.min()))} to {percent_value(float(half.max()))}",
                 f"{np.mean(seconds):,.0f}" if seconds else "",
             ]
         )
@@ -108,7 +108,7 @@ def seed_lines(runs: Mapping[str, Sequence[Run]]) -> str:
     lines = []
     for name, several in runs.items():
         recall = np.mean([_recalls(run) for run in several], axis=0)
-        cells = [f"joint, {name}: mean of {len(several)} seeds", *(percent(float(value)) for value in recall)]
+        cells = [f"joint, {name}: mean of {len(several)} seeds", *(percent_value(float(value)) for value in recall)]
         lines.append(f"\n| {' | '.join(cells)} |")
     return "".join(lines)
 

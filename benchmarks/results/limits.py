@@ -6,7 +6,7 @@ from tests.certify.limit import limit_radius
 
 from benchmarks.results.tables import markdown
 from multiguard import Method, exact_radii
-from multiguard.report.rounding import percent
+from multiguard.report.rounding import percent_value
 
 METHODS: tuple[Method, ...] = ("joint", "paper", "independent", "jia")
 
@@ -16,7 +16,7 @@ def limit_block(cases: int) -> dict[str, str]:
     rows = []
     for labels, k_prime, k, true in ((6, 1, 2, 2), (6, 2, 2, 3), (8, 2, 3, 3), (6, 3, 3, 3)):
         found = shares(cases, labels, k_prime, k, true)
-        means = [percent(float(np.mean([share[method] for share in found]))) for method in METHODS]
+        means = [percent_value(float(np.mean([share[method] for share in found]))) for method in METHODS]
         rows.append([f"c = {labels}, k' = {k_prime}, k = {k}, d = {true}", str(len(found)), *means])
     return {"limit": markdown(["case", "radii", *METHODS], rows)}
 

@@ -14,7 +14,7 @@ from benchmarks.results.tables import RADII, RADIUS_HEADS, family_table, markdow
 from multiguard.report import Study
 from multiguard.report.families import families, methods_family
 from multiguard.report.family import METHOD_NAMES
-from multiguard.report.rounding import percent, plain, rounded_down
+from multiguard.report.rounding import percent_value, plain, round_down
 from multiguard.report.words import setting_words
 
 IMAGES = "images/results"
@@ -58,7 +58,7 @@ def second_terms(study: Study, prefix: str) -> dict[str, str]:
         radius = half * study.main.certificates.sigma / 2
         place = place_of(lines["paper"].radius, radius)
         for name, word in (("paper", "with"), ("independent", "without")):
-            values = [percent(float(getattr(lines[name], score)[place])) for score in ALL_SCORES]
+            values = [percent_value(float(getattr(lines[name], score)[place])) for score in ALL_SCORES]
             rows.append([f"{plain(radius)}", word, *values])
     return {f"{prefix}-second-terms": markdown(["R", "second terms", "precision", "recall", "F1"], rows, words=2)}
 
@@ -111,7 +111,7 @@ def _adaptive_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             str(row["draws"]),
             f"{row['max_draws']:,}",
             f"{row['average_draws']:,.0f}",
-            rounded_down(float(row["certified_recall"]), 1),
+            round_down(float(row["certified_recall"]), 1),
         ]
         for row in found
         if row["images"] == "all"

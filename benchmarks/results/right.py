@@ -11,7 +11,7 @@ from benchmarks.results.statistics import Images, claims_beyond, false_claim_cha
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
 from multiguard.certify.group import Setting
 from multiguard.evaluate import set_scores
-from multiguard.report.rounding import percent, plain, up_to_digits
+from multiguard.report.rounding import percent_value, plain, up_to_digits
 
 _PAPER = "paper: n trials, with the cap"
 _UNSOUND = "(not sound)"
@@ -37,7 +37,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
             recall = set_scores(radii, num_true=num_true, k=k, radius=radius).recall
             lines.append((name, 100 * recall))
             at = [float(recall[place_of(radius, one)]) for one in RADII]
-            rows.append([f"{k_prime}, {k}", name, *map(percent, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
+            rows.append([f"{k_prime}, {k}", name, *map(percent_value, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
     words = f"{len(num_true)} images, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(images.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)

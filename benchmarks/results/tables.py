@@ -7,7 +7,7 @@ import numpy as np
 from multiguard.certify.types import Floats
 from multiguard.evaluate import Scores
 from multiguard.report.family import Family
-from multiguard.report.rounding import percent, plain
+from multiguard.report.rounding import percent_value, plain
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]
@@ -33,7 +33,11 @@ def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Seque
     places = [place_of(lines[0][1].radius, radius) for radius in RADII]
     heads = [what, *(["score"] if several else []), *RADIUS_HEADS]
     rows = [
-        [name, *([WORDS[measure]] if several else []), *(percent(float(getattr(scores, measure)[p])) for p in places)]
+        [
+            name,
+            *([WORDS[measure]] if several else []),
+            *(percent_value(float(getattr(scores, measure)[p])) for p in places),
+        ]
         for name, scores in lines
         for measure in measures
     ]

@@ -14,7 +14,7 @@ from tests.certify.cases import random_ranked
 from tests.pipeline.tiny import command, state
 
 from multiguard.certify.group import Setting
-from multiguard.report.rounding import percent
+from multiguard.report.rounding import percent_value
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, KINDLY = "public code: n k' trials, without the cap", "Eq. 5 as printed, read kindly (not sound)"
@@ -40,7 +40,7 @@ def test_a_run_without_certificates_fills_its_part_of_the_page(home, tmp_path):
         f"digits-{name}.svg" for name in ("k", "methods", "n")
     ]
     recall = opened.study.main_curve("paper", "mean").scores.recall
-    shown = [percent(float(recall[place])) for place in (0, 10, 20, 30, 40, 50)]
+    shown = [percent_value(float(recall[place])) for place in (0, 10, 20, 30, 40, 50)]
     assert f"| paper | recall | {' | '.join(shown)} |" in made["digits-methods"]
     assert "| commit | abc |" in made["digits-facts"]
     before = state(run)

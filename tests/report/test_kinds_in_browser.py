@@ -12,7 +12,7 @@ from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_
 from multiguard.certify import certified_size
 from multiguard.evaluate import Curve
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent, radius_text, rounded_up
+from multiguard.report.rounding import percent_value, radius_text, round_up
 
 MOST_CEILINGS = 4
 
@@ -31,8 +31,8 @@ def paths(of_threshold: Study, unlabelled: Study, hostile_unlabelled: Study, tmp
 
 
 def shown(curve: Curve, columns: tuple[str, ...], index: int) -> list[str]:
-    shares = [percent(float(getattr(curve.scores, column)[index])) for column in columns]
-    return [*shares, rounded_up(float(curve.scores.false_ceiling[index]), 2)]
+    shares = [percent_value(float(getattr(curve.scores, column)[index])) for column in columns]
+    return [*shares, round_up(float(curve.scores.false_ceiling[index]), 2)]
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])

@@ -20,7 +20,7 @@ from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_
 
 from multiguard.certify import certified_size
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent, radius_text
+from multiguard.report.rounding import percent_value, radius_text
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def hostile_path(hostile_study: Study, tmp_path_factory) -> Path:
 
 def expected_scores(study: Study, method: str, averaging: str, index: int) -> list[str]:
     scores = study.main_curve(method, averaging).scores
-    return [percent(float(getattr(scores, column)[index])) for column in COLUMNS]
+    return [percent_value(float(getattr(scores, column)[index])) for column in COLUMNS]
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
@@ -195,7 +195,7 @@ def test_labels_follow_the_slider(study: Study, path: Path, opened) -> None:
         rows = page.locator(".label-bars li").all()
         names = [re.sub(r" \d+ images?$", "", row.locator(".name").text_content()) for row in rows]
         values = [row.locator(".value").text_content() for row in rows]
-        expected = {label.label: f"{percent(float(label.certified[index]))} %" for label in study.main.labels}
+        expected = {label.label: f"{percent_value(float(label.certified[index]))} %" for label in study.main.labels}
         assert dict(zip(names, values, strict=True)) == expected
         assert values == sorted(values, key=lambda value: -float(value[:-2]))
         assert len(rows) == len(study.main.labels)
@@ -209,7 +209,7 @@ def test_tabs_show_each_sweep_and_run(study: Study, path: Path, opened) -> None:
     index = int(page.locator("#radius").input_value())
     for curve in study.main.curves:
         if curve.method == "joint" and curve.averaging == "mean" and curve.setting.k != study.setting.k:
-            expected = [percent(float(getattr(curve.scores, column)[index])) for column in COLUMNS]
+            expected = [percent_value(float(getattr(curve.scores, column)[index])) for column in COLUMNS]
             assert table(page, "sweeps")[f"k = {curve.setting.k}"] == expected
     assert "not covered" in page.locator("#sweeps .note").inner_text()
     assert page.locator("#runs [role=tab]").all_inner_texts() == ["σ", "Training noise", "Other runs"]

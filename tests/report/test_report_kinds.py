@@ -22,7 +22,7 @@ from multiguard.report.draws import stops
 from multiguard.report.families import families
 from multiguard.report.family import Family
 from multiguard.report.figures import _draw_draws, _draw_family, _draw_labels
-from multiguard.report.rounding import percent, rounded_up
+from multiguard.report.rounding import percent_value, round_up
 
 
 def by_key(study: Study) -> dict[str, Family]:
@@ -36,7 +36,7 @@ def keys(family: Family) -> list[str]:
 @given(st.floats(0, 1000), st.integers(0, 4))
 def test_a_ceiling_is_rounded_up(value: float, decimals: int) -> None:
     exact = Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING)
-    assert Decimal(rounded_up(value, decimals)) == exact
+    assert Decimal(round_up(value, decimals)) == exact
 
 
 def test_families_of_the_threshold_rule(of_threshold: Study) -> None:
@@ -229,7 +229,7 @@ def test_numbers_are_there_before_any_script_has_run(of_threshold: Study, tmp_pa
     text = page_text(of_threshold, tmp_path / "report.html")
     scores = of_threshold.main_curve("joint", "mean").scores
     place = scores.radius.tolist().index(0.5)
-    ceiling = rounded_up(float(scores.false_ceiling[place]), 2)
+    ceiling = round_up(float(scores.false_ceiling[place]), 2)
     assert re.findall(r'data-score="false_ceiling">([^<]*)<', text) == [ceiling, ceiling]
-    recall = percent(float(scores.recall[place]))
+    recall = percent_value(float(scores.recall[place]))
     assert set(re.findall(r'data-score="recall">([^<]*)<', text)) == {recall}

@@ -7,34 +7,42 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard.report.rounding import confidence, in_percent, percent, plain, radius_text, rounded_down, up_to_digits
+from multiguard.report.rounding import (
+    confidence,
+    percent_value,
+    plain,
+    plain_percent,
+    radius_text,
+    round_down,
+    up_to_digits,
+)
 
 
 @given(st.floats(0, 1))
 def test_a_percentage_is_the_floor_of_the_number_as_written(share: float) -> None:
     expected = (Decimal(repr(share)) * 100).quantize(Decimal("0.1"), ROUND_FLOOR)
-    assert percent(share) == str(expected)
+    assert percent_value(share) == str(expected)
 
 
 @given(st.floats(0, 100), st.integers(0, 4))
 def test_a_radius_is_the_floor_of_the_number_as_written(radius: float, decimals: int) -> None:
-    assert Decimal(rounded_down(radius, decimals)) == Decimal(repr(radius)).quantize(
+    assert Decimal(round_down(radius, decimals)) == Decimal(repr(radius)).quantize(
         Decimal(1).scaleb(-decimals), ROUND_FLOOR
     )
 
 
 def test_a_number_of_few_decimals_keeps_them() -> None:
-    assert [percent(i / 1000) for i in range(1001)] == [f"{i // 10}.{i % 10}" for i in range(1001)]
+    assert [percent_value(i / 1000) for i in range(1001)] == [f"{i // 10}.{i % 10}" for i in range(1001)]
 
 
 def test_just_below_is_shown_below() -> None:
-    assert percent(math.nextafter(0.5, 0)) == "49.9"
+    assert percent_value(math.nextafter(0.5, 0)) == "49.9"
     assert radius_text(math.nextafter(0.25, 0)) == "0.249"
 
 
 def test_infinite_radii_are_said_in_words() -> None:
-    assert radius_text(math.inf) == "cannot fail"
-    assert radius_text(-math.inf) == "not certified"
+    assert radius_text(math.inf) == "any change"
+    assert radius_text(-math.inf) == "unconfirmed"
 
 
 def test_chosen_numbers_are_written_as_chosen() -> None:
@@ -48,7 +56,7 @@ def test_a_radius_asked_for_is_written_without_loss(number: float) -> None:
 
 
 def test_a_level_in_percent_has_no_noise_behind_it() -> None:
-    assert [in_percent(share) for share in (0.57, 0.9, 0.999, 1e-3)] == ["57", "90", "99.9", "0.1"]
+    assert [plain_percent(share) for share in (0.57, 0.9, 0.999, 1e-3)] == ["57", "90", "99.9", "0.1"]
 
 
 @given(st.floats(1e-300, 0.999))

@@ -10,7 +10,7 @@ from multiguard.report.families import families
 from multiguard.report.family import Family, Line
 from multiguard.report.labels import shown_labels, shown_radii
 from multiguard.report.measure import Measure
-from multiguard.report.rounding import in_percent, plain
+from multiguard.report.rounding import plain, plain_percent
 from multiguard.report.strokes import MARKERS, Stroke
 from multiguard.report.study import Study
 from multiguard.report.words import failed_words, left_out, mean_draws, setting_words
@@ -80,7 +80,7 @@ def _subtitle(study: Study, family: Family) -> str:
 
 def _band_words(family: Family) -> str:
     bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
-    return "" if bands is None else f" Bands: {in_percent(bands.level)} % bootstrap over the images."
+    return "" if bands is None else f" Bands: {plain_percent(bands.level)} % bootstrap over the images."
 
 
 def _axis_words(family: Family) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from multiguard.certify.types import Floats
 from multiguard.evaluate import Curve
-from multiguard.report.rounding import percent, rounded_up
+from multiguard.report.rounding import percent_value, round_up
 from multiguard.report.study import Study
 from multiguard.votes import Rule
 
@@ -54,7 +54,7 @@ class Measure:
 
     def text(self, value: float) -> str:
         """A value as people read it: a share rounded down, a ceiling rounded up."""
-        return percent(value) if self.is_share else rounded_up(value, 2)
+        return percent_value(value) if self.is_share else round_up(value, 2)
 
 
 def study_measures(study: Study) -> tuple[Measure, ...]:

@@ -1,68 +1,120 @@
-"""Numbers as people read them: no floor is shown higher than it was proved, and no ceiling lower."""
+"""The one place that writes numbers for people: floors are rounded down and ceilings up, so none says too much."""
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-NOT_CERTIFIED = "not certified"
-CANNOT_FAIL = "cannot fail"
+_EXACT = Context(prec=1100)  # holds every float with all its decimals
 
 
-def rounded_down(value: float, decimals: int) -> str:
-    """The largest number of so many decimals that is not above a finite `value`, as text.
+def round_down(value: float, decimals: int) -> str:
+    """The largest number with so many decimals that is not above `value`, as text.
 
-    A number of few decimals keeps them: 0.29 gives 0.290, although 1000 * 0.29 may fall below 290 in floats.
+    >>> round_down(0.2999, 3), round_down(0.29, 3)
+    ('0.299', '0.290')
     """
-    scale = 10**decimals
-    steps = math.floor(value * scale) + 2
-    while steps / scale > value:
-        steps -= 1
-    return f"{steps / scale:.{decimals}f}"
+    return _rounded(value, decimals, ROUND_FLOOR)
 
 
-def rounded_up(value: float, decimals: int) -> str:
-    """The smallest number of so many decimals that is not below a finite `value`, as text: for ceilings."""
-    scale = 10**decimals
-    steps = math.ceil(value * scale) - 2
-    while steps / scale < value:
-        steps += 1
-    return f"{steps / scale:.{decimals}f}"
+def round_up(value: float, decimals: int) -> str:
+    """The smallest number with so many decimals that is not below `value`, as text.
+
+    >>> round_up(1.001, 2)
+    '1.01'
+    """
+    return _rounded(value, decimals, ROUND_CEILING)
 
 
-def percent(share: float) -> str:
-    """A share of 0 to 1 in percent, rounded down to one decimal."""
-    thousandths = math.floor(share * 1000) + 2
-    while thousandths / 1000 > share:
-        thousandths -= 1
-    return f"{thousandths // 10}.{thousandths % 10}"
+def percent(fraction: float, rounding: str = ROUND_FLOOR) -> str:
+    """A fraction in percent with one decimal and the sign, rounded down by default.
+
+    >>> percent(0.4379)
+    '43.7%'
+    """
+    return f"{percent_value(fraction, rounding)}%"
 
 
-def radius_text(radius: float) -> str:
-    """A certified radius rounded down to three decimals, or in words where it is infinite or there is none."""
+def percent_value(fraction: float, rounding: str = ROUND_FLOOR) -> str:
+    """A fraction in percent with one decimal and no sign, for columns whose heading has it.
+
+    >>> percent_value(0.4379), percent_value(0.4371, ROUND_CEILING)
+    ('43.7', '43.8')
+    """
+    return str(_EXACT.multiply(_decimal(fraction), Decimal(100)).quantize(Decimal("0.1"), rounding, _EXACT))
+
+
+def count(number: float, rounding: str) -> str:
+    """A mean number of labels with two decimals, rounded as told: ROUND_FLOOR for floors, ROUND_CEILING for ceilings.
+
+    >>> count(1.239, ROUND_FLOOR), count(1.231, ROUND_CEILING)
+    ('1.23', '1.24')
+    """
+    return _rounded(number, 2, rounding)
+
+
+def radius_text(radius: float, decimals: int = 3) -> str:
+    """A certified radius, rounded down; words where it is infinite or nothing is certified.
+
+    >>> radius_text(0.4999), radius_text(float("-inf"))
+    ('0.499', 'unconfirmed')
+    """
     if math.isinf(radius):
-        return CANNOT_FAIL if radius > 0 else NOT_CERTIFIED
-    return rounded_down(radius, 3)
+        return "any change" if radius > 0 else "unconfirmed"
+    return round_down(radius, decimals)
 
 
 def plain(number: float) -> str:
-    """A number that was chosen, not proved, in the fewest digits that say it without loss: 0.5, 1000, 0.001."""
+    """A chosen number, such as alpha, in the fewest digits that give it back exactly.
+
+    >>> plain(0.5), plain(1000), plain(0.001)
+    ('0.5', '1000', '0.001')
+    """
     return repr(float(number)).removesuffix(".0")
 
 
-def in_percent(share: float) -> str:
-    """A share that was chosen, such as a level, in percent and without loss."""
-    return _digits(100 * Decimal(repr(float(share))))
+def plain_percent(fraction: float) -> str:
+    """A chosen fraction, such as a confidence level, in percent and exact.
+
+    >>> plain_percent(0.57)
+    '57'
+    """
+    return _digits(100 * _decimal(fraction))
 
 
 def confidence(alpha: float) -> str:
-    """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100."""
-    with localcontext(prec=40, rounding=ROUND_FLOOR):
-        return _digits((100 * (1 - Decimal(repr(float(alpha))))).quantize(Decimal("1e-10")))
+    """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100.
+
+    >>> confidence(0.001), confidence(1e-200)
+    ('99.9', '99.9999999999')
+    """
+    missing = _EXACT.multiply(_decimal(alpha), Decimal(100)).quantize(Decimal("1e-10"), ROUND_CEILING, _EXACT)
+    return _digits(_EXACT.subtract(Decimal(100), missing))
+
+
+def down_to_digits(value: float, digits: int) -> str:
+    """The largest number with so many significant digits that is not above a positive `value`, as text.
+
+    >>> down_to_digits(0.123456, 4)
+    '0.1234'
+    """
+    return plain(float(Context(digits, ROUND_FLOOR).plus(_decimal(value))))
 
 
 def up_to_digits(value: float, digits: int) -> str:
-    """The smallest number of so many significant digits that is not below a positive `value`, as text."""
-    with localcontext(prec=digits, rounding=ROUND_CEILING):
-        return plain(float(+Decimal(repr(float(value)))))
+    """The smallest number with so many significant digits that is not below a positive `value`, as text.
+
+    >>> up_to_digits(0.12345, 3)
+    '0.124'
+    """
+    return plain(float(Context(digits, ROUND_CEILING).plus(_decimal(value))))
+
+
+def _decimal(value: float) -> Decimal:
+    """The number as it is written, without a negative zero."""
+    return Decimal(repr(float(value) + 0.0))
+
+
+def _rounded(value: float, decimals: int, rounding: str) -> str:
+    return str(_decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT))
 
 
 def _digits(number: Decimal) -> str:

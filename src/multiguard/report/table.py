@@ -4,10 +4,11 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 
 from multiguard.io.names import as_cell
 from multiguard.report import escape
-from multiguard.report.rounding import percent, rounded_up
+from multiguard.report.rounding import percent_value, round_up
 
 ROUNDED_DOWN = "Percentages are rounded down to one decimal, so that none claims more than was proved."
 ROUNDED_UP = "The most labels that come in are rounded up to two decimals, for the same reason."
@@ -117,10 +118,10 @@ def _csv_cell(cell: Cell) -> str:
 
 def _shown(cell: Cell, escaped: Callable[[str], str]) -> str:
     if isinstance(cell, AtMost):
-        return rounded_up(cell.value, 2)
+        return round_up(cell.value, 2)
     if isinstance(cell, ShareAtMost):
-        return rounded_up(100 * cell.value, 1)
-    return percent(cell) if isinstance(cell, float) else escaped(str(cell))
+        return percent_value(cell.value, ROUND_CEILING)
+    return percent_value(cell) if isinstance(cell, float) else escaped(str(cell))
 
 
 def _pipes(cells: Sequence[str]) -> str:

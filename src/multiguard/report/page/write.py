@@ -22,7 +22,7 @@ from multiguard.report.page.words import (
     label_words,
     rule_words,
 )
-from multiguard.report.rounding import confidence, in_percent, plain, up_to_digits
+from multiguard.report.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.study import Study
 from multiguard.report.words import mean_draws
 from multiguard.version import __version__
@@ -150,7 +150,7 @@ def _facts(study: Study) -> dict[str, Any]:
         "radius": plain(float(scores.radius[start])),
         "ticks": _ticks(main_grid(study).tolist(), certificates.sigma),
         "headline": headline(study, start),
-        "bands": None if bands is None else {"level": in_percent(bands.level), "resamples": bands.resamples},
+        "bands": None if bands is None else {"level": plain_percent(bands.level), "resamples": bands.resamples},
         "commands": list(study.commands),
         "provenance": list(_provenance(study)),
     }
