@@ -6,20 +6,32 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
+from rich.table import Table
 
-from multiguard.cli.options import Difficult, Images, Root, Seed, Separator, Table, Workers, given
+from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole
 from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
 from multiguard.data.catalog import training_split
 from multiguard.errors import DataError
+from multiguard.pipeline.parts import DataPart
 
 data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
 
 _Name = Annotated[str, typer.Argument(help="voc2007, coco, nuswide, folder or digits.")]
-_Split = Annotated[str | None, typer.Option(help="Which split, in the dataset's own words [what training reads].")]
-_Size = Annotated[int | None, typer.Option(help="Squash the images to this height and width, as training does.")]
+_Part = Annotated[
+    dict[str, Any],
+    Fields(
+        DataPart,
+        without=("name", "labelled"),
+        help={
+            "split": "Which split, by the dataset's own name [the training split].",
+            "images": "Read a random sample of so many images [all].",
+            "size": "Resize the images to this height and width, as training does [not].",
+        },
+    ),
+]
+_Workers = Annotated[int | None, typer.Option(help="Decoding threads [one per core].")]
 
 
 @data_app.callback()
@@ -28,38 +40,30 @@ def _root() -> None:
 
 
 @data_app.command("check")
-def check_command(
-    name: _Name,
-    root: Root = None,
-    split: _Split = None,
-    size: _Size = None,
-    images: Images = None,
-    seed: Seed = 0,
-    table: Table = None,
-    separator: Separator = None,
-    difficult: Difficult = None,
-    workers: Workers = None,
-) -> None:
-    """Read every image once; print counts, labels an image, label frequencies and every problem found.
+@with_options
+def check_command(name: _Name, part: _Part, workers: _Workers = None) -> None:
+    """Read every image once; print counts, labels per image, label frequencies and every problem.
 
-    The exit code is 1 where there are problems.
+    The exit code is 1 if there are problems.
 
     Example: multiguard data check digits --split test
     """
-    options: dict[str, Any] = given(table=table, separator=separator, difficult=difficult)
+    data = DataPart(name, **part)
     console = PlainConsole()
     faults: list[Problem] = []
     try:
-        chosen = split or training_split(name, root, table)
-        dataset: Dataset = open_dataset(name, root=root, split=chosen, size=size, faults=faults, **options)
+        split = data.split or training_split(name, data.root, data.table)
+        dataset: Dataset = open_dataset(
+            name, root=data.root, split=split, size=data.size, faults=faults, **data.options
+        )
     except DataError as error:
         if not faults:
             raise
         _show_problems((*faults, Problem(name, str(error))), console)
         raise typer.Exit(1) from None
-    part = dataset if images is None else subset(dataset, images, seed)
+    sample = dataset if data.images is None else subset(dataset, data.images, data.seed)
     with progress_bar("images") as progress:
-        report = check_dataset(part, workers, faults, partial(progress, "reading"))
+        report = check_dataset(sample, workers, faults, partial(progress, "reading"))
     _show(report, console)
     raise typer.Exit(1 if report.problems else 0)
 
@@ -71,8 +75,8 @@ def _show(report: DataReport, console: Console) -> None:
     more = len(report.shapes) - 5
     console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}")
     per_image = ", ".join(f"{n} with {count}" for count, n in report.labels_per_image.items())
-    console.print(f"labels an image: {report.mean_labels:.2f} on average; {per_image}")
-    frequencies = RichTable("label", "images", "share", box=None)
+    console.print(f"labels per image: {report.mean_labels:.2f} on average; {per_image}")
+    frequencies = Table("label", "images", "fraction", box=None)
     for label, count in zip(report.label_names, report.frequencies, strict=True):
         frequencies.add_row(label, str(count), f"{count / max(report.readable, 1):.1%}")
     console.print(frequencies, soft_wrap=False)

@@ -1,61 +1,180 @@
-"""The options that several commands share, worded once."""
+"""Options made from config dataclasses: a field's name, type, default and help are declared once, in the config.
 
+A command takes configs as parameters; `with_options` gives it an option for each of their fields, and hands it the
+configs built from the options that were typed.
+"""
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import typer
 from typer import Option
 
 from multiguard.errors import InvalidInputError
+from multiguard.io.names import unknown_name
+from multiguard.pipeline.recipe_file import expected_text, union_members
 
-Data = Annotated[str, Option(help="voc2007, coco, nuswide, folder or digits.")]
-Root = Annotated[Path | None, Option(help="The folder that holds the dataset; digits need none.")]
-Table = Annotated[Path | None, Option(help="The CSV of labels (folder, nuswide), if not the usual one.")]
-Separator = Annotated[str | None, Option(help="What stands between two labels in a CSV field (folder) [;].")]
-Difficult = Annotated[bool | None, Option("--difficult", help="Count difficult-only labels as present (voc2007).")]
-Images = Annotated[int | None, Option(help="Read a random part of so many images [all].")]
-Seed = Annotated[int, Option(help="Which part that is.")]
-Workers = Annotated[int | None, Option(help="Decoding threads [one a core].")]
 Force = Annotated[bool, Option("--force", help="Replace what is there.")]
-ForceOther = Annotated[
-    bool, Option("--force", help="Throw away another run's work that is there; the same run is always taken up.")
-]
-
-Model = Annotated[str, Option(help="A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.")]
-Labels = Annotated[Path | None, Option(help="A label name a line, in the order of the scores [the dataset's].")]
-Weights = Annotated[Path | None, Option(help="A .safetensors or .pth file (timm).")]
-Output = Annotated[str | None, Option(help="What the scores are: logits or probabilities (onnx, module).")]
-Mean = Annotated[str | None, Option(help="Subtracted inside the model, as in 0.48,0.46,0.41 [the model's].")]
-Std = Annotated[str | None, Option(help="Divided by inside the model, as in 0.23,0.22,0.23 [the model's].")]
-Size = Annotated[int | None, Option(help="Height and width of the images [the model's].")]
-Device = Annotated[str | None, Option(help="Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
-Precision = Annotated[str | None, Option(help="float32, bfloat16 or float16 [float32; on a GPU bfloat16].")]
-BatchSize = Annotated[int | None, Option(help="Noisy images at a time [what fits].")]
-Clamp = Annotated[bool, Option("--clamp", help="Clamp noisy images to [0, 1] first.")]
-
-Rule = Annotated[str, Option(help="What the model returns: top-k, its first labels; threshold, those that pass.")]
-ScoreThreshold = Annotated[
-    float | None, Option(help="For --rule threshold, the probability at which a label passes [0.5].")
-]
+ForceOther = Annotated[bool, Option("--force", help="Discard another run's work that is there; the same run resumes.")]
+Sigma = Annotated[float | None, Option(help="The noise, for pixels in [0, 1] [the model folder's].")]
 
 
-def given(**options: object) -> dict[str, object]:
-    """Those of the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+@dataclass(frozen=True)
+class Fields:
+    """Which fields of a config a command offers, and how.
+
+    Attributes:
+        config: The config, where the parameter is a dict that takes only the values that were typed.
+        only: The fields to offer; empty for all.
+        without: Fields not to offer.
+        help: Help texts that differ from the config's.
+    """
+
+    config: type | None = None
+    only: Sequence[str] = ()
+    without: Sequence[str] = ()
+    help: Mapping[str, str] = field(default_factory=dict)
 
 
-def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
-    """The numbers of an option such as 0.48,0.46,0.41; anything else raises `InvalidInputError`."""
-    if text is None:
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its config parameters.
+
+    Two configs may share an option, such as --seed: it sets both fields.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: dict[str, inspect.Parameter] = {}
+    configs: dict[str, _Config] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        config = _config(hints[name])
+        if config is None:
+            parameters[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+            continue
+        configs[name] = config
+        for one in config.options:
+            parameters.setdefault(one.key, one.parameter(required=one.required and not config.partial))
+
+    def run(**values: Any) -> None:
+        built = {name: config.build(values) for name, config in configs.items()}
+        command(**built, **{name: value for name, value in values.items() if name in hints and name not in built})
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    return run
+
+
+def typed_command() -> str:
+    """The command line as it was typed, for the record."""
+    return shlex.join(["multiguard", *sys.argv[1:]])
+
+
+@dataclass(frozen=True)
+class _FieldOption:
+    """The option of one field."""
+
+    field: "Field[Any]"
+    kind: Any
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The option without its dashes."""
+        return str(self.field.metadata.get("name", self.field.name)).replace("_", "-")
+
+    @property
+    def key(self) -> str:
+        """The name of its value among those that were typed."""
+        return self.name.replace("-", "_")
+
+    @property
+    def required(self) -> bool:
+        """Whether the config has no default for it."""
+        return self.field.default is MISSING and self.field.default_factory is MISSING
+
+    @property
+    def members(self) -> list[Any]:
+        """The types that a value can have."""
+        return [one for one in union_members(self.kind) if one is not NoneType]
+
+    @property
+    def words(self) -> list[str]:
+        """The words that a value can be."""
+        return [word for one in self.members if get_origin(one) is Literal for word in get_args(one)]
+
+    def parameter(self, *, required: bool) -> inspect.Parameter:
+        """The parameter that typer reads; None stands for an option that was not typed."""
+        kind = self._typed_kind()
+        two_sided = kind is bool and self.field.default is None
+        names = f"--{self.name}/--no-{self.name}" if two_sided else f"--{self.name}"
+        metavar = "|".join(self.words) if self.words and kind is str else None
+        declared = Option(names, help=self._help(), metavar=metavar, show_default=False)
+        default = inspect.Parameter.empty if required else None
+        annotation = Annotated[kind if required else kind | None, declared]
+        return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    def value(self, typed: Any) -> Any:
+        """What the field takes for what was typed; a mistake raises `InvalidInputError`."""
+        if get_origin(self.members[0]) is tuple:
+            return self._several([word.strip() for text in typed for word in text.split(",")])
+        if self.members == [bool] and self.name.startswith("no-"):
+            return not typed
+        if not self.words or typed in self.words:
+            return typed
+        if self.members[0] is not int:
+            raise InvalidInputError(f"--{self.name}: {unknown_name('value', typed, self.words)}")
+        try:
+            return int(typed)
+        except ValueError:
+            raise InvalidInputError(f"--{self.name} {typed}: expected {expected_text(self.kind)}") from None
+
+    def _several(self, words: list[str]) -> tuple[Any, ...]:
+        try:
+            return tuple(float(word) if get_args(self.members[0])[0] is float else word for word in words)
+        except ValueError:
+            raise InvalidInputError(f"--{self.name} {','.join(words)}: expected numbers separated by commas") from None
+
+    def _typed_kind(self) -> Any:
+        if get_origin(self.members[0]) is tuple:
+            return list[str]
+        return str if self.words else self.members[0]
+
+    def _help(self) -> str:
+        default = self.field.default
+        if self.required or isinstance(default, bool) or default in (None, ()) or self.text.rstrip(".").endswith("]"):
+            return self.text
+        shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
+        return f"{self.text.removesuffix('.')} [{shown}]."
+
+
+@dataclass(frozen=True)
+class _Config:
+    """A config parameter of a command."""
+
+    kind: type
+    options: list[_FieldOption]
+    partial: bool
+
+    def build(self, values: Mapping[str, Any]) -> Any:
+        """The config from the options that were typed; for a partial one, their values by field."""
+        typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
+        return typed if self.partial else self.kind(**typed)
+
+
+def _config(hint: Any) -> _Config | None:
+    """The config that a parameter asks for; None where it is an option of its own."""
+    base, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    offered = next((one for one in more if isinstance(one, Fields)), Fields())
+    kind = offered.config or base
+    if not is_dataclass(kind):
         return None
-    try:
-        return tuple(float(word) for word in text.split(","))
-    except ValueError:
-        raise InvalidInputError(f"--{name} {text}: expected numbers with commas between them") from None
-
-
-def one_of(name: str, value: str | None, known: tuple[Any, ...]) -> Any:
-    """The value, if it is one of those known; anything else is a usage error."""
-    if value is not None and value not in known:
-        raise typer.BadParameter(f"'{value}' is none of {', '.join(known)}", param_hint=f"--{name}")
-    return value
+    hints = get_type_hints(kind)
+    chosen = [one for one in fields(kind) if one.name not in offered.without and one.name in (offered.only or hints)]
+    options = [
+        _FieldOption(one, hints[one.name], offered.help.get(one.name) or one.metadata["help"]) for one in chosen
+    ]
+    return _Config(kind, options, partial=offered.config is not None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Progress on the terminal: how much is done, how fast, how long still. Silent where there is no terminal."""
+"""Progress bars: how much is done, how fast, how long it still takes. Silent if there is no terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ Report = Callable[[str, int, int], None]
 
 
 class _Rate(ProgressColumn):
-    """How many of the counted things a second."""
+    """The rate: units per second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__(table_column=_one_line())
@@ -42,16 +42,14 @@ def _one_line(most: int | None = None) -> Column:
     return Column(no_wrap=True, overflow="ellipsis", max_width=most)
 
 
-def say(line: str) -> None:
-    """Print a line on stdout, above the bar where one is shown."""
-    sys.stdout.write(
-        f"{printable(line)}\n"
-    )  # rich stands in for sys.stdout while a bar is shown; click's echo goes past it
+def print_line(line: str) -> None:
+    """Print a line on stdout, above the progress bar if there is one: rich replaces sys.stdout, unlike click's echo."""
+    sys.stdout.write(f"{printable(line)}\n")
 
 
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Report]:
-    """A function to call with (what is going on, done, total); what it is told is drawn while the block lasts.
+    """A function to call with (what is being done, done, total); the bar is shown while the block lasts.
 
     Args:
         unit: What is counted.

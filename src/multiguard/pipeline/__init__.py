@@ -1,27 +1,28 @@
-"""The whole run from one recipe: train, vote, certify, report; each step done once, none lost."""
+"""A run from one recipe: train, vote, certify, report; each step is done once and resumes after an interruption."""
 
-from multiguard.pipeline.asked import CertifyPart, SweepPart, VotePart
-from multiguard.pipeline.certifying import CertifyJob, certify
-from multiguard.pipeline.embedded import find_recipe, recipe_names
-from multiguard.pipeline.parsing import parse_recipe, read_recipe, recipe_text
-from multiguard.pipeline.recipe import DataPart, ModelPart, ReportPart, RunRecipe, TrainPart
+from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, PredictPart, TrainPart, VotePart
+from multiguard.pipeline.recipe import CertifyPart, ReportPart, RunRecipe, SweepPart
+from multiguard.pipeline.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record
-from multiguard.pipeline.run import run_recipe
-from multiguard.pipeline.watching import Watcher
+from multiguard.pipeline.runner import Observer, RunResult, run_recipe
 
 __all__ = [
+    "AttackPart",
     "CertifyJob",
     "CertifyPart",
     "DataPart",
     "ModelPart",
+    "Observer",
+    "PredictPart",
     "ReportPart",
     "RunRecipe",
     "RunRecord",
+    "RunResult",
     "StepRecord",
     "SweepPart",
     "TrainPart",
     "VotePart",
-    "Watcher",
     "certify",
     "find_recipe",
     "parse_recipe",

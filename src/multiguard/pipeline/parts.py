@@ -5,17 +5,18 @@ from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from multiguard.certify import Method, look_plan
-from multiguard.certify.arguments import checked_alpha, checked_radii
+from multiguard.certify import look_plan
+from multiguard.certify.arguments import checked_radii
 from multiguard.certify.rules import Rule, RuleName, make_rule
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.train.hyperparameters import Hyperparameters, default_text
 
 _CHANNELS = 3
 _DEFAULT_MAX_DRAWS = 10_000
 _DEFAULT_PILOT_DRAWS = 100
+_DEFAULT_K = 5
+_DEFAULT_THRESHOLD = 0.5
 
 
 def option(text: str, default: Any = MISSING, **more: Any) -> Any:
@@ -235,90 +236,66 @@ class VotePart:
 
 
 @dataclass(frozen=True)
-class CertifyPart:
-    """What to certify from the votes; their rule decides whether k and k' or the threshold is needed.
+class PredictPart:
+    """How images are predicted, and with which confidence.
 
-    >>> CertifyPart(k=3, k_prime=1).config("top-k").rule
-    TopK(k=3, k_prime=1)
+    >>> PredictPart(rule="threshold").rule_for(10)
+    Threshold(t=0.5)
     """
 
-    k: int | None = option("For --rule top-k: how many labels the smoothed classifier returns.", None, least=1)
-    k_prime: int | None = option("For --rule top-k: how many labels the model returns per draw.", None, least=1)
+    k: int | None = option("How many labels to predict [5, or all].", None)
+    k_prime: int | None = option("How many labels the model returns per draw [half of k, rounded up].", None)
+    rule: RuleName = option("top-k: the k labels returned most often; threshold: all returned often enough.", "top-k")
     threshold: float | None = option(
-        "For --rule threshold: the fraction of draws from which the smoothed classifier returns a label.", None
+        "For --rule threshold: the fraction of draws from which a label is predicted [0.5].", None
     )
-    alpha: float = option("The probability of a wrong certificate, per image.", 0.001)
-    draws: int | None = option("Use the first so many draws [all; adaptive votes: always all].", None, least=1)
-    methods: tuple[Method, ...] = option(
-        "joint, paper, independent, jia or cohen; repeat for several, or all. "
-        "For --rule threshold: joint, independent or all.",
-        ("joint",),
-        name="method",
+    score_threshold: float | None = option(
+        "For --rule threshold: the probability from which the model returns a label [0.5].", None
     )
-    radius_to: float | None = option("The largest radius of the curves [3 sigma].", None, above=0)
-    radius_step: float | None = option("The step between two radii [sigma / 20].", None, above=0)
-    bands: float | None = option("Add bootstrap bands over images at this level, such as 0.95.", None, above=0, below=1)
+    sigma: float | None = option("The noise, for pixels in [0, 1] [the model folder's].", None)
+    draws: int = option("Draws that certify.", 1000)
+    pilot_draws: int = option("Further draws that choose the labels.", 100)
+    alpha: float = option("The probability that anything said of an image is wrong.", 0.001)
+    seed: int = option("Seed of the noise.", 0)
+    size: int | None = option("Height and width of the images [the model's].", None)
+    device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
+    precision: Literal["float32", "bfloat16", "float16"] | None = option(
+        "float32, bfloat16 or float16 [float32; on a GPU bfloat16].", None
+    )
+    clamp: bool = option("Clamp noisy images to [0, 1] first.", False)
+    on_error: Literal["stop", "record"] = option(
+        "If an image cannot be predicted: stop, or record it and continue with the others.", "stop"
+    )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        checked_alpha(self.alpha)
-
-    def rule(self, name: RuleName) -> Rule:
-        """The smoothed classifier under this rule."""
-        return make_rule(name, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
-
-    def config(self, name: RuleName) -> CertifyConfig:
-        """What one certificate is about, under this rule."""
-        return CertifyConfig(self.rule(name), self.alpha, self.draws)
+    def rule_for(self, num_labels: int) -> Rule:
+        """The smoothed classifier, with defaults for what is left open."""
+        k, k_prime, threshold = self.k, self.k_prime, self.threshold
+        if self.rule == "top-k":
+            k = min(_DEFAULT_K, num_labels) if k is None else k
+            k_prime = (k + 1) // 2 if k_prime is None else k_prime
+        elif threshold is None:
+            threshold = _DEFAULT_THRESHOLD
+        return make_rule(self.rule, k=k, k_prime=k_prime, threshold=threshold)
 
 
 @dataclass(frozen=True)
-class SweepPart:
-    """The values of each parameter to vary, one parameter at a time.
+class AttackPart:
+    """Which images to attack, at which radii, and with which confidence.
 
-    The first five use the same votes; each sigma and each training noise is a training and a vote of its own.
-
-    >>> SweepPart(k=(1, 3), sigma=(0.25,)).vary
-    {'k': (1, 3)}
+    >>> AttackPart(radii=(0.5,)).beta
+    0.001
     """
 
-    k: tuple[int, ...] = option("Values of k.", (), least=1)
-    k_prime: tuple[int, ...] = option("Values of k'.", (), least=1)
-    threshold: tuple[float, ...] = option("Values of the threshold.", ())
-    n: tuple[int, ...] = option("Values of n, the first so many draws.", (), least=1)
-    alpha: tuple[float, ...] = option("Values of alpha.", ())
-    sigma: tuple[float, ...] = option("Values of sigma; each is trained and voted on.", ())
-    training_noise: tuple[float, ...] = option("Noise in training, voted on at the recipe's sigma.", (), least=0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        for value in self.alpha:
-            checked_alpha(value)
-
-    @property
-    def vary(self) -> dict[Parameter, tuple[float, ...]]:
-        """The values that vary over one set of votes."""
-        named: dict[Parameter, tuple[float, ...]] = {
-            "k": self.k,
-            "k_prime": self.k_prime,
-            "threshold": self.threshold,
-            "n": self.n,
-            "alpha": self.alpha,
-        }
-        return {name: values for name, values in named.items() if values}
-
-
-@dataclass(frozen=True)
-class ReportPart:
-    """What the report page shows.
-
-    >>> ReportPart(title="Our classifier", gallery=20).images
-    True
-    """
-
-    title: str | None = option("The page's title [the dataset's name].", None)
-    gallery: int | None = option("The most images in the gallery [all].", None, least=0)
-    images: bool = option("Whether the page shows images at all.", True)
+    radii: tuple[float, ...] = option(
+        "A norm that the attack may use; repeat for several [sigma/2, sigma ... 3 sigma].", (), name="radius"
+    )
+    own_radii: bool = option("Also attack each image at its own certified radii.", False)
+    images: int | None = option("Attack a random sample of so many images [all that have labels].", None, least=1)
+    beta: float = option(
+        "The probability, per image, of calling a sound certificate broken.", 0.001, above=0, below=1
+    )
+    root: Path | None = option("Where the images are [where they were voted on].", None)
+    device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -2,15 +2,105 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from multiguard.certify.rules import Threshold
+from multiguard.certify import Method
+from multiguard.certify.arguments import checked_alpha
+from multiguard.certify.rules import RuleName, Threshold, make_rule
 from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.config import checked_methods
 from multiguard.evaluate.sweeps import PARAMETERS
-from multiguard.pipeline.parts import CertifyPart, DataPart, ModelPart, ReportPart, SweepPart, TrainPart, VotePart
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart, check_ranges, option
 from multiguard.votes import DEFAULT_RANKS
+
+
+@dataclass(frozen=True)
+class CertifyPart:
+    """What to certify from the votes; their rule decides whether k and k' or the threshold is needed.
+
+    >>> CertifyPart(k=3, k_prime=1).config("top-k").rule
+    TopK(k=3, k_prime=1)
+    """
+
+    k: int | None = option("For --rule top-k: how many labels the smoothed classifier returns.", None, least=1)
+    k_prime: int | None = option("For --rule top-k: how many labels the model returns per draw.", None, least=1)
+    threshold: float | None = option(
+        "For --rule threshold: the fraction of draws from which the smoothed classifier returns a label.", None
+    )
+    alpha: float = option("The probability of a wrong certificate, per image.", 0.001)
+    draws: int | None = option("Use the first so many draws [all; adaptive votes: always all].", None, least=1)
+    methods: tuple[Method, ...] = option(
+        "joint, paper, independent, jia or cohen; repeat for several, or all. "
+        "For --rule threshold: joint, independent or all.",
+        ("joint",),
+        name="method",
+    )
+    radius_to: float | None = option("The largest radius of the curves [3 sigma].", None, above=0)
+    radius_step: float | None = option("The step between two radii [sigma / 20].", None, above=0)
+    bands: float | None = option("Add bootstrap bands over images at this level, such as 0.95.", None, above=0, below=1)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        checked_alpha(self.alpha)
+
+    def config(self, rule: RuleName) -> CertifyConfig:
+        """What one certificate is about, under this rule."""
+        made = make_rule(rule, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
+        return CertifyConfig(made, self.alpha, self.draws)
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """The values of each parameter to vary, one parameter at a time.
+
+    The first five use the same votes; each sigma and each training noise is a training and a vote of its own.
+
+    >>> SweepPart(k=(1, 3), sigma=(0.25,)).vary
+    {'k': (1, 3)}
+    """
+
+    k: tuple[int, ...] = option("Values of k.", (), least=1)
+    k_prime: tuple[int, ...] = option("Values of k'.", (), least=1)
+    threshold: tuple[float, ...] = option("Values of the threshold.", ())
+    n: tuple[int, ...] = option("Values of n, the first so many draws.", (), least=1)
+    alpha: tuple[float, ...] = option("Values of alpha.", ())
+    sigma: tuple[float, ...] = option("Values of sigma; each is trained and voted on.", ())
+    training_noise: tuple[float, ...] = option("Noise in training, voted on at the recipe's sigma.", (), least=0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        for value in self.alpha:
+            checked_alpha(value)
+
+    @property
+    def vary(self) -> dict[Parameter, tuple[float, ...]]:
+        """The values that vary over one set of votes."""
+        named: dict[Parameter, tuple[float, ...]] = {
+            "k": self.k,
+            "k_prime": self.k_prime,
+            "threshold": self.threshold,
+            "n": self.n,
+            "alpha": self.alpha,
+        }
+        return {name: values for name, values in named.items() if values}
+
+
+@dataclass(frozen=True)
+class ReportPart:
+    """What the report page shows.
+
+    >>> ReportPart(title="Our classifier", gallery=20).images
+    True
+    """
+
+    title: str | None = option("The page's title [the dataset's name].", None)
+    gallery: int | None = option("The most images in the gallery [all].", None, least=0)
+    images: bool = option("Show no images on the page.", True, name="no-images")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -99,3 +189,44 @@ def _check_most(name: str, certify: Sequence[int | None], sweep: Sequence[int], 
         for value in values:
             if value is not None and value > most:
                 raise InvalidInputError(f"{section}.{name} is {value}, and {reason}; take {most} at most")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One line of a run from model to certificates.
+
+    Attributes:
+        name: Its name; empty for the main one.
+        home: Its folder.
+        sigma: The noise of its votes.
+        noise: The noise in training; None for the recipe's.
+    """
+
+    name: str
+    home: Path
+    sigma: float
+    noise: float | None = None
+
+    @property
+    def certificates(self) -> Path:
+        """Its certificates folder."""
+        return self.home / "certificates"
+
+    def step_name(self, kind: str) -> str:
+        """The name of one of its steps in the record."""
+        return f"{self.name} {kind}" if self.name else kind
+
+
+def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
+    """The arms of a run by name: the main one under the empty name, then one per further sigma and training noise."""
+    noises: dict[str, tuple[float, float | None]] = {
+        f"sigma-{_name(sigma)}": (sigma, None) for sigma in recipe.sweep.sigma if sigma != recipe.sigma
+    }
+    for noise in recipe.sweep.training_noise:
+        noises[f"training-noise-{_name(noise)}"] = (recipe.sigma, noise)
+    return {"": Arm("", out, recipe.sigma)} | {name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()}
+
+
+def _name(number: float) -> str:
+    """The number in a folder's name; no two numbers share one."""
+    return repr(float(number)).removesuffix(".0")

@@ -160,7 +160,7 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
     if not equals or not key:
         raise InvalidInputError(f"--set {change}: expected KEY=VALUE, such as certify.k=5")
     *sections, last = key.strip().split(".")
-    kinds = _members(_kind_at([*sections, last]))
+    kinds = union_members(_kind_at([*sections, last]))
     for section in sections:
         inner = tree.get(section)
         tree[section] = inner = dict(inner) if isinstance(inner, dict) else {}
@@ -171,7 +171,7 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
 
 def _check_tree(kind: Any, value: Any, key: str) -> None:
     """Refuse unknown keys, and numbers that are not finite or too large to count with."""
-    section = next((one for one in _members(kind) if is_dataclass(one)), None)
+    section = next((one for one in union_members(kind) if is_dataclass(one)), None)
     if section is not None and isinstance(value, Mapping):
         known = get_type_hints(section)
         for name, inner in value.items():
@@ -204,8 +204,8 @@ def _mistake(error: msgspec.ValidationError, tree: Any) -> str:
     for part in parts:
         value = value[part]
     kind = _kind_at(parts)
-    words = [word for one in _members(kind) if get_origin(one) is Literal for word in get_args(one)]
-    if words and int not in _members(kind):
+    words = [word for one in union_members(kind) if get_origin(one) is Literal for word in get_args(one)]
+    if words and int not in union_members(kind):
         return f"{key}: {unknown_name('value', str(value), words)}"
     return f"{key or 'the recipe'} is {_shown(value)}; expected {expected_text(kind)}"
 
@@ -216,7 +216,7 @@ def expected_text(kind: Any) -> str:
     >>> expected_text(int | Literal["adaptive"])
     'a whole number or adaptive'
     """
-    members = [one for one in _members(kind) if one is not NoneType]
+    members = [one for one in union_members(kind) if one is not NoneType]
     if is_dataclass(members[0]):
         return f"keys such as {fields(members[0])[0].name}:"
     if get_origin(members[0]) is tuple:
@@ -228,7 +228,7 @@ def _kind_at(parts: Sequence[Any]) -> Any:
     """The type of the value at a place in a recipe; None where the recipe has no such place."""
     kind: Any = RunRecipe
     for part in parts:
-        members = [one for one in _members(kind) if one is not NoneType]
+        members = [one for one in union_members(kind) if one is not NoneType]
         if not members:
             return None
         if isinstance(part, int):
@@ -238,7 +238,7 @@ def _kind_at(parts: Sequence[Any]) -> Any:
     return kind
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
+def union_members(kind: Any) -> tuple[Any, ...]:
     """The types that a union joins; a Literal or any other type is one by itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,) if kind is not None else ()
 

@@ -1,34 +1,97 @@
-"""run.json: what each step of a run was given, what it left behind, and what it took."""
+"""run.json: the inputs of each step of a run, the files it wrote, and its cost."""
 
 import hashlib
 import json
+import os
+import re
+import sys
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_hash, write_atomically
-from multiguard.io.records import as_record, parse_json
-from multiguard.pipeline.cost import Cost
+from multiguard.io.records import convert, decode_json, encode_json
+from multiguard.pipeline.folders import RECORD_FILE
 
-RECORD_FILE = "run.json"
 _FORMAT = "multiguard-run"
 _VERSION = 1
+_DIGEST_LENGTH = len(hashlib.sha256().hexdigest())
+_PROCESS = Path("/proc/self")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a piece of work took.
+
+    Attributes:
+        seconds: Wall-clock time.
+        device: The GPU if one was used, else the number of CPU cores.
+        memory: The peak bytes of this process; None where the system does not tell.
+        device_memory: The peak bytes that torch held on the GPU; None if none was used.
+    """
+
+    seconds: float
+    device: str
+    memory: int | None
+    device_memory: int | None
+
+
+class Meter:
+    """Measures time and peak memory from when it is made; earlier peaks do not count."""
+
+    def __init__(self) -> None:
+        self._resets = _reset_peak()
+        if (cuda := _used_cuda()) is not None:
+            cuda.reset_peak_memory_stats()
+        self._started = time.perf_counter()
+
+    def read(self) -> Cost:
+        """The cost up to now."""
+        seconds = round(time.perf_counter() - self._started, 2)
+        cuda = _used_cuda()
+        held = 0 if cuda is None else cuda.max_memory_allocated()
+        device = cuda.get_device_name() if cuda is not None and held else f"CPU, {os.cpu_count()} cores"
+        return Cost(seconds, device, _peak() if self._resets else None, held or None)
+
+
+def _reset_peak() -> bool:
+    """Reset the peak memory of this process; whether the system can."""
+    with suppress(OSError):
+        (_PROCESS / "clear_refs").write_text("5")
+        return True
+    return False
+
+
+def _peak() -> int | None:
+    line = re.search(r"^VmHWM:\s+(\d+) kB$", (_PROCESS / "status").read_text(), re.MULTILINE)
+    return None if line is None else 1024 * int(line[1])
+
+
+def _used_cuda() -> Any:
+    """torch.cuda if a GPU has been used; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step as it was begun, and, where it has ended, what it left behind.
+    """One step: its inputs and, once it has finished, its files.
+
+    >>> StepRecord({"vote.draws": 100}).finished
+    False
 
     Attributes:
-        inputs: All that decides the outcome, by name.
-        outputs: The sha256 of each file, by its path in the run folder; None while the step has not ended.
-        seconds: How long it took, over all starts with these inputs; None where none of them has told yet.
+        inputs: Everything that decides the outcome, by name.
+        outputs: The sha256 of each file, by its path in the run folder; None while the step is unfinished.
+        seconds: The time of all starts with these inputs; None before the first has ended.
         device: Where it ran last.
-        memory: The most bytes that the process held at once; None where the system does not tell it.
-        device_memory: The most bytes that were held on a GPU at once; None where none was used.
-        untimed: How many starts were killed before they could tell how long they took: not counted in `seconds`.
+        memory: The peak bytes of the process; None where the system does not tell.
+        device_memory: The peak bytes on a GPU; None if none was used.
+        untimed: How many starts were killed before they could record their time; `seconds` lacks them.
     """
 
     inputs: Mapping[str, Any]
@@ -40,27 +103,27 @@ class StepRecord:
     untimed: int = 0
 
     @property
-    def ended(self) -> bool:
-        """Whether the step has come to its end."""
+    def finished(self) -> bool:
+        """Whether the step has finished."""
         return self.outputs is not None
 
-    def begun_again(self, inputs: Mapping[str, Any]) -> "StepRecord":
-        """The step as it is gone on with; the start counts as untimed until it tells otherwise."""
+    def started(self, inputs: Mapping[str, Any]) -> "StepRecord":
+        """The record of a step that starts now; the start counts as untimed until its cost is added."""
         return replace(self, inputs=inputs, outputs=None, untimed=self.untimed + 1)
 
-    def having_taken(self, cost: Cost) -> "StepRecord":
-        """The step after a start of this cost has come to an end, or to a stop."""
+    def with_cost(self, cost: Cost) -> "StepRecord":
+        """The record after a start of this cost has ended."""
         return replace(
             self,
             seconds=round((self.seconds or 0.0) + cost.seconds, 2),
             device=cost.device,
-            memory=_most(self.memory, cost.memory),
-            device_memory=_most(self.device_memory, cost.device_memory),
+            memory=_largest(self.memory, cost.memory),
+            device_memory=_largest(self.device_memory, cost.device_memory),
             untimed=self.untimed - 1,
         )
 
 
-def _most(*numbers: int | None) -> int | None:
+def _largest(*numbers: int | None) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
@@ -68,11 +131,13 @@ def _most(*numbers: int | None) -> int | None:
 class RunRecord:
     """The steps of a run, by name.
 
+    >>> list(RunRecord().with_step("vote", StepRecord({})).steps)
+    ['vote']
+
     Attributes:
-        command: What was last asked for.
-        certified: Whether the recipe beside the record was followed up to its last certificate: not while steps of it
-            are still to be done.
-        steps: The steps that were begun.
+        command: The last command.
+        certified: Whether every certificate that the recipe in the folder asks for has been made.
+        steps: The steps that were started.
     """
 
     command: str = ""
@@ -80,28 +145,32 @@ class RunRecord:
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
 
     def with_step(self, name: str, step: StepRecord) -> "RunRecord":
-        """The record with this step in place of what it says of that name."""
+        """The record with this step in place of the one of that name."""
         return replace(self, steps={**self.steps, name: step})
 
 
 def read_record(run: Path) -> RunRecord:
-    """The record of a run folder; an empty one where there is none, `InvalidInputError` where it is damaged."""
+    """The record of a run folder; an empty one where there is none, `InvalidInputError` where it is damaged.
+
+    >>> read_record(Path("no-such-run")).steps
+    {}
+    """
     path = run / RECORD_FILE
     if not path.is_file():
         return RunRecord()
     try:
-        stored = parse_json(path.read_bytes())
-        if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
-            raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
-        record = as_record(RunRecord, stored)
-        _require_inside(run, (name for step in record.steps.values() for name in step.outputs or {}))
-        return record
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        stored = decode_json(path.read_bytes(), dict[str, Any])
+        if (stored.pop("format", None), stored.pop("version", None)) != (_FORMAT, _VERSION):
+            raise ValueError(f"expected format {_FORMAT}, version {_VERSION}")
+        record = convert(stored, RunRecord)
+        _check_outputs(run, (name for step in record.steps.values() for name in step.outputs or {}))
+    except (OSError, ValueError) as error:
         raise InvalidInputError(f"{path} is damaged ({error}); name another run folder, or delete this one") from error
+    return record
 
 
-def _require_inside(run: Path, names: Iterable[str]) -> None:
-    """Pass only if every output lies in the run folder: what is altered is removed before it is made anew."""
+def _check_outputs(run: Path, names: Iterable[str]) -> None:
+    """Raises unless every output is in the run folder: altered outputs are removed before they are made again."""
     home = run.resolve()
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -111,9 +180,9 @@ def _require_inside(run: Path, names: Iterable[str]) -> None:
 
 
 def write_record(run: Path, record: RunRecord) -> None:
-    """Put the record in place in one step."""
-    text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(record)}, indent=1, ensure_ascii=False)
-    write_atomically(run / RECORD_FILE, lambda file: file.write(f"{text}\n".encode()))
+    """Write the record in one atomic step."""
+    text = encode_json({"format": _FORMAT, "version": _VERSION, **vars(record)})
+    write_atomically(run / RECORD_FILE, lambda file: file.write(text + b"\n"))
 
 
 def output_hashes(run: Path, paths: Iterable[Path]) -> dict[str, str]:
@@ -121,8 +190,8 @@ def output_hashes(run: Path, paths: Iterable[Path]) -> dict[str, str]:
     return {path.relative_to(run).as_posix(): file_hash(path) for path in sorted(paths)}
 
 
-def altered(run: Path, step: StepRecord) -> list[str]:
-    """The outputs of a step that are gone, or are not what it wrote."""
+def altered_outputs(run: Path, step: StepRecord) -> list[str]:
+    """The outputs of a step that are gone or no longer what it wrote."""
     return [
         name
         for name, digest in (step.outputs or {}).items()
@@ -130,20 +199,17 @@ def altered(run: Path, step: StepRecord) -> list[str]:
     ]
 
 
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """What differs between two sets of inputs, each by its name and in words."""
-    was, is_ = (json.loads(json.dumps(inputs)) for inputs in (before, now))
-    names = sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
-    return {name: _difference(name, was.get(name), is_.get(name)) for name in names}
+def changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """The inputs that differ, each by its name and in words."""
+    old, new = (json.loads(json.dumps(inputs)) for inputs in (before, now))
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return {name: _difference(name, old.get(name), new.get(name)) for name in names}
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    if any(isinstance(value, str) and len(value) == _DIGEST for value in (before, now)):
+    if any(isinstance(value, str) and len(value) == _DIGEST_LENGTH for value in (before, now)):
         return f"{name} has changed"
     return f"{name} was {_brief(before)} and is {_brief(now)}"
-
-
-_DIGEST = len(hashlib.sha256().hexdigest())
 
 
 def _brief(value: Any, most: int = 40) -> str:

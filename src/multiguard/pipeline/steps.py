@@ -1,46 +1,64 @@
-"""The steps of a run: each knows what decides its outcome, how it is done, and what it leaves behind."""
+"""The steps of a run: what decides the outcome of each, how it is done, and which files it writes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
 from multiguard.io.files import file_hash
-from multiguard.pipeline.asked import VotePart
-from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, certify
-from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
-from multiguard.pipeline.watching import Watcher
+from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.parts import ModelPart, TrainPart, VotePart
+from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
+from multiguard.results import CertificatesFolder, read_certificates
 from multiguard.results.certificates_folder import CERTIFICATES_NAME
 from multiguard.version import __version__
 from multiguard.votes.entry import is_shard_file
 from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
 
 if TYPE_CHECKING:
-    from multiguard.pipeline.voting import ReadyVote
+    from multiguard.pipeline.runner import Observer
+    from multiguard.pipeline.vote_job import PreparedVote
     from multiguard.train.job import Job
 
 Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One line of a run from model to certificates.
+class Plan:
+    """A recipe in its folder: its arms, their steps in order, and their certificates, each read once.
 
-    Attributes:
-        name: Its name; empty for the run's main one.
-        home: Its folder.
-        sigma: The noise of its votes.
-        noise: The noise in training; None for what the recipe says.
+    Args:
+        recipe: The recipe.
+        out: The run folder.
+        command: The command line, for the record.
     """
 
-    name: str
-    home: Path
-    sigma: float
-    noise: float | None = None
+    def __init__(self, recipe: RunRecipe, out: Path, command: str = "") -> None:
+        self.recipe, self.out, self.command = recipe, out, command
+        self.arms = plan_arms(recipe, out)
+        self._certificates: dict[str, CertificatesFolder] = {}
+
+    def steps(self) -> Iterator["Step"]:
+        """The steps of a run in order: each arm from model to certificates, the report at the end."""
+        for arm in self.arms.values():
+            if self.recipe.train is not None:
+                yield TrainStep(self, arm, self.recipe.train)
+            yield VoteStep(self, arm)
+            yield CertifyStep(self, arm)
+        yield ReportStep(self)
+
+    def certificates(self, arm: Arm) -> CertificatesFolder:
+        """The certificates of an arm as they are in its folder."""
+        if arm.name not in self._certificates:
+            self._certificates[arm.name] = read_certificates(arm.certificates)
+        return self._certificates[arm.name]
+
+    def keep(self, arm: Arm, certificates: CertificatesFolder) -> None:
+        """Keep certificates that were just written and read back."""
+        self._certificates[arm.name] = certificates
 
 
 class Step(ABC):
@@ -50,41 +68,41 @@ class Step(ABC):
         kind: What is done.
         name: The step's name in the record.
         home: The folder that it writes to.
-        costly: Whether its output is hours of work, and never replaced without being told to.
+        costly: Whether its output is hours of work, never replaced without `force`.
     """
 
     kind: Kind
     costly: bool = False
 
-    def __init__(self, name: str, home: Path) -> None:
-        self.name, self.home = name, home
+    def __init__(self, plan: Plan, name: str, home: Path) -> None:
+        self.plan, self.name, self.home = plan, name, home
 
     @abstractmethod
     def inputs(self) -> dict[str, Any]:
-        """All that decides the outcome, by name."""
+        """Everything that decides the outcome, by name."""
 
     @abstractmethod
-    def do(self, watcher: Watcher) -> list[Path]:
-        """Do the step, or what an interruption left of it, and return the files that it stands for."""
+    def run(self, observer: "Observer") -> list[Path]:
+        """Do the step, or resume it, and return the files that it wrote."""
 
-    def unsettled(self) -> str:
-        """What is still to be done of a step that has ended, in words; empty where nothing is."""
+    def unfinished(self) -> str:
+        """What a finished step still has to do; empty if nothing."""
         return ""
 
-    def stands(self, changes: Collection[str]) -> bool:
-        """Whether what lies there is what would be made now, although these of its inputs look otherwise."""
+    def still_valid(self, changes: Collection[str]) -> bool:
+        """Whether the old output is what would be made now, although these inputs look different."""
         return False
 
     def is_damaged(self) -> bool:
-        """Whether what lies there cannot be gone on with."""
+        """Whether the old output cannot be resumed."""
         return False
 
     def holds_work(self) -> bool:
-        """Whether anything lies where the step writes that would be lost."""
+        """Whether the folder holds anything that would be lost."""
         return self.home.is_dir() and any(path.is_file() for path in self.home.rglob("*"))
 
-    def discard(self) -> None:  # noqa: B027 - what is made anew each time needs no throwing away
-        """Throw the old output away, after all that can be wrong with the new one has been looked at."""
+    def discard(self) -> None:  # noqa: B027 - what is cheap is simply replaced
+        """Remove the old output, once nothing can be wrong with the new one."""
 
 
 class TrainStep(Step):
@@ -92,33 +110,33 @@ class TrainStep(Step):
 
     kind, costly = "train", True
 
-    def __init__(self, recipe: RunRecipe, train: TrainPart, run: Path, arm: Arm) -> None:
-        super().__init__(step_name(arm, "train"), arm.home / "model")
-        self._recipe, self._train, self._run, self._arm = recipe, train, run, arm
+    def __init__(self, plan: Plan, arm: Arm, train: TrainPart) -> None:
+        super().__init__(plan, arm.step_name("train"), arm.home / "model")
+        self._arm, self._train = arm, train
 
     @cached_property
     def _job(self) -> "Job":
-        from multiguard.pipeline.training import training_job
+        from multiguard.pipeline.train_job import arm_job
 
-        return training_job(self._recipe, self._train, self._arm.sigma, self._arm.noise, self._run, self.home)
+        return arm_job(self.plan.recipe, self._train, self._arm, self.plan.out)
 
     def inputs(self) -> dict[str, Any]:
-        """The training recipe, the weights it starts from and the images."""
-        from multiguard.pipeline.training import training_inputs
+        """The hyperparameters, the weights to start from and the images."""
+        from multiguard.pipeline.train_job import training_inputs
 
-        return training_inputs(self._recipe, self._job)
+        return training_inputs(self.plan.recipe, self._job)
 
-    def do(self, watcher: Watcher) -> list[Path]:
-        """Train to the end, or go on."""
+    def run(self, observer: "Observer") -> list[Path]:
+        """Train to the end, or resume."""
         from multiguard.train.job import run_job
 
-        with watcher.bar("images") as progress:
-            run_job(self._job, watcher.on_epoch, progress)
+        with observer.bar("images") as progress:
+            run_job(self._job, observer.on_epoch, progress)
         return [self.home / "model.json", self.home / "model.safetensors"]
 
     def discard(self) -> None:
-        """Throw the old model away."""
-        from multiguard.pipeline.training import discard_old_model
+        """Remove the old model."""
+        from multiguard.pipeline.train_job import discard_old_model
 
         discard_old_model(self._job)
 
@@ -128,50 +146,51 @@ class VoteStep(Step):
 
     kind, costly = "vote", True
 
-    def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(step_name(arm, "vote"), arm.home / "votes")
-        self._recipe, self._arm, self._command = recipe, arm, command
+    def __init__(self, plan: Plan, arm: Arm) -> None:
+        super().__init__(plan, arm.step_name("vote"), arm.home / "votes")
+        self._arm = arm
 
     @cached_property
-    def _ready(self) -> "ReadyVote":
-        from multiguard.pipeline.voting import VoteJob, prepare_vote
+    def _prepared(self) -> "PreparedVote":
+        from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
-        recipe, how = self._recipe, arm_votes(self._recipe, self._arm)
+        recipe, part = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
         model = recipe.model or ModelPart(str(self._arm.home / "model"))
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
-        aim = recipe.setting if how.adaptive else None
-        ready = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, how, aim, self._command))
-        recipe.require_labels(len(ready.classifier.label_names))
-        return ready
+        target = recipe.config if part.adaptive else None
+        prepared = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, part, target, self.plan.command))
+        recipe.require_labels(len(prepared.classifier.label_names))
+        return prepared
 
     def inputs(self) -> dict[str, Any]:
         """The classifier, the images and how it is sampled."""
-        return self._ready.inputs()
+        return self._prepared.inputs()
 
-    def do(self, watcher: Watcher) -> list[Path]:
-        """Vote to the end, or go on."""
-        if self._ready.order_note is not None:
-            watcher.on_step(self.name, f"{self._ready.order_note}; model.labels: FILE if the model's order is another")
-        with watcher.stopping() as stop, watcher.bar("images") as progress:
-            self._ready.vote(partial(progress, "voting"), stop)
-        failed = self._ready.failures_said()
-        if failed is not None:
-            watcher.on_step(self.name, failed)
-        if self._recipe.vote.adaptive:
-            watcher.on_step(self.name, f"{self._ready.mean_draws():.1f} draws of an image on average")
-        shards = [self.home / shard.file for shard in load_manifest(self.home).shards.values()]
-        return [self.home / MANIFEST_NAME, self.home / SOURCE_FILE, *shards]
+    def run(self, observer: "Observer") -> list[Path]:
+        """Vote to the end, or resume."""
+        if self._prepared.order_note is not None:
+            observer.on_step(self.name, f"{self._prepared.order_note}; model.labels: FILE if the model's differs")
+        with observer.stopping() as stop, observer.bar("images") as progress:
+            result = self._prepared.vote(partial(progress, "voting"), stop)
+        assert result is not None  # a run is one process
+        if (failed := result.failure_text()) is not None:
+            observer.on_step(self.name, failed)
+        if self.plan.recipe.vote.adaptive:
+            observer.on_step(self.name, f"{result.mean_draws:.1f} draws per image on average")
+        return list(result.files)
 
-    def unsettled(self) -> str:
-        """That failed images are to be tried again, where the recipe does not ask to record them."""
-        failed = 0 if self._recipe.vote.on_error == "record" else len(self._ready.failures())
+    def unfinished(self) -> str:
+        """Failed images to try again, unless the recipe records them."""
+        record = self.plan.recipe.vote.on_error == "record"
+        failed = 0 if record else len(load_manifest(self.home).failures)
         return f"{failed} failed {'image is' if failed == 1 else 'images are'} tried again" if failed else ""
 
-    def stands(self, changes: Collection[str]) -> bool:
-        """Whether only files have changed, and each image that has votes is, decoded, still the one voted on."""
-        from multiguard.pipeline.voted import of_these_images
+    def still_valid(self, changes: Collection[str]) -> bool:
+        """Whether only files have changed, and each image that has votes still decodes to the one voted on."""
+        from multiguard.pipeline.vote_job import votes_match_images
 
-        return list(changes) == ["data.files"] and self.holds_work() and of_these_images(self.home, self._ready.images)
+        only_files = list(changes) == ["data.files"]
+        return only_files and self.holds_work() and votes_match_images(self.home, self._prepared.images)
 
     def is_damaged(self) -> bool:
         """Whether there is a manifest that cannot be read."""
@@ -182,112 +201,92 @@ class VoteStep(Step):
         return False
 
     def holds_work(self) -> bool:
-        """Whether a shard lies there, or the entry of one."""
+        """Whether the folder holds a shard or the entry of one."""
         return self.home.is_dir() and any(is_shard_file(path.name) for path in self.home.iterdir())
 
     def discard(self) -> None:
-        """Throw the old votes away."""
-        self._ready.discard_old()
+        """Remove the old votes."""
+        self._prepared.discard_old()
 
 
 class CertifyStep(Step):
-    """Certifies the votes of an arm; the main one's sweeps among them."""
+    """Certifies the votes of an arm; the main arm also sweeps."""
 
     kind = "certify"
 
-    def __init__(self, recipe: RunRecipe, arm: Arm, command: str) -> None:
-        super().__init__(step_name(arm, "certify"), arm.home / "certificates")
-        part, self._votes = recipe.certify, arm.home / "votes"
+    def __init__(self, plan: Plan, arm: Arm) -> None:
+        super().__init__(plan, arm.step_name("certify"), arm.certificates)
+        self._arm, recipe = arm, plan.recipe
         self._job = CertifyJob(
-            self._votes,
+            arm.home / "votes",
             self.home,
-            recipe.setting,
-            methods=part.methods,
+            recipe.certify,
+            recipe.vote.rule,
             labels="truth" if recipe.data.labelled else "pilot",
             vary={} if arm.name else recipe.sweep.vary,
-            radius_to=part.radius_to,
-            radius_step=part.radius_step,
-            bands=part.bands,
-            command=command,
+            command=plan.command,
             force=True,
         )
 
     def inputs(self) -> dict[str, Any]:
-        """The votes and what is asked of them."""
-        asked = asdict(replace(self._job, votes=Path(), out=Path(), command=""))
-        for name in ("votes", "out", "command", "force"):
-            del asked[name]
-        setting = asked.pop("setting")
+        """The votes and what is certified from them."""
+        job = self._job
+        named = {**asdict(job.part), "rule": job.rule, "labels": job.labels, "vary": job.vary}
         return {
-            "certify.rule": self._job.setting.rule,
-            **{f"certify.{name}": value for name, value in {**setting, **asked}.items()},
-            "votes": file_hash(self._votes / MANIFEST_NAME),
+            **{f"certify.{name}": value for name, value in named.items()},
+            "votes": file_hash(job.votes / MANIFEST_NAME),
             "multiguard": __version__,
         }
 
-    def do(self, watcher: Watcher) -> list[Path]:
-        """Certify anew."""
-        with watcher.bar("steps") as progress:
-            certify(self._job, progress)
-        return _files_in(self.home)
+    def run(self, observer: "Observer") -> list[Path]:
+        """Certify the votes."""
+        with observer.bar("steps") as progress:
+            self.plan.keep(self._arm, certify(self._job, progress))
+        return [path for path in self.home.iterdir() if path.is_file() and not path.name.startswith(".")]
 
 
 class ReportStep(Step):
-    """Makes figures, tables and the page of the whole run."""
+    """Makes the figures, the tables and the page of a run."""
 
     kind = "report"
 
-    def __init__(self, recipe: RunRecipe, run: Path, arms: Mapping[str, Arm], command: str) -> None:
-        super().__init__("report", run)
-        self._recipe, self._arms, self._command = recipe, arms, command
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan, "report", plan.out)
 
     def inputs(self) -> dict[str, Any]:
-        """The certificates of every arm and what the page shall show."""
-        certificates = {name or "main": arm.home / "certificates" for name, arm in self._arms.items()}
+        """The certificates of every arm and what the page shows."""
+        hashes = {name or "main": file_hash(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()}
         return {
-            **{f"report.{name}": value for name, value in asdict(self._recipe.report).items()},
-            **{f"certificates of {name}": file_hash(home / CERTIFICATES_NAME) for name, home in certificates.items()},
+            **{f"report.{name}": value for name, value in asdict(self.plan.recipe.report).items()},
+            **{f"certificates of {name}": value for name, value in hashes.items()},
             "multiguard": __version__,
         }
 
-    def do(self, watcher: Watcher) -> list[Path]:
-        """Make the report anew."""
-        from multiguard.pipeline.reporting import FIGURES, PAGE, TABLES, ReportJob, report
+    def run(self, observer: "Observer") -> list[Path]:
+        """Make the report."""
+        from multiguard.pipeline.report_job import FIGURES, PAGE, TABLES, ReportJob, report
 
-        part, places = self._recipe.report, {name: arm.home / "certificates" for name, arm in self._arms.items()}
+        found = {name: self.plan.certificates(arm) for name, arm in self.plan.arms.items()}
         job = ReportJob(
-            places.pop(""),
+            found.pop(""),
             self.home / PAGE,
             self.home / FIGURES,
             self.home / TABLES,
-            beside=places,
-            title=part.title,
-            commands=[self._command] if self._command else [],
-            images=part.images,
-            gallery=part.gallery,
+            beside=found,
+            part=self.plan.recipe.report,
+            commands=[self.plan.command] if self.plan.command else [],
             force=True,
         )
-        with watcher.bar("images") as progress:
-            done = report(job, partial(progress, "reporting"))
-        if done.without_images is not None and part.images:
-            watcher.on_step(self.name, f"the page shows no images: {done.without_images}")
-        if done.replaced:
-            watcher.on_step(self.name, done.replaced)
-        return [done.page, *done.figures, *done.tables]
-
-
-def step_name(arm: Arm, kind: Kind) -> str:
-    """What a step of an arm is called in the record."""
-    return f"{arm.name} {kind}" if arm.name else kind
+        with observer.bar("images") as progress:
+            result = report(job, partial(progress, "reporting"))
+        for note in result.notes:
+            observer.on_step(self.name, note)
+        return [result.page, *result.figures, *result.tables]
 
 
 def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:
-    """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify them."""
-    how, asked = recipe.vote, recipe.certify.draws
-    if how.draws == "adaptive" or asked is None or not arm.name:
-        return how
-    return replace(how, draws=min(asked, how.draws))
-
-
-def _files_in(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify uses."""
+    part, draws = recipe.vote, recipe.certify.draws
+    if part.draws == "adaptive" or draws is None or not arm.name:
+        return part
+    return replace(part, draws=min(draws, part.draws))

@@ -1,0 +1,125 @@
+"""Certified scores and attacks on the terminal: never more than was proved, and no line beyond 80 columns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from functools import partial
+
+from rich.console import Console
+from rich.table import Table
+
+from multiguard.certify.rules import Rule, TopK
+from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
+from multiguard.evaluate.failed import failed_words
+from multiguard.report.rounding import count, down_to_digits, percent, plain
+from multiguard.results import CertificatesFolder
+
+_COLUMNS = 7
+_RADIUS_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of the table for each method: its name, the score it shows, and how a value is written."""
+
+    name: str
+    field: str
+    text: Callable[[float], str]
+
+
+_TRUE = (_Row("recall", "recall", percent), _Row("precision", "precision", percent), _Row("F1", "f1", percent))
+_STAY = _Row("stay", "recall", percent)
+_COUNTS = (
+    _Row("floor", "true_floor", partial(count, rounding=ROUND_FLOOR)),
+    _Row("ceiling", "false_ceiling", partial(count, rounding=ROUND_CEILING)),
+)
+
+
+def rule_text(rule: Rule) -> str:
+    """The smoothed classifier in the letters of the paper."""
+    return f"k' = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {plain(rule.t)}"
+
+
+def show_scores(written: CertificatesFolder, console: Console) -> None:
+    """Print the certified scores of every method at a handful of radii, what they mean, and which images are left out."""
+    certificates = written.certificates
+    own = [one for one in written.curves if one.config == certificates.config and one.averaging == "mean"]
+    for line in [*_heading(written, own[0]), *_left_out_lines(certificates, own[0]), ""]:
+        console.print(line)
+    console.print(_score_table(own, certificates), soft_wrap=False)
+    if certificates.rule == "threshold":
+        kind = "true" if certificates.labelled else "predicted"
+        console.print(f"\nfloor: {kind} labels returned at least, under any perturbation up to R")
+        console.print("ceiling: other labels returned at most")
+
+
+def show_attack_curves(attacks: Attacks, console: Console) -> None:
+    """Print the averages at a handful of radii: floors rounded down, what attacks reached rounded the other way."""
+    for curve in attack_curves(attacks):
+        console.print(_attack_table(curve), soft_wrap=False)
+
+
+def _heading(written: CertificatesFolder, curve: Curve) -> list[str]:
+    """Which images the scores are of, and what is certified."""
+    certificates, adaptive = written.certificates, written.provenance["looks"] is not None
+    config = certificates.config
+    rule = rule_text(config.rule) + ("" if adaptive else f", n = {config.n}")
+    lines = [
+        f"{curve.scores.images} images of {written.provenance['dataset']}",
+        f"{rule}, alpha = {plain(config.alpha)}, sigma = {plain(certificates.sigma)}; means over images",
+    ]
+    if adaptive:
+        lines.append(f"adaptive draws: {curve.mean_draws:.1f} per image on average, {config.n} at most")
+    if not certificates.labelled:
+        lines.append(f"{written.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
+        lines.append("stay: fraction of the predicted labels that provably stay, right or wrong")
+    return lines
+
+
+def _left_out_lines(certificates: Certificates, curve: Curve) -> list[str]:
+    """Which images are not in the means, and why."""
+    images, without, failed = curve.scores.images, curve.scores.without_labels, len(certificates.failures)
+    lines = [failed_words(failed, failed + len(certificates.ids))] if failed else []
+    if without:
+        why = "have no label" if certificates.labelled else "are predicted to have no label"
+        lines.append(f"{without} of {images + without} left out: they {why}, so no fraction of labels can be certified")
+    elif not failed:
+        lines.append(f"none left out: every image has a {'label' if certificates.labelled else 'predicted label'}")
+    return lines
+
+
+def _score_table(curves: Sequence[Curve], certificates: Certificates) -> Table:
+    rows = [*(_TRUE if certificates.labelled else (_STAY,)), *(_COUNTS if certificates.rule == "threshold" else ())]
+    radius = curves[0].scores.radius
+    table, columns = _table(["certified", ""], radius)
+    for curve in curves:
+        for number, row in enumerate(rows):
+            values = getattr(curve.scores, row.field)
+            table.add_row("" if number else curve.method, row.name, *(row.text(values[column]) for column in columns))
+    return table
+
+
+def _attack_table(curve: AttackCurve) -> Table:
+    stays = curve.goal == "in"
+    table, columns = _table(["labels that stay" if stays else "others that come in"], curve.radius)
+    text = percent if stays else count
+    low, high = (ROUND_FLOOR, ROUND_CEILING) if stays else (ROUND_CEILING, ROUND_FLOOR)
+    for kind, side, rows in (("certified", low, curve.certified), ("reached", high, curve.reached)):
+        for name, values in rows.items():
+            table.add_row(f"{kind}, {name}", *(text(values[column], side) for column in columns))
+    return table
+
+
+def _table(heads: Sequence[str], radius: Sequence[float]) -> tuple[Table, list[int]]:
+    """An empty table with a handful of the radii as columns, and their positions.
+
+    A radius is written in few digits, rounded down: what is certified at the radius holds there, too.
+    """
+    columns = sorted({round(number * (len(radius) - 1) / (_COLUMNS - 1)) for number in range(_COLUMNS)})
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in heads:
+        table.add_column(head, no_wrap=True)
+    for number, column in enumerate(columns):
+        head = down_to_digits(radius[column], _RADIUS_DIGITS)
+        table.add_column(head if number else f"R = {head}", justify="right", no_wrap=True)
+    return table, columns

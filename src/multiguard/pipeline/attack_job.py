@@ -1,0 +1,266 @@
+"""From certificates back to their images and their model, and on to an attack folder."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.attack import Attacked, AttackPlan, Victim, attack_images, gradient_fault
+from multiguard.certify.rules import TopK
+from multiguard.data.listed import read_lines
+from multiguard.data.sample import Catalogued
+from multiguard.data.source import Source
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
+from multiguard.evaluate.attacked import all_radii, proved_sizes
+from multiguard.evaluate.curve import checked_radius
+from multiguard.io.files import file_hash
+from multiguard.io.lock import folder_lock
+from multiguard.models import Classifier
+from multiguard.models.options import state_hash
+from multiguard.pipeline.folders import check_content, check_inside
+from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
+from multiguard.pipeline.parts import AttackPart, ModelPart
+from multiguard.report import draw_attack, write_attack_table
+from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
+from multiguard.results.attack_folder import ATTACK_NAME
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.results.fileset import place
+from multiguard.smooth import Smoother
+from multiguard.smooth.provenance import execution
+from multiguard.votes import image_hash
+
+_PROBED = 4  # images of which one must have a gradient
+# These decide the last digits of the scores; the noise does not depend on them.
+_EXECUTION = (
+    *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
+    *("torch", "timm", "transformers", "onnxruntime"),
+)
+
+
+@dataclass(frozen=True)
+class AttackJob:
+    """Which certificates to attack, and how hard.
+
+    Attributes:
+        certificates: The certificates folder.
+        out: The attack folder to write.
+        plan: How the attacks search.
+        part: Which images, at which radii.
+        model: The model, if it is no longer what and where the votes say; None to use theirs.
+        command: The command line, for the record.
+        force: Whether to replace an attack that is there.
+    """
+
+    certificates: Path
+    out: Path
+    plan: AttackPlan = field(default_factory=AttackPlan)
+    part: AttackPart = field(default_factory=AttackPart)
+    model: ModelPart | None = None
+    command: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedAttack:
+    """A job whose model and images are checked to be those of the certificates.
+
+    Attributes:
+        job: The job; its plan is without gradients if the model has none.
+        certified: The certificates folder.
+        smoother: The smoothed classifier, as it was voted with.
+        images: The images that were voted on.
+        notes: What the user should know first.
+    """
+
+    job: AttackJob
+    certified: CertificatesFolder
+    smoother: Smoother
+    images: Catalogued
+    notes: tuple[str, ...]
+
+    def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
+        """Attack, and write the folder, its table and its figure from what the folder then holds."""
+        job = self.job
+        digest = file_hash(place(job.certificates, CERTIFICATES_NAME))
+        more: dict[str, Any] = {"command": job.command or None, "force": job.force}
+        with folder_lock(job.out):
+            attacks = self._attacks(progress)
+            write_attacks(job.out, attacks, certificates_hash=digest, provenance=self.certified.provenance, **more)
+            written = read_attacks(job.out)
+            write_attack_table(written.attacks, job.out)
+            draw_attack(written.attacks, job.out)
+        return written
+
+    def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
+        job, certificates = self.job, self.certified.certificates
+        radii, chosen = _grid(job.part, certificates.sigma), _chosen(job, certificates)
+        counted = None if progress is None else lambda done: progress(done, len(chosen))
+        victims = self._victims(chosen, radii)
+        outcomes = attack_images(self.smoother, victims, certificates.config, job.plan, progress=counted)
+        images, flat = [], 0
+        for index, attacked in zip(chosen, outcomes, strict=True):
+            images.append(_evaluated(job, certificates, index, attacked))
+            flat += attacked.flat
+        return Attacks(
+            config=certificates.config,
+            sigma=certificates.sigma,
+            label_names=certificates.label_names,
+            labelled=certificates.labelled,
+            methods=certificates.methods,
+            radii=radii,
+            names=job.plan.attacks,
+            beta=job.part.beta,
+            draws=job.plan.judge_draws,
+            images=tuple(images),
+            without_labels=sum(not labels for labels in certificates.labels),
+            failed=len(certificates.failures),
+            adaptive=self.certified.provenance["looks"] is not None,
+            plan={**asdict(job.plan), "own_radii": job.part.own_radii, "images": job.part.images},
+            flat=flat,
+        )
+
+    def _victims(self, chosen: Sequence[int], radii: tuple[float, ...]) -> Iterator[Victim]:
+        """The images, decoded one by one, each checked to be the one that was voted on."""
+        certificates = self.certified.certificates
+        names = [certificates.ids[index] for index in chosen]
+        for index, name, image in zip(chosen, names, _decode(self.images, names), strict=True):
+            if certificates.image_hashes[index] not in (None, image_hash(image)):
+                raise DataError(f"image {name} is not the one that was voted on; restore it, or vote again")
+            proved = proved_sizes(certificates, index)
+            own = all_radii(proved, certificates.methods) if self.job.part.own_radii else set()
+            yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
+
+
+def prepare_attack(job: AttackJob) -> PreparedAttack:
+    """Load the model, check that it is the certified one, and list the images; only a few are decoded."""
+    check_content(job.out, "an attack")
+    if job.out.parent == job.certificates.parent:
+        check_inside(job.certificates.parent, job.out)
+    if not job.force and (job.out / ATTACK_NAME).exists():
+        raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
+    certified = read_certificates(job.certificates)
+    _grid(job.part, certified.certificates.sigma)
+    probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
+    source = _voted_source(job, certified)
+    images = source.open()
+    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
+    job, notes = _without_gradients(job, smoother, _decode(images, probed))
+    return PreparedAttack(job, certified, smoother, images, (*notes, *execution_notes(certified, smoother)))
+
+
+def execution_notes(certified: CertificatesFolder, smoother: Smoother) -> tuple[str, ...]:
+    """A note if the classifier does not run as it did when it voted."""
+    now, then = ({**run, **run["versions"]} for run in (execution(smoother), certified.provenance))
+    known = [name for name in _EXECUTION if name in now and name in then]
+    differences = [f"{name} {then[name]}, here {now[name]}" for name in known if now[name] != then[name]]
+    if not differences:
+        return ()
+    meaning = "certificates are about the classifier as it ran there, to the last digit"
+    return (f"the votes were drawn differently ({'; '.join(differences)}): {meaning}",)
+
+
+def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
+    """0 and the radii to attack at, from small to large."""
+    radii = checked_radius(part.radii or radius_grid(sigma, step=sigma / 2))
+    if not np.any(radii > 0):
+        raise InvalidInputError("radius 0 leaves an attack nothing to change; give a larger one, such as --radius 0.5")
+    return (0.0, *sorted({float(radius) for radius in radii} - {0.0}))
+
+
+def _decode(images: Catalogued, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """The images of these ids, decoded one by one; one that is gone raises `DataError`."""
+    positions = {name: index for index, name in enumerate(images.ids)}
+    for name in names:
+        if name not in positions:
+            raise DataError(f"image {name} was voted on and is no longer in {images.name}; --root FOLDER")
+        yield images[positions[name]].image
+
+
+def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
+    """The positions of the images to attack: all that have labels, or a random sample of them."""
+    labelled = [index for index, labels in enumerate(certificates.labels) if labels]
+    if not labelled:
+        raise InvalidInputError(f"{job.certificates}: no image has a label, so there is nothing to attack")
+    count = job.part.images
+    if count is None:
+        return labelled
+    if count > len(labelled):
+        raise InvalidInputError(f"--images is {count}, and {len(labelled)} images have labels; take fewer")
+    order = np.random.default_rng(job.plan.seed).permutation(len(labelled))
+    return sorted(labelled[position] for position in order[:count])
+
+
+def _without_gradients(
+    job: AttackJob, smoother: Smoother, images: Iterable[NDArray[np.generic]]
+) -> tuple[AttackJob, tuple[str, ...]]:
+    """The job with random search in place of gradients if the model has none, and a note about it."""
+    fault = gradient_fault(smoother, images) if "pgd" in job.plan.attacks else None
+    if fault is None:
+        return job, ()
+    note = f"{smoother.classifier.name} has no gradients ({fault}): random search replaces pgd"
+    return replace(job, plan=replace(job.plan, attacks=("random",))), (note,)
+
+
+def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedImage:
+    """What the perturbations of one image reached; beta is split over all of them."""
+    level = job.part.beta / len(attacked.changes)
+    labels, config = attacked.victim.labels, certificates.config
+    reached = [
+        Reached(
+            change.attack,
+            change.goal,
+            change.radius,
+            change.norm,
+            *judged_size(change.counts, job.plan.judge_draws, labels, config, change.goal, beta=level),
+        )
+        for change in attacked.changes
+    ]
+    return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(reached))
+
+
+def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
+    """The images that were voted on."""
+    if "data" not in certified.source:
+        raise InvalidInputError(f"{job.certificates} does not name its images; vote with multiguard vote")
+    source = Source.from_dict(certified.source["data"])
+    return source if job.part.root is None else replace(source, root=job.part.root)
+
+
+def _voted_classifier(
+    job: AttackJob, certified: CertificatesFolder, source: Source, images: Catalogued
+) -> Classifier:
+    """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
+    part = job.model or recorded_model(job.certificates, certified)
+    names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))
+    classifier = load_model(part, source.size, None if brings_labels(part.spec) else names)
+    run = certified.provenance
+    same = (
+        state_hash(classifier) == run["classifier_hash"]
+        and classifier.code_hash == run["code_hash"]
+        and classifier.weights_hash == run["weights_hash"]
+        and classifier.output == run["output"]
+        and classifier.label_names == certified.certificates.label_names
+    )
+    if not same:
+        raise InvalidInputError(
+            f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
+        )
+    return classifier
+
+
+def _voted_smoother(certified: CertificatesFolder, classifier: Classifier, device: str | None) -> Smoother:
+    """The smoothed classifier as it was voted with, with only the ranks that the certificates use."""
+    run, rule = certified.provenance, certified.certificates.config.rule
+    return Smoother(
+        classifier,
+        sigma=run["sigma"],
+        k_max=rule.k_prime if isinstance(rule, TopK) else None,
+        score_threshold=run["score_threshold"],
+        device=device,
+        clamp=run["clamp"],
+        precision=run["precision"],
+    )

@@ -1,0 +1,87 @@
+"""From a votes folder to a certificates folder, sweeps among its curves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from multiguard.certify.rules import RuleName
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, radius_grid, sweep
+from multiguard.io.records import decode_json
+from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
+from multiguard.pipeline.recipe import CertifyPart
+from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.votes import read_votes
+
+# Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class CertifyJob:
+    """What to certify from which votes, and where the certificates go.
+
+    >>> job = CertifyJob(Path("votes"), Path("certificates"), CertifyPart(k=3, k_prime=1))
+    >>> job.part.config(job.rule).rule
+    TopK(k=3, k_prime=1)
+
+    Attributes:
+        votes: The votes folder.
+        out: The certificates folder to write.
+        part: What to certify, by which methods, at which radii.
+        rule: The rule of the votes.
+        labels: Whose labels are certified: the ground truth ("truth"), or those that pilot draws chose ("pilot").
+        vary: The values of each parameter of a sweep.
+        command: The command line, for the record.
+        force: Whether to replace certificates that are there.
+    """
+
+    votes: Path
+    out: Path
+    part: CertifyPart
+    rule: RuleName = "top-k"
+    labels: LabelSource = "truth"
+    vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)
+    command: str = ""
+    force: bool = False
+
+
+def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:
+    """Certify the votes and write the certificates folder; existing certificates are replaced only with `force`.
+
+    The folder is read back, so that what is shown is what the files say, checksums and all.
+
+    >>> certify(CertifyJob(Path("no-such-votes"), Path("certificates"), CertifyPart(k=3, k_prime=1)))
+    Traceback (most recent call last):
+        ...
+    multiguard.errors.VotesError: no-such-votes is not a votes folder: it has no manifest.json.
+    """
+    check_content(job.out, "certificates")
+    if job.out.parent == job.votes.parent:
+        check_inside(job.votes.parent, job.out)
+    if not job.force and (job.out / CERTIFICATES_NAME).exists():
+        raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
+    config, votes = job.part.config(job.rule), read_votes(job.votes)
+    radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
+    shared: dict[str, Any] = {"methods": job.part.methods, "labels": job.labels}
+    certificates = certify_votes(votes, config, **shared, progress=_counted(progress, "certifying"))
+    lines = curves(certificates, radius, bands=job.part.bands)
+    lines += sweep(votes, config, job.vary, radius, **shared, progress=_counted(progress, "sweeping"))
+    more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
+    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, **more)
+    return read_certificates(job.out)
+
+
+def read_source(votes: Path) -> dict[str, Any]:
+    """Which images and which model a votes folder names; empty where it names none."""
+    try:
+        source = decode_json((votes / SOURCE_FILE).read_bytes(), dict[str, Any])
+    except (OSError, ValueError):
+        return {}
+    return source
+
+
+def _counted(progress: Progress | None, doing: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(doing, done, total)

@@ -1,0 +1,135 @@
+"""The models of jobs: by the name that a user gives, or as a votes folder records them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from multiguard.certify.rules import RuleName
+from multiguard.errors import InvalidInputError
+from multiguard.io.ranks import this_rank
+from multiguard.io.records import convert
+from multiguard.models import Classifier, load_classifier
+from multiguard.models.backbone import input_size
+from multiguard.models.folder import CARD_FILE, read_card
+from multiguard.models.loading import LOADERS
+from multiguard.pipeline.parts import ModelPart
+from multiguard.results import CertificatesFolder
+
+_DEFAULT_SCORE_THRESHOLD = 0.5
+
+
+def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...] | None = None) -> Classifier:
+    """The classifier of a recipe or a command.
+
+    Args:
+        model: Which one, and what it does not say of itself.
+        size: Height and width of its images; None for its own.
+        labels: The label names, where the model does not bring them.
+    """
+    side = None if size is None or Path(model.spec).is_dir() else (size, size)
+    more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
+    return load_classifier(model.spec, labels=labels, image_size=side, **more)
+
+
+def square_size(classifier: Classifier, spec: str, size: int | None) -> int | None:
+    """The height and width to resize images to for this classifier; None if it takes any.
+
+    Args:
+        classifier: The classifier.
+        spec: How it was named.
+        size: The requested size; one that the classifier does not take is refused.
+    """
+    own = classifier.image_size
+    if own is None:
+        return size if size is not None or not spec.startswith("timm:") else input_size(spec)
+    if own[0] != own[1]:
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[1]}; only square images are supported here")
+    if size not in (None, own[0]):
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[0]}; leave out the size {size}")
+    return own[0]
+
+
+def brings_labels(spec: str) -> bool:
+    """Whether the model names its labels itself."""
+    return Path(spec).is_dir() or spec.startswith("hf:")
+
+
+def resolve_sigma(spec: str, sigma: float | None) -> tuple[float, float | None]:
+    """The noise to use, and the noise that the model folder was made for; the latter None if the model does not say."""
+    trained = read_card(Path(spec)).sigma if (Path(spec) / CARD_FILE).is_file() else None
+    chosen = trained if sigma is None else sigma
+    if chosen is None:
+        raise InvalidInputError(f"no sigma given, and {spec} does not say which; give --sigma, such as 0.5")
+    return chosen, trained
+
+
+def own_device(device: str | None) -> str | None:
+    """The requested device; of several processes on one machine each takes its own GPU if none was named."""
+    rank, gpus = this_rank(), torch.cuda.device_count()
+    return f"cuda:{rank.local % gpus}" if rank.count > 1 and gpus and device in (None, "cuda") else device
+
+
+def score_threshold(rule: RuleName, given: float | None) -> float | None:
+    """The probability from which the base classifier returns a label; None for the top-k rule, unless one is given."""
+    return _DEFAULT_SCORE_THRESHOLD if rule == "threshold" and given is None else given
+
+
+@dataclass(frozen=True)
+class _RecordedModel:
+    """A `ModelPart` as source.json records it."""
+
+    spec: str
+    labels: str | None = None
+    weights: str | None = None
+    output: Literal["logits", "probabilities"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+def recorded_model(folder: Path, certified: CertificatesFolder) -> ModelPart:
+    """The model that the votes record. No file may make us import code, fetch weights or read a pipe without end."""
+    recorded = certified.source.get("model")
+    spec = recorded.get("spec") if isinstance(recorded, dict) else None
+    if not isinstance(spec, str):
+        raise InvalidInputError(f"{folder} does not name its model; name it with --model")
+    loader, colon, _ = spec.partition(":")
+    if loader not in LOADERS and not Path(spec).is_dir():
+        if colon and not {"/", "\\"} & set(spec):
+            raise InvalidInputError(
+                f"{folder} was voted on with {spec}, which is code, and no code runs because a file names it; if you "
+                f"trust it, name it yourself: --model {spec}"
+            )
+        return _moved_model(folder, spec)
+    try:
+        model = convert(recorded, _RecordedModel)
+    except ValueError as error:
+        raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
+    _check_files(folder, model)
+    labels = None if model.labels in (None, "dataset") else Path(model.labels)  # "dataset": the dataset's own order
+    weights = None if model.weights is None else Path(model.weights)
+    return ModelPart(model.spec, labels, weights, model.output, model.mean, model.std)
+
+
+def _moved_model(folder: Path, spec: str) -> ModelPart:
+    """The model of the run folder that holds the certificates, if the recorded one has moved."""
+    moved = folder.absolute().parent / "model"
+    if not moved.is_dir():
+        raise InvalidInputError(
+            f"{folder} was voted on with the model folder {spec}, which is gone; --model names where it is now"
+        )
+    return ModelPart(str(moved))
+
+
+def _check_files(folder: Path, model: _RecordedModel) -> None:
+    if model.weights == "pretrained":
+        raise InvalidInputError(
+            f"{folder} was voted on with pretrained weights, and nothing is fetched because a file says so; if you "
+            f"trust it, name them yourself: --model {model.spec} --weights pretrained"
+        )
+    onnx = model.spec.removeprefix("onnx:") if model.spec.startswith("onnx:") else None
+    labels = None if model.labels == "dataset" else model.labels
+    for named in (model.weights, labels, onnx):
+        if named is not None and Path(named).exists() and not Path(named).is_file():
+            raise InvalidInputError(f"{folder} names {named}, which is not a regular file; name the model with --model")

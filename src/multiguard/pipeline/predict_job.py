@@ -1,0 +1,139 @@
+"""Predictions for image files: labels without ground truth, each with its certified radius."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multiguard.certify.rules import Rule, TopK
+from multiguard.data.image import read_image
+from multiguard.data.listed import read_lines
+from multiguard.errors import DataError, ImageError, ModelError
+from multiguard.io.files import file_hash
+from multiguard.models import Classifier
+from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size
+from multiguard.pipeline.parts import ModelPart, PredictPart
+from multiguard.smooth import Prediction, Smoother
+from multiguard.votes import ImageFailure
+
+
+@dataclass(frozen=True)
+class PredictJob:
+    """Which images, with which classifier, and how."""
+
+    images: tuple[Path, ...]
+    model: ModelPart
+    part: PredictPart = field(default_factory=PredictPart)
+
+
+@dataclass(frozen=True)
+class ImagePrediction:
+    """The prediction for one image file.
+
+    Attributes:
+        file: The file.
+        sha256: The hash of its bytes, which keys the noise.
+        names: The names of the predicted labels.
+        prediction: The labels with their radii.
+    """
+
+    file: Path
+    sha256: str
+    names: tuple[str, ...]
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """The resolved smoothed classifier, and its prediction for each image.
+
+    Attributes:
+        rule: The smoothed classifier.
+        score_threshold: For the threshold rule, the probability from which the base classifier returns a label.
+        sigma: The noise.
+        images: The predictions, in the order of the files.
+        failures: The images that could not be predicted, by the name of their file.
+    """
+
+    rule: Rule
+    score_threshold: float | None
+    sigma: float
+    images: tuple[ImagePrediction, ...]
+    failures: tuple[ImageFailure, ...]
+
+
+def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> PredictResult:
+    """With probability at least 1 - alpha, for each image alone, everything said of it is right.
+
+    The noise follows from an image's bytes and the seed: a renamed file has the same prediction.
+    """
+    if job.part.on_error == "stop":
+        _check_readable(job.images)
+    labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
+    classifier = load_model(job.model, job.part.size, labels)
+    rule = job.part.rule_for(len(classifier.label_names))
+    sigma, _ = resolve_sigma(job.model.spec, job.part.sigma)
+    smoother = _smoother(job.part, classifier, rule, sigma)
+    size = square_size(classifier, job.model.spec, job.part.size)
+    images, failures = [], []
+    for number, file in enumerate(job.images, 1):
+        outcome = _try_image(job.part, smoother, file, size, rule)
+        (failures if isinstance(outcome, ImageFailure) else images).append(outcome)
+        if progress is not None:
+            progress(number, len(job.images))
+    if not images:
+        raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
+    return PredictResult(rule, smoother.settings.score_threshold, sigma, tuple(images), tuple(failures))
+
+
+def _check_readable(files: tuple[Path, ...]) -> None:
+    """Raises `DataError` that names every file that cannot be decoded."""
+    errors = []
+    for file in files:
+        try:
+            read_image(file)
+        except ImageError as error:
+            errors.append(str(error))
+    if errors:
+        raise DataError("; ".join(errors))
+
+
+def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, sigma: float) -> Smoother:
+    ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if isinstance(rule, TopK) else None
+    return Smoother(
+        classifier,
+        sigma=sigma,
+        k_max=ranks,
+        score_threshold=score_threshold(part.rule, part.score_threshold),
+        device=part.device,
+        clamp=part.clamp,
+        precision=part.precision,
+    )
+
+
+def _try_image(
+    part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule
+) -> ImagePrediction | ImageFailure:
+    """The prediction for an image, or why there is none; raises where `on_error` says stop."""
+    try:
+        return _predict_image(part, smoother, file, size, rule)
+    except ImageError as error:
+        if part.on_error == "stop":
+            raise
+        return ImageFailure(str(file), error.reason)
+    except ModelError as error:
+        if part.on_error == "stop":
+            raise ModelError(f"{file}: {error}") from error
+        return ImageFailure(str(file), str(error))
+
+
+def _predict_image(
+    part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule
+) -> ImagePrediction:
+    image, digest = read_image(file, size), file_hash(file)
+    how = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
+    try:
+        prediction = smoother.predict(image, rule, image_id=digest, **how)
+    except ModelError as error:
+        raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
+    names = smoother.classifier.label_names
+    return ImagePrediction(file, digest, tuple(names[label] for label in prediction.labels), prediction)

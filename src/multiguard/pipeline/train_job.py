@@ -1,0 +1,102 @@
+"""Training as a step of a run: the job of a recipe, and what decides its outcome."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from multiguard.data.catalog import voting_split
+from multiguard.io.files import file_hash
+from multiguard.io.lock import folder_lock
+from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.folder import CARD_FILE, read_card
+from multiguard.pipeline.folders import discard_model
+from multiguard.pipeline.parts import DataPart, TrainPart
+from multiguard.pipeline.recipe import Arm, RunRecipe
+from multiguard.pipeline.vote_job import image_hashes
+from multiguard.train.hyperparameters import hyperparameters_for
+from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
+
+
+def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
+    """The recipe with the dataset's defaults in place of what it leaves open."""
+    data = recipe.data
+    if not data.source().unlisted:
+        split = data.split or voting_split(data.name, data.root, data.table)
+        recipe = replace(recipe, data=replace(data, split=split))
+    if recipe.train is None:
+        return recipe
+    chosen = asdict(hyperparameters_for(data.name, **recipe.train.chosen()))
+    filled = {name: value for name, value in chosen.items() if name not in ("sigma", "val_sigma")}
+    return replace(recipe, train=replace(recipe.train, **filled))
+
+
+def training_job(data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: float | None) -> Job:
+    """The training job of a recipe or a command.
+
+    Args:
+        data: The dataset.
+        train: How to train.
+        out: The model folder.
+        cache: A folder for decoded images; None to keep none.
+        **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
+    """
+    same = ("model", "weights", "split", "val_split", "images", "val_images", "denoiser", "workers")
+    return Job(
+        data.name,
+        out,
+        hyperparameters_for(data.name, **{**train.chosen(), **noise}),
+        root=data.root,
+        size=data.size,
+        options=data.options,
+        cache=cache,
+        compiled=train.compile,
+        **{name: getattr(train, name) for name in same},
+    )
+
+
+def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> Job:
+    """The training job of one arm of a run: trained at its noise, validated at the sigma of its votes."""
+    trained = next(value for value in (arm.noise, train.sigma, arm.sigma) if value is not None)
+    validated = arm.sigma if train.val_sigma is None else train.val_sigma
+    noise = {"sigma": trained, "val_sigma": None if validated == trained else validated}
+    return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
+
+
+def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
+    """Everything that decides the outcome of a training job, by name.
+
+    A recipe that cannot be certified with the labels of the images raises here, before anything is trained.
+    """
+    model = model_name(job)
+    size = native_size(model) if job.size is None else job.size
+    training, validation = open_splits(job, size)
+    recipe.require_labels(len(training.label_names))
+    started = read_card(Path(model)).weights_sha256 if (Path(model) / CARD_FILE).is_file() else None
+    return {
+        **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
+        "train.model": model,
+        "train.model_weights": started,
+        "train.weights": _file_hash(job.weights),
+        "train.denoiser": _file_hash(job.denoiser),
+        "data.size": size,
+        **image_hashes("train.images", training, job.root),
+        **image_hashes("train.val_images", validation, job.root),
+    }
+
+
+def discard_old_model(job: Job) -> None:
+    """Remove the old model in the job's folder, once nothing can be wrong with the job."""
+    size = native_size(model_name(job)) if job.size is None else job.size
+    training, _ = open_splits(job, size)
+    start_backbone(job, training, size)
+    if job.denoiser is not None:
+        load_ffdnet(job.denoiser)
+    with folder_lock(job.out):
+        discard_model(job.out)
+
+
+def _file_hash(name: str | Path | None) -> str | None:
+    """The hash of a file; the name itself if it is not one."""
+    if name is None or not Path(name).is_file():
+        return None if name is None else str(name)
+    return file_hash(Path(name))

@@ -1,0 +1,298 @@
+"""From a model and a dataset to a votes folder that records both."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+
+from multiguard.certify import look_plan
+from multiguard.data.listed import read_lines
+from multiguard.data.sample import Catalogued, Dataset
+from multiguard.data.source import FOLDER, Source
+from multiguard.errors import ImageError, InvalidInputError, VotesError
+from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate.failed import failed_words
+from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.names import shortened
+from multiguard.io.ranks import this_rank
+from multiguard.io.records import encode_json
+from multiguard.models import Classifier
+from multiguard.models.options import state_hash
+from multiguard.pipeline.folders import SOURCE_FILE, check_content, discard_votes
+from multiguard.pipeline.job_model import (
+    brings_labels,
+    load_model,
+    own_device,
+    resolve_sigma,
+    score_threshold,
+    square_size,
+)
+from multiguard.pipeline.parts import ModelPart, VotePart
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth.dataset import checked_scheme
+from multiguard.smooth.provenance import as_begun, describe_run, first_image
+from multiguard.votes import ImageFailure, image_hash, read_votes
+from multiguard.votes.manifest import MANIFEST_NAME, Manifest, load_manifest
+from multiguard.votes.provenance import Provenance
+from multiguard.votes.writer import holds_other_run
+
+# The fields of a `VotePart` that decide the votes as they stand; the others are resolved first, or only set the speed.
+_DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
+_LABELS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class VoteJob:
+    """What to vote on, with which classifier, and how.
+
+    Attributes:
+        model: The base classifier.
+        source: The images.
+        out: The votes folder to write, or to resume.
+        sigma: The noise; None for the one that the model folder was made for.
+        part: How the classifier is sampled.
+        target: What adaptive draws try to prove; None for a fixed number of draws.
+        command: The command line, for the record.
+    """
+
+    model: ModelPart
+    source: Source
+    out: Path
+    sigma: float | None = None
+    part: VotePart = field(default_factory=VotePart)
+    target: CertifyConfig | None = None
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.part.adaptive != (self.target is not None):
+            raise InvalidInputError("a target tells adaptive draws when to stop: give both, or a fixed number of draws")
+
+    def target_values(self) -> dict[str, Any]:
+        """What adaptive draws try to prove, by name; empty for a fixed number of draws."""
+        return {} if self.target is None else {**self.target.rule.options, "alpha": self.target.alpha}
+
+
+@dataclass(frozen=True)
+class VoteResult:
+    """The votes as they are in the folder after a vote.
+
+    Attributes:
+        images: How many images there are.
+        failures: Those that could not be voted on.
+        files: The files of the votes.
+        mean_draws: The mean number of draws per image.
+    """
+
+    images: int
+    failures: tuple[ImageFailure, ...]
+    files: tuple[Path, ...]
+    mean_draws: float
+
+    def failure_text(self) -> str | None:
+        """How many images failed, and the first of them; None if all were voted on."""
+        if not self.failures:
+            return None
+        first, such_as = self.failures[0], "such as " if len(self.failures) > 1 else ""
+        return f"{failed_words(len(self.failures), self.images)}, {such_as}{first.image_id}: {first.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedVote:
+    """A job whose model is loaded and whose images are listed: everything that decides the votes is known.
+
+    Attributes:
+        job: The job; the size of its images is resolved.
+        sigma: The noise.
+        classifier: The base classifier.
+        images: The images.
+        trained_sigma: The noise that the model folder was made for; None if the model does not say.
+        order_note: A message where the scores are taken to be in the dataset's order of labels; None where the model
+            or a file gives the order.
+    """
+
+    job: VoteJob
+    sigma: float
+    classifier: Classifier
+    images: Catalogued
+    trained_sigma: float | None
+    order_note: str | None = None
+
+    def inputs(self) -> dict[str, Any]:
+        """Everything that decides the votes, by name."""
+        part, labelled = self.job.part, self.job.source.labelled
+        return {
+            "sigma": self.sigma,
+            **{f"vote.{name}": getattr(part, name) for name in _DECISIVE},
+            "vote.max_draws": part.most_draws,
+            "vote.pilot_draws": part.pilots(labelled),
+            **{f"certify.{name}": value for name, value in self.job.target_values().items()},
+            "model": self.classifier.name,
+            "model.labels": list(self.classifier.label_names),
+            "model.output": self.classifier.output,
+            "model.weights": state_hash(self.classifier),
+            "model.file": self.classifier.weights_hash,
+            "model.code": self.classifier.code_hash,
+            "data.labelled": labelled,
+            **image_hashes("data", self.images, self.job.source.root, labelled=labelled),
+        }
+
+    def discard_old(self) -> None:
+        """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
+        self._provenance(self._smoother())
+        with folder_lock(self.job.out):
+            discard_votes(self.job.out)
+
+    def vote(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        *,
+        force: bool = False,
+    ) -> VoteResult | None:
+        """Write the votes that are missing, and record their source; None in processes beside the main one.
+
+        Args:
+            progress: Called with the number of images done and of all images.
+            stop: Asked before each shard; if true, the shards under way are finished and the rest is left.
+            force: Whether to remove another run's votes first; votes of this run are always kept.
+        """
+        job, part = self.job, self.job.part
+        smoother = self._smoother()
+        more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
+        with folder_lock(job.out):
+            if force and this_rank().may_discard and self._meets_other(smoother):
+                discard_votes(job.out)
+            vote_dataset(smoother, self.images, job.out, **self._scheme(), **more, progress=progress, stop=stop)
+            if not this_rank().is_main:
+                return None
+            manifest = load_manifest(job.out)
+            if manifest.sealed:
+                self._write_source()
+            return self._result(manifest)
+
+    def _result(self, manifest: Manifest) -> VoteResult:
+        shards = [self.job.out / shard.file for shard in manifest.shards.values()]
+        return VoteResult(
+            len(self.images),
+            manifest.failures,
+            (self.job.out / MANIFEST_NAME, self.job.out / SOURCE_FILE, *shards),
+            self._mean_draws() if self.job.part.adaptive and manifest.sealed else float(self.job.part.most_draws),
+        )
+
+    def _mean_draws(self) -> float:
+        votes = read_votes(self.job.out)
+        return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
+
+    def _meets_other(self, smoother: Smoother) -> bool:
+        """Whether the folder holds another run's votes; everything about these votes has been checked."""
+        run = as_begun(self._provenance(smoother), self.job.out, self.images)
+        return holds_other_run(self.job.out, run, self.job.part.shard_images)
+
+    def _provenance(self, smoother: Smoother) -> Provenance:
+        """Everything that determines the votes, checked."""
+        scheme = checked_scheme(smoother, **self._scheme())
+        return describe_run(smoother, self.images, scheme, first_image(self.images, self.job.part.on_error))
+
+    def _scheme(self) -> dict[str, Any]:
+        """How many draws of which noise each image gets."""
+        part, labelled, target = self.job.part, self.job.source.labelled, self.job.target
+        plan = None
+        if target is not None:
+            plan = AdaptivePlan(target.rule, look_plan(part.most_draws), part.radii, target.alpha)
+        return {
+            "draws": None if part.adaptive else part.draws,
+            "adaptive": plan,
+            "pilot_draws": part.pilots(labelled),
+            "labelled": labelled,
+            "seed": part.seed,
+        }
+
+    def _smoother(self) -> Smoother:
+        part = self.job.part
+        return Smoother(
+            self.classifier,
+            sigma=self.sigma,
+            k_max=part.k_max,
+            score_threshold=score_threshold(part.rule, part.score_threshold),
+            device=own_device(part.device),
+            batch_size=part.batch_size or "auto",
+            clamp=part.clamp,
+            precision=part.precision,
+        )
+
+    def _write_source(self) -> None:
+        """Record which images and which model were voted on, for reports and attacks."""
+        job = self.job
+        model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
+        if self.order_note is not None:
+            model["labels"] = "dataset"
+        source = {"data": job.source.as_dict(), "model": model, "command": job.command}
+        remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
+        write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
+
+
+def prepare_vote(job: VoteJob) -> PreparedVote:
+    """Load the model and list the images; none is decoded yet.
+
+    The labels of a folder with a CSV take the model's order.
+    """
+    check_content(job.out, "votes")
+    names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
+    if names is None and not brings_labels(job.model.spec):
+        names = tuple(job.source.open().label_names)
+        note = f"scores are read in the dataset's order of labels: {shortened(names, _LABELS_SHOWN)}"
+    classifier = load_model(job.model, job.source.size, names)
+    sigma, trained = resolve_sigma(job.model.spec, job.sigma)
+    size = square_size(classifier, job.model.spec, job.source.size)
+    source = replace(_in_order(job.source, classifier.label_names), size=size)
+    return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
+
+
+def image_hashes(prefix: str, images: Catalogued, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
+    """Hashes that change with any image's name, labels, file or decoded size, but not with the folder's location.
+
+    Args:
+        prefix: What the names of the hashes begin with.
+        images: The images; none is decoded.
+        root: The folder that holds them.
+        labelled: Whether their labels count.
+    """
+    home = "" if root is None else str(root.resolve())
+    return {
+        f"{prefix}.name": images.name,
+        f"{prefix}.labels": _hash(images.label_names),
+        f"{prefix}.ids": _hash(images.ids),
+        f"{prefix}.truth": _hash(str(labels) for labels in images.labels if labelled),
+        f"{prefix}.files": _hash(origin.removeprefix(home) for origin in images.origins),
+    }
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def votes_match_images(folder: Path, images: Dataset) -> bool:
+    """Whether every vote in the folder is of the image that now has its id; failed images have no votes."""
+    try:
+        votes = read_votes(folder, partial=True)
+        positions = {image_id: position for position, image_id in enumerate(images.ids)}
+        return all(
+            image_hash(images[positions[image_id]].image) == voted
+            for image_id, voted in zip(votes.ids, votes.image_hashes, strict=True)
+        )
+    except (VotesError, ImageError, KeyError):
+        return False
+
+
+def _in_order(source: Source, names: tuple[str, ...]) -> Source:
+    """The source with its labels in the classifier's order, if the user's own table leaves the order open."""
+    if source.data != FOLDER:
+        return source
+    return replace(source, options={**source.options, "label_names": names})
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
