@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import file_hash, write_atomically
-from multiguard.io.records import as_record, parse_json
+from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -110,7 +110,7 @@ def read_card(path: Path) -> ModelCard:
     """What the folder's model.json says; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        found = parse_json(file.read_bytes())
+        found = decode_json(file.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
     except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ def read_card(path: Path) -> ModelCard:
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ModelError(f"{file}: not a model card of format {FORMAT}; made by another version?")
     try:
-        card = as_record(ModelCard, found)
+        card = convert(found, ModelCard)
         _check_card(card)
     except ValueError as error:
         raise ModelError(f"{file}: not a whole model card ({error})") from error

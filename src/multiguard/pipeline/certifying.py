@@ -9,7 +9,7 @@ from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AnySetting, LabelSource, certify_votes, curves, radius_grid, sweep
 from multiguard.evaluate.sweeps import Parameter
-from multiguard.io.records import parse_json
+from multiguard.io.records import decode_json
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
 from multiguard.results.certificates_folder import CERTIFICATES_NAME
@@ -72,10 +72,9 @@ def certify(job: CertifyJob, progress: Progressed | None = None) -> Certificates
 def read_source(votes: Path) -> dict[str, Any]:
     """What a votes folder says of its images and its model; nothing where it says nothing."""
     try:
-        found = parse_json((votes / SOURCE_FILE).read_bytes())
+        return decode_json((votes / SOURCE_FILE).read_bytes(), dict[str, Any])
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _told(progress: Progressed | None, doing: str) -> Callable[[int, int], None] | None:

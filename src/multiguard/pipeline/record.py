@@ -9,7 +9,7 @@ from typing import Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_hash, write_atomically
-from multiguard.io.records import as_record, parse_json
+from multiguard.io.records import convert, decode_json
 from multiguard.pipeline.cost import Cost
 
 RECORD_FILE = "run.json"
@@ -90,10 +90,10 @@ def read_record(run: Path) -> RunRecord:
     if not path.is_file():
         return RunRecord()
     try:
-        stored = parse_json(path.read_bytes())
+        stored = decode_json(path.read_bytes(), dict[str, Any])
         if (stored.pop("format"), stored.pop("version")) != (_FORMAT, _VERSION):
             raise ValueError(f"not of format {_FORMAT}, version {_VERSION}")
-        record = as_record(RunRecord, stored)
+        record = convert(stored, RunRecord)
         _require_inside(run, (name for step in record.steps.values() for name in step.outputs or {}))
         return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,7 +8,7 @@ from multiguard.data.listed import read_lines
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting
-from multiguard.io.records import as_record
+from multiguard.io.records import convert
 from multiguard.models import Classifier
 from multiguard.models.loading import LOADERS
 from multiguard.models.options import state_hash
@@ -89,7 +89,7 @@ def _told(folder: Path, proved: CertificatesFolder) -> ModelPart:
     if _is_gone(told["spec"]):
         return _beside(folder, told["spec"])
     try:
-        said = as_record(_Told, told)
+        said = convert(told, _Told)
     except ValueError as error:
         raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
     _require_files(folder, said)

@@ -17,7 +17,7 @@ from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.io.files import file_hash, require_folder, write_atomically
-from multiguard.io.records import as_record, own_hash
+from multiguard.io.records import checksum, convert
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
 from multiguard.version import __version__
@@ -143,14 +143,14 @@ class _Stored:
     def asked(self) -> AnySetting:
         """The setting, of its rule."""
         if self.rule == "threshold":
-            return as_record(ThresholdSetting, self.setting)
-        return as_record(Setting, self.setting)
+            return convert(self.setting, ThresholdSetting)
+        return convert(self.setting, Setting)
 
 
 def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
     """What a description says, every value of its kind; else `DataError` naming the file."""
     try:
-        said = as_record(_Stored, stored)
+        said = convert(stored, _Stored)
         said.asked()
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}; attack again") from error
@@ -161,7 +161,7 @@ def _save(path: Path, said: Mapping[str, Any]) -> None:
     described = json.loads(
         json.dumps({"format": _DESCRIPTION.format, "version": _DESCRIPTION.version, **said}, allow_nan=False)
     )
-    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
+    text = json.dumps({**described, "sha256": checksum(described)}, indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 

@@ -17,7 +17,7 @@ from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.label import LabelScores, label_scores
 from multiguard.io.files import file_hash, require_folder, write_atomically
-from multiguard.io.records import own_hash
+from multiguard.io.records import checksum
 from multiguard.results.described import parse_description
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
@@ -202,7 +202,7 @@ def _described(
 def _save(path: Path, described: Mapping[str, Any]) -> None:
     """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
     try:
-        text = json.dumps({**described, "sha256": own_hash(described)}, indent=1, allow_nan=False)
+        text = json.dumps({**described, "sha256": checksum(described)}, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
     write_atomically(path, lambda file: file.write(text.encode()))
