@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class ModelCard:
     denoiser: bool = False
     output: Output = "logits"
     training: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
     weights_sha256: str = ""
 
     def classifier(self, network: nn.Module) -> Classifier:
