@@ -9,7 +9,7 @@ from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
 from multiguard.evaluate import certify_votes, curves, radius_grid
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.pipeline.certifying import read_source
 from multiguard.report import Study, write_page, write_tables
@@ -86,7 +86,7 @@ def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
     def check(data: bytes) -> None:
         place = copied(votes, tmp_path / "v")
         (place / "votes-00000.parquet").write_bytes(data)
-        stored["shards"]["0"]["sha256"] = file_hash(place / "votes-00000.parquet")
+        stored["shards"]["0"]["sha256"] = file_checksum(place / "votes-00000.parquet")
         (place / "manifest.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
         certified_or_refused(place)
 
@@ -134,7 +134,7 @@ def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples)
     def check(data: bytes) -> None:
         place = copied(proved, tmp_path / "c")
         (place / name).write_bytes(data)
-        stored["files"][name] = file_hash(place / name)
+        stored["files"][name] = file_checksum(place / name)
         (place / "certificates.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
         read_or_refused(lambda: read_certificates(place))
 
@@ -194,7 +194,7 @@ def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
         place, said = copied(tmp_path / "a", tmp_path / "b"), data
         if name == "attack.parquet":
             (place / name).write_bytes(data)
-            said = {**stored, "files": {name: file_hash(place / name)}}
+            said = {**stored, "files": {name: file_checksum(place / name)}}
         sealed = {**said, "sha256": checksum(said)} if isinstance(said, dict) else said
         (place / "attack.json").write_text(json.dumps(sealed))
         read_or_refused(lambda: read_attacks(place))

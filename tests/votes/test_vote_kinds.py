@@ -7,7 +7,7 @@ import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.votes import LabelSets, VoteRow, VotesWriter, read_votes
 
 KINDS = {
@@ -214,7 +214,7 @@ def forge(folder, column: str, change) -> None:
     pq.write_table(
         table.set_column(position, column, pa.array(values, table.schema.types[position])), path, row_group_size=1
     )
-    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_hash(path)))
+    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_checksum(path)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
 
@@ -74,7 +74,7 @@ def _restamp(folder, stored) -> None:
         if path.is_file():
             table = pq.read_table(path).replace_schema_metadata({b"multiguard-run": run})
             pq.write_table(table, path, row_group_size=1)
-            shard["sha256"] = file_hash(path)
+            shard["sha256"] = file_checksum(path)
 
 
 def draws_of(run: Provenance, position: int) -> int:

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.files import file_checksum, write_atomically
 from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
@@ -162,7 +162,7 @@ def _proved_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete")
-    if file_hash(file) != card.weights_sha256:
+    if file_checksum(file) != card.weights_sha256:
         raise ModelError(
             f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match; train again to mend it"
         )

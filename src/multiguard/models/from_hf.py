@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import files_hash
+from multiguard.io.files import files_checksum
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import first_line, require
@@ -152,4 +152,4 @@ def _read_json(path: Path, spec: str) -> dict[str, Any]:
 
 def _weights_hash(place: Path) -> str:
     """The hash of all that is read: the tensors, and what says how they are used."""
-    return files_hash([place / _CONFIG, place / _PREPROCESSOR, *sorted(place.glob("*.safetensors"))])
+    return files_checksum([place / _CONFIG, place / _PREPROCESSOR, *sorted(place.glob("*.safetensors"))])

@@ -14,7 +14,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
 from multiguard.evaluate.attacked import all_radii, proved_sizes
 from multiguard.evaluate.curve import checked_radius
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.pipeline.places import require_inside, require_no_other
 from multiguard.pipeline.recipe import ModelPart
@@ -96,7 +96,7 @@ class ReadyAttack:
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
         """Attack, and write the folder, its table and its figure; the folder as it was written is returned."""
         job = self.job
-        described = file_hash(place(job.certificates, CERTIFICATES_NAME))
+        described = file_checksum(place(job.certificates, CERTIFICATES_NAME))
         more: dict[str, Any] = {"command": job.command or None, "force": job.force}
         with folder_lock(job.out):
             attacks = self._attacks(progress)

@@ -8,7 +8,7 @@ from multiguard.data.image import read_image
 from multiguard.data.listed import read_lines
 from multiguard.errors import DataError, ImageError, ModelError
 from multiguard.evaluate import AnySetting, Setting
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.pipeline.asked import asked_setting
 from multiguard.pipeline.recipe import ModelPart
@@ -180,7 +180,7 @@ def _attempted(
 
 
 def _predicted(job: PredictJob, smoother: Smoother, file: Path, size: int | None, setting: AnySetting) -> Predicted:
-    image, digest = read_image(file, size), file_hash(file)
+    image, digest = read_image(file, size), file_checksum(file)
     try:
         said = smoother.predict(image, **asdict(setting), pilot_draws=job.pilot_draws, seed=job.seed, image_id=digest)
     except ModelError as error:

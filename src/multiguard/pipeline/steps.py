@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.pipeline.asked import VotePart
 from multiguard.pipeline.certifying import SOURCE_FILE, CertifyJob, certify
 from multiguard.pipeline.recipe import ModelPart, RunRecipe, TrainPart
@@ -221,7 +221,7 @@ class CertifyStep(Step):
         return {
             "certify.rule": self._job.setting.rule,
             **{f"certify.{name}": value for name, value in {**setting, **asked}.items()},
-            "votes": file_hash(self._votes / MANIFEST_NAME),
+            "votes": file_checksum(self._votes / MANIFEST_NAME),
             "multiguard": __version__,
         }
 
@@ -246,7 +246,10 @@ class ReportStep(Step):
         certificates = {name or "main": arm.home / "certificates" for name, arm in self._arms.items()}
         return {
             **{f"report.{name}": value for name, value in asdict(self._recipe.report).items()},
-            **{f"certificates of {name}": file_hash(home / CERTIFICATES_NAME) for name, home in certificates.items()},
+            **{
+                f"certificates of {name}": file_checksum(home / CERTIFICATES_NAME)
+                for name, home in certificates.items()
+            },
             "multiguard": __version__,
         }
 

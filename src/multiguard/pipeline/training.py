@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.catalog import voting_split
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import CARD_FILE, read_card
@@ -104,4 +104,4 @@ def _file(name: str | Path | None) -> str | None:
     """The hash of a file, or the word itself where it names none."""
     if name is None or not Path(name).is_file():
         return None if name is None else str(name)
-    return file_hash(Path(name))
+    return file_checksum(Path(name))

@@ -17,7 +17,7 @@ from multiguard.evaluate import AnySetting
 from multiguard.evaluate.failed import failed_words
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
-from multiguard.io.names import shortened
+from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
@@ -209,7 +209,7 @@ def prepare_vote(job: VoteJob) -> ReadyVote:
     names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
     if names is None and not _says_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
-        note = f"scores are read in the dataset's order of labels: {shortened(names, _NAMES_SAID)}"
+        note = f"scores are read in the dataset's order of labels: {shorten_names(names, _NAMES_SAID)}"
     classifier = load_model(job.model, job.source.size, names)
     sigma = settled_sigma(job.model.spec, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)

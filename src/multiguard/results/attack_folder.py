@@ -16,7 +16,7 @@ from multiguard.evaluate.attacked import AttackedImage, Attacks, Reached
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.io.files import file_hash, require_folder, write_atomically
+from multiguard.io.files import file_checksum, require_folder, write_atomically
 from multiguard.io.records import checksum, convert
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
@@ -86,7 +86,7 @@ def write_attacks(
 
     def write(part: Path) -> None:
         _write_rows(part / ATTACK_ROWS_NAME, attacks)
-        _save(part / ATTACK_NAME, {**said, "files": {ATTACK_ROWS_NAME: file_hash(part / ATTACK_ROWS_NAME)}})
+        _save(part / ATTACK_NAME, {**said, "files": {ATTACK_ROWS_NAME: file_checksum(part / ATTACK_ROWS_NAME)}})
 
     replace_together(target, _NAMES, write)
 
@@ -203,7 +203,7 @@ def _row(image: AttackedImage, names: tuple[str, ...]) -> dict[str, Any]:
 def _parse_rows(
     content: bytes, path: Path, names: tuple[str, ...], wanted: tuple[Goal, ...]
 ) -> tuple[AttackedImage, ...]:
-    from multiguard.votes.parquet import open_parquet
+    from multiguard.io.files import open_parquet
 
     index = {name: label for label, name in enumerate(names)}
     try:

@@ -16,7 +16,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.io.files import file_hash, require_folder, write_atomically
+from multiguard.io.files import file_checksum, require_folder, write_atomically
 from multiguard.io.records import checksum
 from multiguard.results.described import parse_description
 from multiguard.results.fileset import place, replace_together
@@ -100,7 +100,7 @@ def write_certificates(
         write_rows(part / ROWS_NAME, certificates)
         write_curves(part / CURVES_NAME, curves)
         write_labels(part / LABELS_NAME, labels)
-        files = {name: file_hash(part / name) for name in _HASHED}
+        files = {name: file_checksum(part / name) for name in _HASHED}
         _save(part / CERTIFICATES_NAME, _described(certificates, votes, source or {}, command, files))
 
     replace_together(target, _NAMES, write)
