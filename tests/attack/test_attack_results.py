@@ -11,7 +11,7 @@ from tests.attack.attack_cases import threshold_attacks, top_k_attacks
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Setting, ThresholdSetting, attack_curves, judged_size
 from multiguard.evaluate.judged import least_at_most
-from multiguard.io.records import own_hash
+from multiguard.io.records import checksum
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.report.attack import _draw
 from multiguard.report.attack_words import verdict
@@ -164,7 +164,7 @@ def test_a_damaged_folder_is_refused_by_name(tmp_path):
     (tmp_path / "attack.json").write_text(json.dumps({**said, "beta": 0.5}))
     refused("attack.json was altered")
     other = {**said, "version": 99}
-    (tmp_path / "attack.json").write_text(json.dumps({**other, "sha256": own_hash(other)}))
+    (tmp_path / "attack.json").write_text(json.dumps({**other, "sha256": checksum(other)}))
     refused("version 1")
     (tmp_path / "attack.json").write_text("{")
     refused("attack.json cannot be read")

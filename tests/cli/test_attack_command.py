@@ -12,7 +12,7 @@ from tests.pipeline.tiny import RECIPE, command
 
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves
-from multiguard.io.records import own_hash
+from multiguard.io.records import checksum
 from multiguard.pipeline.attacking import AttackJob, _run_otherwise, prepare_attack
 from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
@@ -158,7 +158,7 @@ def told(run):
     def attack(spec, **more):
         said = json.loads(path.read_text())
         said["source"]["model"] = {"spec": spec, **more}
-        path.write_text(json.dumps({**said, "sha256": own_hash(said)}))
+        path.write_text(json.dumps({**said, "sha256": checksum(said)}))
         return command("attack", path.parent, *QUICK, "--images", "1", "--attack", "random")
 
     return attack

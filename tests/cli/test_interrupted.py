@@ -71,7 +71,7 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
     code, _, err = command(*asked)
     assert (code, err.count("\n")) == (2, 1)
     assert f"another run (process {process.pid} on " in err
-    assert f"is writing into {tmp_path / 'votes'}; wait until it has ended or stop it" in err
+    assert f"is writing into {tmp_path / 'votes'}; wait until it has ended, stop it" in err
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out.count("\n")) == (130, 1)

@@ -108,10 +108,10 @@ def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected a whole number of at least 1"),
+        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected an integer of at least 1"),
         ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0' in the environment"),
-        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must say which of 0 to 1 this process is, and it is not set"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "which of 0 to 1 this process is, and it is 2"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must be one of 0 to 1, but it is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "one of 0 to 1, but it is 2"),
         ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
         ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
     ],

@@ -36,7 +36,7 @@ from multiguard.evaluate import (
     radius_grid,
     sweep,
 )
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.results import read_certificates, write_certificates
 from multiguard.version import __version__
 from multiguard.votes import read_votes
@@ -75,7 +75,7 @@ def test_what_is_written_is_read(tmp_path, votes, votes_folder) -> None:
     assert_same_curves(found.curves, drawn)
     assert as_lists(found.labels) == as_lists(label_scores(certified, GRID))
     assert (found.source, found.command) == (source, "multiguard certify")
-    assert found.votes_hash == file_hash(votes_folder / "manifest.json")
+    assert found.votes_hash == file_checksum(votes_folder / "manifest.json")
     assert found.certified_with == __version__
     expected = json.loads(json.dumps(asdict(votes.provenance)))
     del expected["image_ids"]

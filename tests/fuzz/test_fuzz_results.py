@@ -9,8 +9,8 @@ from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
 from multiguard.evaluate import certify_votes, curves, radius_grid
-from multiguard.io.files import file_hash
-from multiguard.io.records import own_hash
+from multiguard.io.files import file_checksum
+from multiguard.io.records import checksum
 from multiguard.pipeline.certifying import read_source
 from multiguard.report import Study, write_page, write_tables
 from multiguard.results import read_attacks, read_certificates, write_attacks, write_certificates
@@ -72,7 +72,7 @@ def test_votes_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
     def check(changed) -> None:
         place = copied(votes, tmp_path / "v")
         if isinstance(changed, dict):
-            changed["sha256"] = own_hash(changed)
+            changed["sha256"] = checksum(changed)
         (place / "manifest.json").write_text(json.dumps(changed))
         certified_or_refused(place)
 
@@ -86,8 +86,8 @@ def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
     def check(data: bytes) -> None:
         place = copied(votes, tmp_path / "v")
         (place / "votes-00000.parquet").write_bytes(data)
-        stored["shards"]["0"]["sha256"] = file_hash(place / "votes-00000.parquet")
-        (place / "manifest.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+        stored["shards"]["0"]["sha256"] = file_checksum(place / "votes-00000.parquet")
+        (place / "manifest.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
         certified_or_refused(place)
 
     fuzz(check, damaged(content), examples)
@@ -97,19 +97,19 @@ def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
 def test_entries_of_a_run_that_has_not_ended_are_read_or_refused(votes, tmp_path, examples):
     stored = json.loads((votes / "manifest.json").read_text())
     begun = {**stored, "shards": None}
-    run = own_hash({name: stored[name] for name in ("provenance", "shard_images")})
+    run = checksum({name: stored[name] for name in ("provenance", "shard_images")})
     head = {"format": "multiguard-votes-shard", "version": stored["version"], "run": run}
     entry = {**head, "shard": stored["shards"]["0"]}
 
     def check(data: bytes) -> None:
         place = copied(votes, tmp_path / "v")
-        (place / "manifest.json").write_text(json.dumps({**begun, "sha256": own_hash(begun)}))
+        (place / "manifest.json").write_text(json.dumps({**begun, "sha256": checksum(begun)}))
         (place / "votes-00000.json").write_bytes(data)
         certified_or_refused(place)
 
-    sealed = estranged(entry).map(lambda one: {**one, "sha256": own_hash(one)} if isinstance(one, dict) else one)
+    sealed = estranged(entry).map(lambda one: {**one, "sha256": checksum(one)} if isinstance(one, dict) else one)
     fuzz(lambda one: check(json.dumps(one).encode()), sealed, examples)
-    fuzz(check, estranged_text({**entry, "sha256": own_hash(entry)}), examples)
+    fuzz(check, estranged_text({**entry, "sha256": checksum(entry)}), examples)
 
 
 @soaked
@@ -134,8 +134,8 @@ def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples)
     def check(data: bytes) -> None:
         place = copied(proved, tmp_path / "c")
         (place / name).write_bytes(data)
-        stored["files"][name] = file_hash(place / name)
-        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+        stored["files"][name] = file_checksum(place / name)
+        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
         read_or_refused(lambda: read_certificates(place))
 
     fuzz(check, damaged(content), examples)
@@ -148,7 +148,7 @@ def test_a_forged_description_is_read_or_refused(proved, tmp_path, examples):
     def check(changed) -> None:
         place = copied(proved, tmp_path / "c")
         if isinstance(changed, dict):
-            changed["sha256"] = own_hash(changed)
+            changed["sha256"] = checksum(changed)
         (place / "certificates.json").write_text(json.dumps(changed))
         read_or_refused(lambda: read_certificates(place))
 
@@ -173,7 +173,7 @@ def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
     def check(changed) -> None:
         place = copied(proved, tmp_path / "c")
         if isinstance(changed, dict):
-            changed["sha256"] = own_hash(changed)
+            changed["sha256"] = checksum(changed)
         (place / "certificates.json").write_text(json.dumps(changed))
         found = read_or_refused(lambda: read_certificates(place))
         if found is not None:
@@ -194,8 +194,8 @@ def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
         place, said = copied(tmp_path / "a", tmp_path / "b"), data
         if name == "attack.parquet":
             (place / name).write_bytes(data)
-            said = {**stored, "files": {name: file_hash(place / name)}}
-        sealed = {**said, "sha256": own_hash(said)} if isinstance(said, dict) else said
+            said = {**stored, "files": {name: file_checksum(place / name)}}
+        sealed = {**said, "sha256": checksum(said)} if isinstance(said, dict) else said
         (place / "attack.json").write_text(json.dumps(sealed))
         read_or_refused(lambda: read_attacks(place))
 

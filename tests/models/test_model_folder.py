@@ -101,7 +101,7 @@ def test_a_card_for_another_architecture_is_refused(tmp_path, network):
     ("text", "message"),
     [
         ("{", "not readable as JSON"),
-        ("[]", "not a model card of format 1"),
+        ("[]", "not readable as JSON"),
         ('{"format": 9}', "not a model card of format 1"),
         ('{"format": 1, "sigma": 0.5}', "not a whole model card"),
     ],

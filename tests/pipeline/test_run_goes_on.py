@@ -117,7 +117,7 @@ def test_a_run_killed_before_its_first_shard_takes_other_options(home):
     kill_in_first_batch(home)
     votes = home / "run" / "votes"
     (votes / ".votes-00000.parquet.ab12.part").write_bytes(b"PAR1")
-    assert {path.name for path in votes.iterdir()} >= {"manifest.json", ".multiguard.io.lock"}
+    assert {path.name for path in votes.iterdir()} >= {"manifest.json", ".multiguard.lock"}
     code, said = run(home, "--set", "vote.draws=30")
     assert code == 0, said
     assert read_votes(votes).provenance.draws == 30

@@ -10,8 +10,8 @@ import pytest
 from tests.votes.vote_runs import provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import file_hash
-from multiguard.io.records import own_hash
+from multiguard.io.files import file_checksum
+from multiguard.io.records import checksum
 from multiguard.pipeline.discarding import discard_votes
 from multiguard.votes import ImageFailure, VotesWriter, read_votes
 
@@ -293,8 +293,8 @@ def test_a_shard_says_which_run_it_is_of(half):
     write(half, RUN)
     shutil.copy(other / "votes-00000.parquet", half / "votes-00000.parquet")
     stored = json.loads((half / "manifest.json").read_text())
-    stored["shards"]["0"]["sha256"] = file_hash(half / "votes-00000.parquet")
-    (half / "manifest.json").write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+    stored["shards"]["0"]["sha256"] = file_checksum(half / "votes-00000.parquet")
+    (half / "manifest.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
     with pytest.raises(VotesError, match=r"votes-00000.parquet comes from another run"):
         read_votes(half)
 

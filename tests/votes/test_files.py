@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.files import file_checksum, write_atomically
 
 
 def test_a_reader_of_the_old_file_never_sees_a_part_of_the_new_one(tmp_path):
@@ -33,4 +33,4 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_the_hash_is_sha256(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"some bytes")
-    assert file_hash(path) == hashlib.sha256(b"some bytes").hexdigest()
+    assert file_checksum(path) == hashlib.sha256(b"some bytes").hexdigest()

@@ -98,12 +98,12 @@ def test_a_file_system_without_locks_is_written_to_after_a_warning(tmp_path, mon
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("multiguard.io.lock._lock", none)
-    with pytest.warns(NoLocksWarning, match="lies on a file system without locks: a second run"), folder_lock(tmp_path):
+    with pytest.warns(NoLocksWarning, match="is on a file system without locks: a second run"), folder_lock(tmp_path):
         pass
     asked = ["--data", "digits", "--model", "cnn:2", "--images", 8, "--val-images", 8, "--batch", 8, "--epochs", 0]
     code, _, err = command("train", *asked, "--out", tmp_path / "model")
     assert code == 0
-    assert err.startswith(f"multiguard: note: {tmp_path / 'model'} lies on a file system without locks: ")
+    assert err.startswith(f"multiguard: note: {tmp_path / 'model'} is on a file system without locks: ")
     assert err.count("\n") == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, UNLABELLED, provenance, reseal, row, write
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.votes import LabelSets, VoteRow, VotesWriter, read_votes
 
 KINDS = {
@@ -135,10 +135,17 @@ def test_runs_of_different_kinds_never_share_a_folder(tmp_path, kind, field):
         VotesWriter(tmp_path, provenance(**KINDS[kind]), shard_images=2)
 
 
+def test_integer_sigma(tmp_path):
+    """A sigma given as an integer, which JSON reads back as a float, is the same run."""
+    write(tmp_path, provenance(sigma=1, trained_sigma=1), shards=[0])
+    write(tmp_path, provenance(sigma=1.0, trained_sigma=1))
+    assert read_votes(tmp_path).provenance == provenance(sigma=1, trained_sigma=1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rule": "majority"}, "rule must be one of top-k, threshold"),
+        ({"rule": "majority"}, "rule.*'majority'"),
         ({"rule": "threshold"}, "k_max"),
         ({"k_max": None}, "k_max"),
         ({"score_threshold": 0.5}, "score_threshold"),
@@ -207,7 +214,7 @@ def forge(folder, column: str, change) -> None:
     pq.write_table(
         table.set_column(position, column, pa.array(values, table.schema.types[position])), path, row_group_size=1
     )
-    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_hash(path)))
+    reseal(folder / "manifest.json", lambda stored: stored["shards"]["0"].update(sha256=file_checksum(path)))
 
 
 @pytest.mark.parametrize(

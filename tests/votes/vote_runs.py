@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 
-from multiguard.io.files import file_hash
-from multiguard.io.records import own_hash
+from multiguard.io.files import file_checksum
+from multiguard.io.records import checksum
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter, vote_dtype
 
 
@@ -64,17 +64,17 @@ def reseal(path, change) -> None:
     change(stored)
     if path.name == "manifest.json" and "provenance" in stored:
         _restamp(path.parent, stored)
-    path.write_text(json.dumps({**stored, "sha256": own_hash(stored)}))
+    path.write_text(json.dumps({**stored, "sha256": checksum(stored)}))
 
 
 def _restamp(folder, stored) -> None:
-    run = own_hash({"provenance": own_hash(stored["provenance"]), "shard_images": stored["shard_images"]})
+    run = checksum({"provenance": checksum(stored["provenance"]), "shard_images": stored["shard_images"]})
     for shard in (stored["shards"] or {}).values():
         path = folder / shard["file"]
         if path.is_file():
             table = pq.read_table(path).replace_schema_metadata({b"multiguard-run": run})
             pq.write_table(table, path, row_group_size=1)
-            shard["sha256"] = file_hash(path)
+            shard["sha256"] = file_checksum(path)
 
 
 def draws_of(run: Provenance, position: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from multiguard.data.listed import Entry, ListedDataset
 from multiguard.errors import DataError
 from multiguard.io.names import unknown_name
-from multiguard.io.records import parse_json
+from multiguard.io.records import decode_json
 
 COCO_LABELS = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
@@ -72,7 +72,7 @@ def _with_year(root: Path, split: str) -> str:
 
 def _read_listing(path: Path) -> dict[str, Any]:
     try:
-        listing = parse_json(path.read_bytes())
+        listing = decode_json(path.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the folder that holds 'annotations' as the root") from None
     except (OSError, ValueError) as error:

@@ -1,1 +1,1 @@
-"""Files: typed records, atomic writes, checksums, locks."""
+"""Files: typed records, atomic writes, checksums, locks, names, and the rank of this process."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and their hashes."""
+"""Atomic writes, checksums, and files that anyone may have written."""
 
 import hashlib
 import os
@@ -6,17 +6,30 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from multiguard.errors import InvalidInputError
 
-_HALF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that a reader finds the old one or the new one whole, even after a power cut.
+    """Write a file so that readers find the old content or the new content, even after a power cut.
 
-    Where it cannot be written, a full disk for one, the `OSError` names it and the old one stays.
+    If the file cannot be written, for example because the disk is full, the `OSError` names it and the old file stays.
+
+    Args:
+        path: The file.
+        write: Called with the file to write to, opened in binary mode.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "result.txt"
+        >>> write_atomically(path, lambda file: file.write(b"complete"))
+        >>> path.read_text()
+        'complete'
     """
     try:
         _write_and_replace(path, write)
@@ -42,21 +55,26 @@ def _write_and_replace(path: Path, write: Callable[[IO[bytes]], object]) -> None
 
 
 def partial_target(path: Path) -> str | None:
-    """The name of the file that a killed process left this half of; None where it is no half."""
-    half = _HALF.fullmatch(path.name)
-    return half["name"] if half else None
+    """Return the name of the file that a killed process was writing to this partial file; None for other files."""
+    match = _PARTIAL.fullmatch(path.name)
+    return match["name"] if match else None
 
 
-def remove_partial_files(folder: Path, ours: Callable[[str], bool]) -> None:
-    """Remove what a killed process left of files with names of ours; nobody else may be writing them now."""
+def remove_partial_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
+    """Remove the partial files that killed processes left; nobody else may be writing these files now.
+
+    Args:
+        folder: The folder; it need not exist.
+        is_ours: Whether a file of this name, once complete, belongs to the caller.
+    """
     for path in list(folder.iterdir()) if folder.is_dir() else []:
         name = partial_target(path)
-        if name is not None and ours(name):
+        if name is not None and is_ours(name):
             path.unlink(missing_ok=True)
 
 
 def require_folder(path: Path) -> None:
-    """Pass only if this is a folder that files can be written to, made if need be; else `InvalidInputError`."""
+    """Create the folder if necessary; raises `InvalidInputError` unless files can be written to it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -66,7 +84,7 @@ def require_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name itself survive a loss of power, where folders can be opened (not on Windows)."""
+    """Make new file names survive a power cut, where folders can be opened (not on Windows)."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -75,12 +93,42 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def files_hash(paths: Sequence[Path]) -> str:
-    """One sha256 for several files: it changes with the name, the content or the order of any of them."""
-    return hashlib.sha256("".join(f"{path.name} {file_hash(path)};" for path in paths).encode()).hexdigest()
+def file_checksum(path: Path) -> str:
+    """Return the sha256 of a file, in hexadecimal.
 
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "empty"
+        >>> path.touch()
+        >>> file_checksum(path)[:16]
+        'e3b0c44298fc1c14'
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_checksum(paths: Sequence[Path]) -> str:
+    """Return one sha256 for several files: it changes with the name, the content or the order of any of them."""
+    return hashlib.sha256("".join(f"{path.name} {file_checksum(path)};" for path in paths).encode()).hexdigest()
+
+
+def open_parquet(source: Path | bytes) -> "pq.ParquetFile":
+    """Open a Parquet file that anyone may have written, without reading its rows.
+
+    Do not ask its footer about columns: pyarrow aborts the process if that part is damaged. Reading the columns
+    themselves raises errors as it should.
+
+    Args:
+        source: Its path or its content.
+
+    Raises:
+        ValueError: It claims more rows than it has bytes.
+        pyarrow.ArrowException: It is not a Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    file = pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
+    if not 0 <= file.metadata.num_rows <= size:
+        raise ValueError(f"it claims {file.metadata.num_rows:,} rows in {size:,} bytes")
+    return file

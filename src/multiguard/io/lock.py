@@ -1,4 +1,4 @@
-"""One writer for a folder at a time: a lock that the system lets go of when the process ends, however it ends."""
+"""Folder locks: one run writes to a folder at a time; the system releases the lock when the process ends."""
 
 import errno
 import os
@@ -14,17 +14,17 @@ from multiguard.errors import FolderInUseError
 from multiguard.io.files import require_folder
 from multiguard.io.ranks import this_rank
 
-LOCK_NAME = ".multiguard.io.lock"
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems that know no locks
-_FAR = 1 << 30  # Windows locks bytes: this one is beyond all that is written
+LOCK_NAME = ".multiguard.lock"
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
+_FAR = 1 << 30  # Windows locks bytes: this one lies beyond what is written
 
 
 class NoLocksWarning(UserWarning):
-    """The folder lies on a file system without locks, so that a second run that writes there would not be noticed."""
+    """The folder is on a file system without locks, so a second run that writes there would not be noticed."""
 
 
 class _Held(threading.local):
-    """The folders that this thread has locked: inside it need not ask again."""
+    """The folders that this thread has locked; it may lock them again."""
 
     def __init__(self) -> None:
         self.folders: set[Path] = set()
@@ -35,38 +35,45 @@ _HELD = _Held()
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """No other run writes into this folder while the block lasts; where one does, `FolderInUseError`.
+    """Lock the folder for the block: no other run writes to it; raises `FolderInUseError` if another run has the lock.
 
-    The lock goes with the process: after a kill none is left behind. Of processes that work together the main one holds
-    it for all. A file system without locks is written to without, after a `NoLocksWarning`.
+    The lock ends with the process, also after a kill. Among processes that work together the main one holds it for all.
+    On a file system without locks the block runs after a `NoLocksWarning`.
 
     Args:
-        folder: The folder; made if it is not there, and removed again if nothing was put into it.
+        folder: The folder; created if missing, and removed again if it is still empty at the end.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with folder_lock(folder):
+        ...     [path.name for path in folder.iterdir()]
+        ['.multiguard.lock']
     """
-    made = not folder.exists()
+    created = not folder.exists()
     require_folder(folder)
-    place = folder.resolve()
-    if place in _HELD.folders or not this_rank().is_main:
+    resolved = folder.resolve()
+    if resolved in _HELD.folders or not this_rank().is_main:
         yield
         return
-    handle = _acquired(folder, place / LOCK_NAME)
-    _HELD.folders.add(place)
+    handle = _acquire(folder, resolved / LOCK_NAME)
+    _HELD.folders.add(resolved)
     try:
         yield
     finally:
-        _HELD.folders.remove(place)
-        _release(handle, place / LOCK_NAME)
-        if made:
+        _HELD.folders.remove(resolved)
+        _release(handle, resolved / LOCK_NAME)
+        if created:
             with suppress(OSError):
                 folder.rmdir()
 
 
-def _acquired(folder: Path, path: Path) -> int:
-    """The lock file, open, locked, and still the one that others find under its name."""
+def _acquire(folder: Path, path: Path) -> int:
+    """Open and lock the lock file; it is then still the one that others find under its name."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _locked(handle, folder):
+            if not _try_lock(handle, folder):
                 raise FolderInUseError(_refusal(folder, handle))
             if _is_at(handle, path):
                 _sign(handle)
@@ -78,7 +85,7 @@ def _acquired(folder: Path, path: Path) -> int:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether the path still names the open file: who let go of the lock took the name away."""
+    """Whether the path still names the open file: a process that releases the lock removes the name."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
@@ -86,7 +93,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def _sign(handle: int) -> None:
-    with suppress(OSError):  # a full disk is no reason not to lock
+    with suppress(OSError):  # the lock works without its text, on a full disk too
         os.ftruncate(handle, 0)
         os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
 
@@ -97,21 +104,21 @@ def _refusal(folder: Path, handle: int) -> str:
     except OSError:
         holder = ""
     by = f" ({holder})" if holder else ""
-    return f"another run{by} is writing into {folder}; wait until it has ended or stop it, or name another folder"
+    return f"another run{by} is writing into {folder}; wait until it has ended, stop it, or name another folder"
 
 
 def _release(handle: int, path: Path) -> None:
-    """Take the name away while the lock is held, so that whoever waits for it looks again."""
+    """Remove the name while the lock is held, so that a process that has opened this file looks again."""
     with suppress(OSError):
         path.unlink()
     os.close(handle)
     with suppress(OSError):
-        if sys.platform == "win32":  # where an open file keeps its name
+        if sys.platform == "win32":  # an open file keeps its name there
             path.unlink()
 
 
-def _locked(handle: int, folder: Path) -> bool:
-    """Lock an open file, or say that another has; of a file system without locks the user is warned."""
+def _try_lock(handle: int, folder: Path) -> bool:
+    """Lock an open file, with a warning if the file system has no locks; False if another process has locked it."""
     try:
         _lock(handle)
     except (BlockingIOError, PermissionError):
@@ -120,8 +127,8 @@ def _locked(handle: int, folder: Path) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
         warnings.warn(
-            f"{folder} lies on a file system without locks: a second run that writes there at the same time is not "
-            "noticed; see to it that there is none",
+            f"{folder} is on a file system without locks: a second run that writes there at the same time is not "
+            "noticed; make sure that there is none",
             NoLocksWarning,
             stacklevel=2,
         )

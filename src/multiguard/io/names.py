@@ -1,34 +1,44 @@
-"""Names that a user mistypes, of which the nearest known one is said; and names that a spreadsheet must not run."""
+"""Names in messages (the nearest known one is suggested) and in CSV cells (no spreadsheet runs them)."""
 
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-# A cell that begins so would be taken for a formula by a spreadsheet, in wide letters too; an apostrophe before it
-# makes it text. Names that have apostrophes before such a sign get one more, so that one can be taken away again.
+# A spreadsheet takes a cell that starts like this for a formula, also in full-width characters; an apostrophe in front
+# makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 def as_cell(name: str) -> str:
-    """The name as the cell of a CSV, with an apostrophe before it where a spreadsheet would run it as a formula."""
+    """Return the name as a CSV cell, with an apostrophe in front where a spreadsheet would run it as a formula.
+
+    Example:
+        >>> as_cell("=1+1"), as_cell("cat")
+        ("'=1+1", 'cat')
+    """
     return f"'{name}" if _FORMULA.match(name) else name
 
 
 def from_cell(cell: str) -> str:
-    """The name that `as_cell` made this cell of."""
+    """Return the name that `as_cell` turned into this cell."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
-    """One sentence naming what was given, what is known, and the known name nearest to it."""
+    """Return a message for an unknown name, with the nearest known name or the list of known names.
+
+    Example:
+        >>> unknown_name("split", "trian", ["train", "val"])
+        "unknown split 'trian': did you mean 'train'?"
+    """
     names = list(known)
     folded = {name.casefold(): name for name in names}
     near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
-    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shortened(names)}"
+    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shorten_names(names)}"
     return f"unknown {kind} '{given}': {hint}"
 
 
-def shortened(names: Sequence[str], most: int = 12) -> str:
-    """The first names, and how many there are where not all are said."""
+def shorten_names(names: Sequence[str], most: int = 12) -> str:
+    """Return the first names, and the total if there are more."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"

@@ -1,131 +1,177 @@
-"""JSON from files that anyone may have written: one meaning or none."""
+"""Typed JSON records from files that anyone may have written: a file has one meaning or is refused."""
 
 import hashlib
 import json
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
-_HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_MAX_NUMBER = sys.float_info.max  # a seed may be any integer, but none that a float cannot hold
 
 
-def parse_json(content: bytes | str) -> Any:
-    """The value that the text stands for; a text that two readers may take differently raises `ValueError`.
+def decode_json(content: bytes | str, record_type: type[T]) -> T:
+    """Return the record that the JSON text holds; a text that two readers may take differently raises `ValueError`.
 
-    So do bytes that are no UTF-8, a key that stands twice in one object, half of a character (a lone surrogate), which
-    no file or page can hold, and nesting too deep to be read.
+    Refused are bytes that are not UTF-8, duplicate keys, lone surrogates, too deep nesting, and all that `convert`
+    refuses.
+
+    Args:
+        content: The JSON text.
+        record_type: A dataclass, or `dict[str, Any]` for a file of somebody else's, whose values are not checked.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Size:
+        ...     width: int
+        ...     height: int = 1
+        >>> decode_json(b'{"width": 3}', Size)
+        Size(width=3, height=1)
+        >>> decode_json(b'{"width": 3, "width": 4}', Size)
+        Traceback (most recent call last):
+        ValueError: duplicate key 'width'
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
-        found = json.loads(text, object_pairs_hook=_each_once)
-        if _HALF_A_CHARACTER.search(text):
-            json.dumps(found, ensure_ascii=False).encode()
+        value = json.loads(text, object_pairs_hook=_unique)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("a text in it holds half of a character") from None
-    return found
+        raise ValueError("a string holds half of a character (a lone surrogate)") from None
+    return convert(value, record_type)
 
 
-def _each_once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} stands twice")
-        found[key] = value
-    return found
+def convert(value: Any, record_type: type[T]) -> T:
+    """Return plain values (of JSON or YAML) as a record; a value that does not fit its field raises `ValueError`.
 
-
-def as_record(kind: type[T], stored: Any) -> T:
-    """The dataclass that these named values describe, each of the type of its field; anything else raises `ValueError`.
-
-    Lists become tuples where tuples belong. Numbers are finite.
+    Refused are unknown and missing keys, values of another type (a boolean is not an integer), and, in fields of a
+    record, numbers that are not finite or too large for a float. A field of type `Any` takes everything.
 
     Args:
-        kind: A dataclass whose fields are texts, numbers, truth values, lists, mappings, words and such dataclasses.
-        stored: What `parse_json` found.
+        value: Mappings, sequences, strings, numbers, booleans and None.
+        record_type: A dataclass, or any other type that msgspec knows.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Noise:
+        ...     sigma: float
+        >>> convert({"sigma": 0.5}, Noise)
+        Noise(sigma=0.5)
+        >>> convert({"sigma": "0.5"}, Noise)
+        Traceback (most recent call last):
+        ValueError: sigma: expected `float`, got `str`
     """
-    if not isinstance(stored, dict):
-        raise ValueError(f"{_said(stored)} where named values belong")
-    hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
-    unknown = [name for name in stored if name not in {field.name for field in known}]
-    missing = [field.name for field in known if field.name not in stored and _needed(field)]
-    if unknown or missing:
-        raise ValueError(f"{unknown[0]!r} is not known" if unknown else f"{missing[0]!r} is missing")
-    return kind(**{name: _value(hints[name], value, name) for name, value in stored.items()})
+    try:
+        record = msgspec.convert(value, record_type)
+        _check(value, record, "")
+    except msgspec.ValidationError as error:
+        raise ValueError(_plain(str(error))) from error
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return record
 
 
-def _value(kind: Any, value: Any, place: str) -> Any:
-    """The value, if it is of this type."""
-    if get_origin(kind) in _UNIONS:
-        return _one_of(get_args(kind), value, place)
-    if is_dataclass(kind):
-        return as_record(kind, value)  # type: ignore[arg-type]
-    if get_origin(kind) in (tuple, list, Sequence):
-        several = _several(get_args(kind), value, place)
-        return list(several) if get_origin(kind) is list else several
-    if get_origin(kind) in (dict, Mapping):
-        return {name: _value(get_args(kind)[1], one, place) for name, one in _named(value, place).items()}
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise ValueError(f"{place} must be one of {', '.join(map(str, get_args(kind)))}, not {_said(value)}")
-    if kind is Any or get_origin(kind) is Literal or _PLAIN[kind](value):
-        return value
-    raise ValueError(f"{place} is {_said(value)}")
+def encode_json(value: Any) -> bytes:
+    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`.
+
+    Example:
+        >>> print(encode_json({"sigma": 0.5}).decode())
+        {
+         "sigma": 0.5
+        }
+    """
+    text = json.dumps(value, default=_as_mapping, allow_nan=False)
+    return msgspec.json.format(text.encode(), indent=1)
 
 
-def _one_of(kinds: Iterable[Any], value: Any, place: str) -> Any:
-    for kind in kinds:
-        try:
-            return _value(kind, value, place)
-        except ValueError:
-            continue
-    raise ValueError(f"{place} is {_said(value)}")
+def checksum(value: Any) -> str:
+    """Return the sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`.
+
+    Example:
+        >>> checksum({"a": 1, "b": 2}) == checksum({"b": 2, "a": 1, "sha256": "..."})
+        True
+    """
+    named = value if isinstance(value, Mapping) else _as_mapping(value)
+    rest = {name: inner for name, inner in named.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_as_mapping).encode()).hexdigest()
 
 
-def _several(kinds: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ...]:
-    """The values of a list: as many as there are types, or any number of one type."""
-    if not isinstance(value, list):
-        raise ValueError(f"{place} is {_said(value)}, no list")
-    each = kinds if len(kinds) > 1 and kinds[1] is not Ellipsis else (kinds[0],) * len(value)
-    if len(each) != len(value):
-        raise ValueError(f"{place} holds {len(value)} values, not {len(each)}")
-    return tuple(_value(kind, one, place) for kind, one in zip(each, value, strict=True))
+def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: A002 (the key in the file)
+    """Return a record or a mapping as JSON that also holds its format, its version and the checksum of all the rest.
+
+    Example:
+        >>> content = encode_checked({"draws": 100}, format="example", version=1)
+        >>> decode_checked(content, format="example", version=1)
+        {'draws': 100}
+        >>> decode_checked(content.replace(b"100", b"900"), format="example", version=1)
+        Traceback (most recent call last):
+        ValueError: it was edited: its checksum is another one
+    """
+    named = value if isinstance(value, Mapping) else _as_mapping(value)
+    stored = {"format": format, "version": version, **named}
+    return encode_json({**stored, "sha256": checksum(stored)})
 
 
-def _named(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place} is {_said(value)}, no set of named values")
-    return value
+def decode_checked(content: bytes, *, format: str, version: int) -> dict[str, Any]:  # noqa: A002
+    """Return what `encode_checked` was given; another format, another version or an edit raises `ValueError`."""
+    stored = decode_json(content, dict[str, Any])
+    if not {"format", "version", "sha256"} <= stored.keys():
+        raise ValueError("its format, its version or its checksum is missing")
+    if (stored["format"], stored["version"]) != (format, version):
+        raise ValueError(
+            f"it has format {stored['format']!r}, version {stored['version']!r}; this multiguard reads {format!r}, "
+            f"version {version}"
+        )
+    if stored["sha256"] != checksum(stored):
+        raise ValueError("it was edited: its checksum is another one")
+    return {name: value for name, value in stored.items() if name not in ("format", "version", "sha256")}
 
 
-def _needed(field: "Field[Any]") -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+def _plain(message: str) -> str:
+    """A message of msgspec, the field first."""
+    text, _, path = message.partition(" - at ")
+    path = path.replace("`", "").replace("$.", "").replace("$", "the record")
+    return ": ".join(filter(None, (path, text[:1].lower() + text[1:])))
 
 
-def _said(value: Any) -> str:
-    return {dict: "a set of named values", list: "a list", NoneType: "nothing"}.get(type(value), repr(value)[:60])
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(pairs)
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"duplicate key {next(name for name in names if names.count(name) > 1)!r}")
+    return mapping
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+def _as_mapping(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-_LARGEST = 2**1000  # a seed may be any number; none that a float cannot hold
-_UNIONS = (Union, UnionType)  # X | None is the second, unless X is a Literal
-_PLAIN: Mapping[Any, Callable[[Any], bool]] = {
-    str: lambda value: isinstance(value, str),
-    bool: lambda value: isinstance(value, bool),
-    int: _is_whole,
-    float: lambda value: _is_whole(value) or (isinstance(value, float) and math.isfinite(value)),
-    NoneType: lambda value: value is None,
-}
+def _check(value: Any, record: Any, path: str) -> None:
+    """Refuse what msgspec lets pass: unknown keys of dataclasses, numbers that are not finite or far too large."""
+    if is_dataclass(record):
+        unknown = value.keys() - {field.name for field in fields(record)}
+        if unknown:
+            raise ValueError(": ".join(filter(None, (path, f"unknown key {min(unknown)!r}"))))
+    elif isinstance(record, int | float) and not abs(record) <= _MAX_NUMBER:
+        raise ValueError(f"{path}: {str(record)[:20]} is not a finite number that a float can hold")
+    for inner, part, name in _parts(value, record):
+        _check(inner, part, f"{path}{name}".lstrip("."))
 
 
-def own_hash(described: Mapping[str, Any]) -> str:
-    """The sha256 of all that a file says but for this, in whatever order it says it."""
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def _parts(value: Any, record: Any) -> Iterator[tuple[Any, Any, str]]:
+    """The parts to check: every field, every entry of a sequence but strings, and the records in a mapping."""
+    if is_dataclass(record):
+        yield from ((inner, getattr(record, name), f".{name}") for name, inner in value.items())
+    elif isinstance(record, dict):
+        yield from ((value[name], part, f"[{name!r}]") for name, part in record.items() if is_dataclass(part))
+    elif isinstance(record, list | tuple):
+        parts = enumerate(record)
+        yield from ((value[index], part, f"[{index}]") for index, part in parts if not isinstance(part, str))

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
 
 _LIBRARIES = {"site-packages", "dist-packages"}
@@ -25,7 +25,7 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     names = {name for thing in (maker, *_parts(classifier)) for name in _defined_in(thing)}
     own = {name: file for name in names if (file := _own_file(name, home)) is not None}
     files = {**own, home.__name__: _home_file(home)}
-    listed = "".join(f"{name} {file_hash(file)};" for name, file in sorted(files.items()))
+    listed = "".join(f"{name} {file_checksum(file)};" for name, file in sorted(files.items()))
     return hashlib.sha256(listed.encode()).hexdigest()
 
 

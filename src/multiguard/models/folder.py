@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, write_atomically
-from multiguard.io.records import as_record, parse_json
+from multiguard.io.files import file_checksum, write_atomically
+from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -53,7 +53,7 @@ class ModelCard:
     denoiser: bool = False
     output: Output = "logits"
     training: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
     weights_sha256: str = ""
 
     def classifier(self, network: nn.Module) -> Classifier:
@@ -110,7 +110,7 @@ def read_card(path: Path) -> ModelCard:
     """What the folder's model.json says; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        found = parse_json(file.read_bytes())
+        found = decode_json(file.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
     except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ def read_card(path: Path) -> ModelCard:
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ModelError(f"{file}: not a model card of format {FORMAT}; made by another version?")
     try:
-        card = as_record(ModelCard, found)
+        card = convert(found, ModelCard)
         _check_card(card)
     except ValueError as error:
         raise ModelError(f"{file}: not a whole model card ({error})") from error
@@ -162,7 +162,7 @@ def _proved_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete")
-    if file_hash(file) != card.weights_sha256:
+    if file_checksum(file) != card.weights_sha256:
         raise ModelError(
             f"{file}: its sha256 is not the one in {CARD_FILE}; the folder's files do not match; train again to mend it"
         )

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import files_hash
-from multiguard.io.records import parse_json
+from multiguard.io.files import files_checksum
+from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
@@ -145,14 +145,11 @@ def _is_number(value: Any) -> bool:
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
     try:
-        found = parse_json(path.read_bytes())
+        return decode_json(path.read_bytes(), dict[str, Any])
     except (OSError, ValueError) as error:
         raise ModelError(f"{spec}: {path.name} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{spec}: {path.name} holds no named values.")
-    return found
 
 
 def _weights_hash(place: Path) -> str:
     """The hash of all that is read: the tensors, and what says how they are used."""
-    return files_hash([place / _CONFIG, place / _PREPROCESSOR, *sorted(place.glob("*.safetensors"))])
+    return files_checksum([place / _CONFIG, place / _PREPROCESSOR, *sorted(place.glob("*.safetensors"))])

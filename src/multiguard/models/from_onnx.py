@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, files_hash
+from multiguard.io.files import file_checksum, files_checksum
 from multiguard.models.classifier import Classifier
 from multiguard.models.extras import first_line, require
 from multiguard.models.options import ModelOptions
@@ -89,7 +89,7 @@ def _weights_hash(path: Path) -> str:
     except Exception as error:  # protobuf has errors of its own
         raise ModelError(f"onnx:{path} cannot be loaded: {first_line(error)}") from error
     names = sorted({_beside(path, name) for name in _external_names(model)})
-    return files_hash([path, *(path.parent / name for name in names)]) if names else file_hash(path)
+    return files_checksum([path, *(path.parent / name for name in names)]) if names else file_checksum(path)
 
 
 def _external_names(message: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`timm:NAME`: an architecture of timm with the weights of a file."""
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.options import ModelOptions
@@ -27,5 +27,5 @@ def load_timm(name: str, options: ModelOptions) -> Classifier:
         std=options.std or backbone.std,
         image_size=options.image_size,
         name=options.name or spec,
-        weights_hash=file_hash(options.weights),
+        weights_hash=file_checksum(options.weights),
     )

@@ -16,8 +16,8 @@ from multiguard.evaluate.attacked import AttackedImage, Attacks, Reached
 from multiguard.evaluate.judged import Goal, goals
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.io.files import file_hash, require_folder, write_atomically
-from multiguard.io.records import as_record, own_hash
+from multiguard.io.files import file_checksum, require_folder, write_atomically
+from multiguard.io.records import checksum, convert
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
 from multiguard.version import __version__
@@ -86,7 +86,7 @@ def write_attacks(
 
     def write(part: Path) -> None:
         _write_rows(part / ATTACK_ROWS_NAME, attacks)
-        _save(part / ATTACK_NAME, {**said, "files": {ATTACK_ROWS_NAME: file_hash(part / ATTACK_ROWS_NAME)}})
+        _save(part / ATTACK_NAME, {**said, "files": {ATTACK_ROWS_NAME: file_checksum(part / ATTACK_ROWS_NAME)}})
 
     replace_together(target, _NAMES, write)
 
@@ -143,14 +143,14 @@ class _Stored:
     def asked(self) -> AnySetting:
         """The setting, of its rule."""
         if self.rule == "threshold":
-            return as_record(ThresholdSetting, self.setting)
-        return as_record(Setting, self.setting)
+            return convert(self.setting, ThresholdSetting)
+        return convert(self.setting, Setting)
 
 
 def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
     """What a description says, every value of its kind; else `DataError` naming the file."""
     try:
-        said = as_record(_Stored, stored)
+        said = convert(stored, _Stored)
         said.asked()
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}; attack again") from error
@@ -161,7 +161,7 @@ def _save(path: Path, said: Mapping[str, Any]) -> None:
     described = json.loads(
         json.dumps({"format": _DESCRIPTION.format, "version": _DESCRIPTION.version, **said}, allow_nan=False)
     )
-    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
+    text = json.dumps({**described, "sha256": checksum(described)}, indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
@@ -203,7 +203,7 @@ def _row(image: AttackedImage, names: tuple[str, ...]) -> dict[str, Any]:
 def _parse_rows(
     content: bytes, path: Path, names: tuple[str, ...], wanted: tuple[Goal, ...]
 ) -> tuple[AttackedImage, ...]:
-    from multiguard.votes.parquet import open_parquet
+    from multiguard.io.files import open_parquet
 
     index = {name: label for label, name in enumerate(names)}
     try:

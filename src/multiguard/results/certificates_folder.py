@@ -16,8 +16,8 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
 from multiguard.evaluate.curve import AVERAGINGS, Curve
 from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.io.files import file_hash, require_folder, write_atomically
-from multiguard.io.records import own_hash
+from multiguard.io.files import file_checksum, require_folder, write_atomically
+from multiguard.io.records import checksum
 from multiguard.results.described import parse_description
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
@@ -100,7 +100,7 @@ def write_certificates(
         write_rows(part / ROWS_NAME, certificates)
         write_curves(part / CURVES_NAME, curves)
         write_labels(part / LABELS_NAME, labels)
-        files = {name: file_hash(part / name) for name in _HASHED}
+        files = {name: file_checksum(part / name) for name in _HASHED}
         _save(part / CERTIFICATES_NAME, _described(certificates, votes, source or {}, command, files))
 
     replace_together(target, _NAMES, write)
@@ -202,7 +202,7 @@ def _described(
 def _save(path: Path, described: Mapping[str, Any]) -> None:
     """Write the description with the sha256 of all the rest of it, so that an edited one is known."""
     try:
-        text = json.dumps({**described, "sha256": own_hash(described)}, indent=1, allow_nan=False)
+        text = json.dumps({**described, "sha256": checksum(described)}, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"source must be made of plain JSON values: {error}") from error
     write_atomically(path, lambda file: file.write(text.encode()))

@@ -11,7 +11,7 @@ from multiguard.certify import Method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.question import checked_methods
 from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting, resolved
-from multiguard.io.records import as_record
+from multiguard.io.records import convert
 
 if TYPE_CHECKING:
     from multiguard.votes import ImageFailure
@@ -80,7 +80,7 @@ class Description:
 def parse_description(stored: Mapping[str, Any], path: Path) -> Description:
     """What a description says, every value of its kind and none against another; else `DataError` naming the file."""
     try:
-        return _described(as_record(_Stored, stored))
+        return _described(convert(stored, _Stored))
     except (InvalidInputError, ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}; certify the votes anew") from error
 
@@ -89,8 +89,8 @@ def _described(stored: _Stored) -> Description:
     from multiguard.votes import ImageFailure, Provenance
 
     kind: type[Setting] | type[ThresholdSetting] = ThresholdSetting if stored.rule == "threshold" else Setting
-    asked: AnySetting = as_record(kind, stored.setting)
-    run = as_record(Provenance, {**stored.provenance, "image_ids": []})
+    asked: AnySetting = convert(stored.setting, kind)
+    run = convert({**stored.provenance, "image_ids": []}, Provenance)
     if (run.sigma, run.label_names, run.rule) != (stored.sigma, stored.label_names, stored.rule):
         raise ValueError("sigma, label_names and rule are not those of its provenance")
     if not stored.sigma > 0 or not stored.label_names or len(set(stored.label_names)) < len(stored.label_names):
@@ -102,7 +102,7 @@ def _described(stored: _Stored) -> Description:
         sigma=float(stored.sigma),
         methods=checked_methods(stored.methods, asked),  # type: ignore[arg-type]
         label_names=stored.label_names,
-        failures=tuple(as_record(ImageFailure, failure) for failure in stored.failures),
+        failures=tuple(convert(failure, ImageFailure) for failure in stored.failures),
         provenance=stored.provenance,
         votes_sha256=stored.votes_sha256,
         certified_with=stored.certified_with,
@@ -119,7 +119,7 @@ def _check_asked(setting: AnySetting, run: Any) -> None:
         raise ValueError(f"{setting} is not what these votes can be asked")
     spent_for = (run.stopping or {}).get("radii")
     if spent_for is not None:
-        as_record(_SpentFor, {"radii": spent_for})
+        convert({"radii": spent_for}, _SpentFor)
 
 
 @dataclass(frozen=True)

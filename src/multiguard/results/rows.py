@@ -12,11 +12,10 @@ from multiguard.certify import Method
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.scores import Floats
-from multiguard.io.files import write_atomically
+from multiguard.io.files import open_parquet, write_atomically
 from multiguard.results.claims import check_claims
 from multiguard.results.described import Description
 from multiguard.votes import Rule
-from multiguard.votes.parquet import open_parquet
 
 
 def write_rows(path: Path, certificates: Certificates) -> None:

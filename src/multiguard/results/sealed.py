@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import DataError
-from multiguard.io.records import own_hash, parse_json
+from multiguard.io.records import checksum, decode_json
 from multiguard.results.fileset import place
 
 
@@ -31,9 +31,9 @@ class Description:
         """What the folder says, of the format that is known and as it was written; else `DataError`."""
         path = place(folder, self.name)
         try:
-            stored = parse_json(path.read_bytes())
+            stored = decode_json(path.read_bytes(), dict[str, Any])
             known = (stored["format"], stored["version"]) == (self.format, self.version)
-            whole = stored["sha256"] == own_hash(stored)
+            whole = stored["sha256"] == checksum(stored)
         except FileNotFoundError as error:
             raise DataError(f"{folder} is not {self.kind}: it has no {self.name}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:

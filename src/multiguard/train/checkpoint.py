@@ -13,7 +13,7 @@ from torch import Tensor
 
 from multiguard.errors import ModelError
 from multiguard.io.files import write_atomically
-from multiguard.io.records import as_record, parse_json
+from multiguard.io.records import decode_json
 
 STATE_FILE = Path("state") / "last.safetensors"
 
@@ -56,7 +56,7 @@ def read_progress(out: Path) -> Progress | None:
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            return as_record(Progress, parse_json(file.metadata()["progress"]))
+            return decode_json(file.metadata()["progress"], Progress)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: not a training state ({error}); delete it to start again") from error
 

@@ -13,7 +13,7 @@ from multiguard.data.catalog import find_known, training_split, validation_split
 from multiguard.data.image import decoding_threads
 from multiguard.data.pixels import target_matrix
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import file_hash, require_folder
+from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
 from multiguard.models.denoiser import load_ffdnet
@@ -201,4 +201,4 @@ def _plain(value: Any) -> Any:
 def _weights_record(weights: str | None) -> Mapping[str, str] | None:
     if weights is None or weights == PRETRAINED:
         return None if weights is None else {"source": PRETRAINED}
-    return {"source": Path(weights).name, "sha256": file_hash(Path(weights))}
+    return {"source": Path(weights).name, "sha256": file_checksum(Path(weights))}

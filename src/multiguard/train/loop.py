@@ -14,7 +14,7 @@ from torch import Tensor
 
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
-from multiguard.io.files import file_hash, remove_partial_files, write_atomically
+from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
@@ -176,7 +176,7 @@ def _is_made_from(out: Path, progress: Progress) -> bool:
     if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
         return False
     card = read_card(out)
-    return list(card.history) == progress.history and card.weights_sha256 == file_hash(out / WEIGHTS_FILE)
+    return list(card.history) == progress.history and card.weights_sha256 == file_checksum(out / WEIGHTS_FILE)
 
 
 def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from multiguard.errors import VotesError
-from multiguard.io.files import file_hash, files_hash
+from multiguard.io.files import file_checksum, files_checksum
 from multiguard.votes.entry import entry_paths, read_entry, shard_name
 from multiguard.votes.manifest import MANIFEST_NAME, Manifest, Shard, load_manifest
 from multiguard.votes.reading import ReadShard, Votes
@@ -35,7 +35,7 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> Votes:
         ReadShard(place / shard.file, shard.sha256, checked_heads(place, manifest, index))
         for index, shard in manifest.shards.items()
     ]
-    digest = files_hash([place / MANIFEST_NAME, *entries]) if entries else file_hash(place / MANIFEST_NAME)
+    digest = files_checksum([place / MANIFEST_NAME, *entries]) if entries else file_checksum(place / MANIFEST_NAME)
     return Votes(manifest.provenance, digest, shards, manifest.failures)
 
 

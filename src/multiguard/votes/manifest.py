@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import VotesError
-from multiguard.io.records import as_record, own_hash
+from multiguard.io.records import checksum, convert
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.seal import read_sealed, write_sealed
 
@@ -67,7 +67,7 @@ class Manifest:
     @property
     def run_hash(self) -> str:
         """What tells this run from every other: a sha256 of the provenance and the number of images in a shard."""
-        return own_hash({"provenance": self.provenance.digest, "shard_images": self.shard_images})
+        return checksum({"provenance": self.provenance.digest, "shard_images": self.shard_images})
 
     def positions(self, shard: int) -> range:
         """The positions in `image_ids` of the images of a shard."""
@@ -106,13 +106,13 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def _from_json(stored: Mapping[str, Any]) -> Manifest:
-    run = as_record(Provenance, stored["provenance"])
+    run = convert(stored["provenance"], Provenance)
     sealed, images = stored["shards"] is not None, stored["shard_images"]
     shards = {int(index): shard_from_json(shard) for index, shard in (stored["shards"] or {}).items()}
     if not isinstance(images, int) or images < 1:
         raise ValueError(f"{images!r} images in a shard")
     _check_numbers(run)
-    return Manifest(replace(run, stopping=_frozen(run.stopping)), images, shards, sealed)
+    return Manifest(run, images, shards, sealed)
 
 
 def _check_numbers(run: Provenance) -> None:
@@ -128,11 +128,4 @@ def _check_numbers(run: Provenance) -> None:
 
 def shard_from_json(stored: Mapping[str, Any]) -> Shard:
     """The shard that an entry describes; anything else raises `ValueError`."""
-    return as_record(Shard, stored)
-
-
-def _frozen(value: Any) -> Any:
-    """The value as it was before JSON made its tuples lists."""
-    if isinstance(value, dict):
-        return {key: _frozen(inner) for key, inner in value.items()}
-    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value
+    return convert(stored, Shard)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.records import own_hash
+from multiguard.io.records import checksum
 
 Rule = Literal["top-k", "threshold"]
 
@@ -88,6 +88,8 @@ class Provenance:
     versions: Mapping[str, str]
 
     def __post_init__(self) -> None:
+        for name in ("sigma", "trained_sigma", "score_threshold", "look_fractions", "stopping"):
+            object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
         _check_looks(self)
         if self.pilot_draws < 0:
@@ -98,7 +100,7 @@ class Provenance:
     @cached_property
     def digest(self) -> str:
         """The sha256 of all this."""
-        return own_hash(asdict(self))
+        return checksum(asdict(self))
 
     def differences(self, other: "Provenance") -> list[str]:
         """The names of the fields in which two runs differ."""
@@ -107,6 +109,15 @@ class Provenance:
     def allows(self, draws: int) -> bool:
         """Whether an image of this run may have so many draws."""
         return draws in self.looks if self.looks else draws == self.draws
+
+
+def _as_read_back(name: str, value: Any) -> Any:
+    """The value as JSON gives it back: a float where an integer was given; tuples, which JSON makes lists."""
+    if isinstance(value, Mapping):
+        return {key: _as_read_back("", inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_as_read_back(name, inner) for inner in value)
+    return float(value) if name and isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check_rule(run: Provenance) -> None:

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.errors import VotesError
+from multiguard.io.files import open_parquet
 from multiguard.votes.manifest import ImageFailure
-from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance, Rule
 from multiguard.votes.ranked import Ranked
 from multiguard.votes.row import DrawVotes, VoteRow, as_hits, as_ranked

@@ -7,7 +7,7 @@ from typing import Any
 
 from multiguard.errors import VotesError
 from multiguard.io.files import write_atomically
-from multiguard.io.records import own_hash, parse_json
+from multiguard.io.records import checksum, decode_json
 
 VERSION = 3
 
@@ -15,7 +15,7 @@ VERSION = 3
 def write_sealed(path: Path, kind: str, said: Mapping[str, Any]) -> None:
     """Put the file in place in one step: a reader sees the old one or the new one."""
     described = json.loads(json.dumps({"format": kind, "version": VERSION, **said}))
-    text = json.dumps({**described, "sha256": own_hash(described)}, indent=1)
+    text = json.dumps({**described, "sha256": checksum(described)}, indent=1)
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
@@ -28,7 +28,7 @@ def read_sealed(path: Path, kind: str, mend: str) -> dict[str, Any]:
         mend: What to do about a damaged one, as a sentence.
     """
     try:
-        stored = parse_json(path.read_bytes())
+        stored = decode_json(path.read_bytes(), dict[str, Any])
     except (OSError, ValueError) as error:
         raise VotesError(f"{path} cannot be read: {error}. {mend}") from error
     if not isinstance(stored, dict) or not {"format", "version", "sha256"} <= stored.keys():
@@ -39,6 +39,6 @@ def read_sealed(path: Path, kind: str, mend: str) -> dict[str, Any]:
             f"{path} has format {found[0]!r}, version {found[1]!r}; "
             f"this multiguard reads {kind!r}, version {VERSION}. Read it with the version that wrote it."
         )
-    if stored["sha256"] != own_hash(stored):
+    if stored["sha256"] != checksum(stored):
         raise VotesError(f"{path} was altered after it was written. {mend}")
     return stored

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.files import file_checksum, open_parquet, write_atomically
 from multiguard.votes.layout import check_head, check_row, decoded, encoded
 from multiguard.votes.manifest import ImageFailure, Manifest, Shard
-from multiguard.votes.parquet import open_parquet
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.row import VoteRow
 
@@ -45,7 +44,7 @@ def write_shard(path: Path, rows: Sequence[VoteRow], failures: Sequence[ImageFai
     schema = _SCHEMA.with_metadata({_RUN: run.run_hash})
     table = pa.Table.from_pylist([_record(row, run.provenance) for row in rows], schema=schema)
     write_atomically(path, lambda file: _write_table(table, file))
-    return Shard(path.name, file_hash(path), len(rows), tuple(failures))
+    return Shard(path.name, file_checksum(path), len(rows), tuple(failures))
 
 
 def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
