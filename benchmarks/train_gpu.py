@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from multiguard.data import Pixels
+from multiguard.data import Pixels, load_pixels
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.folder import load_folder
 from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
 from multiguard.train.feed import Feed
-from multiguard.train.job import Job, load_splits
-from multiguard.train.losses import find_loss
-from multiguard.train.trainer import Engine
+from multiguard.train.job import Job, open_splits
+from multiguard.train.losses import asymmetric_loss
+from multiguard.train.trainer import Trainer
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         args.data, Path("unused"), Hyperparameters(), root=args.root, images=args.images, val_images=args.val_images
     )
     started = time.perf_counter()
-    pixels, val_pixels = load_splits(job, args.size)
+    pixels, val_pixels = map(load_pixels, open_splits(job))
     print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")
     if "rate" in args.parts:
         _print_bare_rates(args, pixels)
@@ -127,10 +127,10 @@ def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixe
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         few = _tiled(pixels, recipe.batch * 8)  # warms up
-        engine = Engine(_classifier(args, pixels), few, val_pixels, recipe, Accelerator(), denoiser)
-        engine.run_epoch(0)
-        engine.feed = Feed(pixels, engine.device, resident=resident)
-        record = engine.run_epoch(0)
+        trainer = Trainer(_classifier(args, pixels), few, val_pixels, recipe, Accelerator(), denoiser)
+        trainer.run_epoch(0)
+        trainer.feed = Feed(pixels, trainer.device, resident=resident)
+        record = trainer.run_epoch(0)
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(
             f"{len(pixels):,} images {'on the device' if resident else 'streamed'}, batch {recipe.batch}, "
@@ -138,7 +138,7 @@ def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixe
             f"{peak:.1f} GiB on the device",
             flush=True,
         )
-        del engine
+        del trainer
 
 
 def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
@@ -162,7 +162,7 @@ def _bare_rate(args: argparse.Namespace, pixels: Pixels, batch: int, compiled: b
         classifier.zero_grad()
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             logits = module(images)
-        find_loss("asl")(logits.float(), targets).backward()
+        asymmetric_loss(logits.float(), targets).backward()
 
     repeats = 100 if device.type == "cuda" else 3
     with torch.backends.cudnn.flags(enabled=True, benchmark=True):

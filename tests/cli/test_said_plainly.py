@@ -172,4 +172,4 @@ def test_training_with_other_settings_names_only_those(home):
     train = ["train", "--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 16, "--val-images", 40]
     assert command(*train, "--epochs", 1, "--out", "m")[0] == 0
     err = refused(*train, "--epochs", 2, "--out", "m")
-    assert "m holds a run with other settings: epochs was 1 and is 2. --force trains anew" in err
+    assert "m holds a run with other settings: epochs was 1 and is 2. Train with --force" in err

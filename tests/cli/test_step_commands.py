@@ -17,7 +17,7 @@ from multiguard.pipeline.discarding import discard_model
 from multiguard.pipeline.recipe import ModelPart
 from multiguard.pipeline.voting import VoteJob, prepare_vote
 from multiguard.results import read_certificates
-from multiguard.train.loop import make_room
+from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
 TAGGER = "tests.cli.test_step_commands:a_tagger"
@@ -120,7 +120,7 @@ def test_force_throws_nothing_away_in_a_process_that_may_not(place, variables, m
     with pytest.raises((VotesError, ValueError)):
         ready.vote(force=True)  # refused, or without the others that it expects
     with pytest.raises(InvalidInputError, match="other settings"):
-        make_room(place / "runs/digits", {"seed": 3}, discard_model, Accelerator(cpu=True))
+        prepare_folder(place / "runs/digits", {"seed": 3}, discard_model, Accelerator(cpu=True))
     code, _, err = command(
         *example_of("train"), *SMALL["train"], "--seed", 3, "--force", "--cache", place / "digit.png"
     )

@@ -28,7 +28,7 @@ from multiguard.models.folder import ModelCard, load_folder, read_card, save_fol
 from multiguard.models.weights import read_weights
 from multiguard.pipeline import parse_recipe
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.train.checkpoint import Progress, read_progress, read_tensors, save_state
+from multiguard.train.checkpoint import Progress, read_progress, read_tensors, save_checkpoint
 
 soaked = pytest.mark.parametrize("examples", [25, pytest.param(2000, marks=pytest.mark.soak)])
 few = pytest.mark.parametrize("examples", [12, pytest.param(1000, marks=pytest.mark.soak)])
@@ -109,7 +109,7 @@ def test_a_weights_file_that_swells_is_refused(tmp_path):
 @soaked
 def test_a_training_state_is_read_or_refused(tmp_path, examples):
     progress = Progress({"epochs": 2, "data": {"name": "x"}}, [{"epoch": 1, "loss": 0.5}])
-    save_state(tmp_path, progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
+    save_checkpoint(tmp_path, progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
     path = tmp_path / "state" / "last.safetensors"
     content = path.read_bytes()
 

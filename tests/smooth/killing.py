@@ -110,7 +110,7 @@ def epochs_behind(folder: Path) -> str:
     progress = read_progress(folder)
     if progress is None:
         return "no epoch yet"
-    return PART_DONE[1] if progress.epochs_done < EPOCHS else ALL_EPOCHS
+    return PART_DONE[1] if len(progress.history) < EPOCHS else ALL_EPOCHS
 
 
 def left_behind(folder: Path) -> str:

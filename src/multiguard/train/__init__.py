@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
 
 if TYPE_CHECKING:
-    from multiguard.train.augmentation import Augmentation, augment
+    from multiguard.train.augmentation import Augmentation, add_noise, augment
     from multiguard.train.loop import TrainResult, train
     from multiguard.train.losses import asymmetric_loss, binary_cross_entropy
-    from multiguard.train.metrics import mean_average_precision
-    from multiguard.train.validate import noisy_map
+    from multiguard.train.trainer import mean_average_precision, noisy_map
 
 __all__ = [
     "Augmentation",
     "Hyperparameters",
     "TrainResult",
+    "add_noise",
     "asymmetric_loss",
     "augment",
     "binary_cross_entropy",
@@ -29,11 +29,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "augmentation": ("Augmentation", "augment"),
+    "augmentation": ("Augmentation", "add_noise", "augment"),
     "loop": ("TrainResult", "train"),
     "losses": ("asymmetric_loss", "binary_cross_entropy"),
-    "metrics": ("mean_average_precision",),
-    "validate": ("noisy_map",),
+    "trainer": ("mean_average_precision", "noisy_map"),
 }
 
 

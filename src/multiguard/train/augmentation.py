@@ -1,5 +1,6 @@
-"""Crop, shift and flip on the device: one affine resampling a batch, another draw for every image."""
+"""Crops, shifts, flips and Gaussian noise on the device, drawn per image from seeds that a key decides."""
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -7,61 +8,94 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
+_STRETCH = 4 / 3  # the largest ratio of a crop's sides
+
+
+def derived_seed(*key: int) -> int:
+    """Return a 63-bit seed that depends on every part of the key and on nothing else.
+
+    What a step draws is a function of its key, never of what was drawn before it.
+    """
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+    """Add independent N(0, sigma^2) to every pixel, without clamping; sigma 0 returns the same tensor.
+
+    >>> images = torch.full((2, 3, 64, 64), 0.5)
+    >>> noisy = add_noise(images, 0.25, torch.Generator().manual_seed(0))
+    >>> round((noisy - images).std().item(), 2)
+    0.25
+    """
+    if sigma == 0:
+        return images
+    noise = torch.randn(images.shape, generator=generator, device=images.device, dtype=images.dtype)
+    return images.add(noise, alpha=sigma)
+
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to a training image before the noise.
+    """The random transforms of a training image before the noise.
+
+    >>> Augmentation(least_area=1, flip=False).is_identity
+    True
 
     Attributes:
-        least_area: A crop keeps a uniformly drawn share of the area between this and 1; 1 for no crop.
-        stretch: A crop's width over its height is up to this factor off the square, either way.
-        shift: The image is moved by up to this many pixels each way; black fills in, or, beside crops, the edge.
+        least_area: A crop keeps a uniformly drawn fraction of the area, between this and 1; 1 for no crop.
+        shift: The largest shift in pixels, in each direction. Black fills in; with crops, the edge is repeated.
         flip: Whether half of the images are mirrored left to right.
     """
 
     least_area: float = 0.5
-    stretch: float = 4 / 3
     shift: int = 0
     flip: bool = True
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing at all may happen."""
+    def is_identity(self) -> bool:
+        """Whether images stay as they are."""
         return self.least_area >= 1 and self.shift == 0 and not self.flip
 
 
-def augment(images: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
-    """The float images (B, 3, height, width), each cropped, shifted and flipped by its own draw."""
-    if how.idle:
+def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+    """Crop, shift and flip each of the float images (B, 3, height, width) by a draw of its own.
+
+    >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
+    >>> flips = augment(images, Augmentation(least_area=1), torch.Generator().manual_seed(1))
+    >>> flips[:, 0, 0].round().tolist()
+    [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
+    """
+    if augmentation.is_identity:
         return images
-    transforms = _draw_transforms(images, how, generator)
+    transforms = _draw_transforms(images, augmentation, generator)
     grid = functional.affine_grid(transforms, list(images.shape), align_corners=False)
-    beyond = "border" if how.least_area < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode=beyond, align_corners=False)
+    padding = "border" if augmentation.least_area < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
-def _draw_transforms(images: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
-    """(B, 2, 3) maps from places of the result to places of the image, both in [-1, 1]."""
+def _draw_transforms(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+    """(B, 2, 3) affine maps from result coordinates to image coordinates, both in [-1, 1]."""
     count, _, height, width = images.shape
     draws = torch.rand(7, count, generator=generator, device=images.device, dtype=images.dtype)
-    scale_x, scale_y = _crop_sides(draws[0], draws[1], how)
-    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _pixels(draws[4], how.shift, width)
-    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _pixels(draws[5], how.shift, height)
-    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if how.flip else torch.ones_like(draws[6])
+    scale_x, scale_y = _crop_sides(draws[0], draws[1], augmentation)
+    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _shift(draws[4], augmentation.shift, width)
+    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], augmentation.shift, height)
+    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if augmentation.flip else torch.ones_like(draws[6])
     zero = torch.zeros_like(scale_x)
     rows = torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1)
     return rows.view(count, 2, 3)
 
 
-def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, how: Augmentation) -> tuple[Tensor, Tensor]:
-    """The width and the height of each crop as shares of the image's, neither above 1."""
-    side = (how.least_area + (1 - how.least_area) * area_draw).sqrt()
-    if how.least_area >= 1:
+def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, augmentation: Augmentation) -> tuple[Tensor, Tensor]:
+    """The width and height of each crop as fractions of the image's, neither above 1."""
+    side = (augmentation.least_area + (1 - augmentation.least_area) * area_draw).sqrt()
+    if augmentation.least_area >= 1:
         return side, side
-    stretch = torch.exp((2 * stretch_draw - 1) * (math.log(how.stretch) / 2))
+    stretch = torch.exp((2 * stretch_draw - 1) * (math.log(_STRETCH) / 2))
     return (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)
 
 
-def _pixels(draw: Tensor, most: int, extent: int) -> Tensor:
-    """Whole pixels from -most to most, as lengths on the [-1, 1] axis."""
-    return ((2 * most + 1) * draw).floor().sub(most).mul(2 / extent)
+def _shift(draw: Tensor, largest: int, extent: int) -> Tensor:
+    """A number of pixels from -largest to largest, as a length on the [-1, 1] axis."""
+    return ((2 * largest + 1) * draw).floor().sub(largest).mul(2 / extent)

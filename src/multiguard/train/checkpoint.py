@@ -1,56 +1,62 @@
-"""The state of a run after an epoch, in one file replaced in one step: tensors, and the rest as JSON."""
+"""The state of a run after each epoch, in one file that is replaced atomically; only an equal run resumes from it."""
 
+import hashlib
 import json
+import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from multiguard.errors import ModelError
+from multiguard.data import Catalogued, Pixels
+from multiguard.data.pixels import target_matrix
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import write_atomically
 from multiguard.io.records import decode_json
+from multiguard.models.backbone import Backbone
+from multiguard.models.denoiser import FFDNet
+from multiguard.models.folder import CARD_FILE, ModelCard, read_card
+from multiguard.models.options import state_hash
+from multiguard.train.hyperparameters import Hyperparameters
+from multiguard.version import __version__
 
 STATE_FILE = Path("state") / "last.safetensors"
+_LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """How far a run is.
 
     Attributes:
-        settings: What the run was started with; a run with other settings does not continue it.
-        history: One record for each epoch done.
+        settings: What the run was started with; a run with other settings does not resume it.
+        history: One record for each finished epoch.
     """
 
     settings: Mapping[str, Any]
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def epochs_done(self) -> int:
-        """How many epochs are behind."""
-        return len(self.history)
 
-
-def save_state(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """Write the state so that a kill at any moment leaves the old one or the new one whole."""
+def save_checkpoint(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Write the state so that a kill at any moment leaves the old file or the new one intact."""
     tensors = {
         f"{part}/{name}": tensor.detach().cpu().clone().contiguous()
         for part, named in parts.items()
         for name, tensor in named.items()
     }
-    text = json.dumps({"settings": progress.settings, "history": progress.history})
     (out / STATE_FILE).parent.mkdir(parents=True, exist_ok=True)
-    data = save(tensors, metadata={"progress": text})
+    data = save(tensors, metadata={"progress": json.dumps(asdict(progress))})
     write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
 def read_progress(out: Path) -> Progress | None:
-    """Where the run in this folder stands, or None where no run has finished an epoch there."""
+    """Return the progress of the run in this folder, or None where no run has finished an epoch."""
     path = out / STATE_FILE
     if not path.is_file():
         return None
@@ -62,7 +68,7 @@ def read_progress(out: Path) -> Progress | None:
 
 
 def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
-    """The tensors of the state in this folder, by part and name, as `save_state` was given them."""
+    """Return the tensors of the state in this folder, by part and name, as `save_checkpoint` received them."""
     parts: dict[str, dict[str, Tensor]] = {}
     with safe_open(out / STATE_FILE, framework="pt") as file:
         for key in file.keys():  # noqa: SIM118 (the file is no mapping)
@@ -71,17 +77,99 @@ def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
     return parts
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments and step counts, named by the parameter's number."""
-    state = optimizer.state_dict()["state"]
-    return {f"{number}/{key}": value for number, slots in state.items() for key, value in slots.items()}
+def new_card(
+    backbone: Backbone,
+    training: Catalogued | Pixels,
+    validation: Catalogued | Pixels,
+    size: tuple[int, int],
+    hyperparameters: Hyperparameters,
+    denoiser: FFDNet | None,
+    provenance: Mapping[str, Any],
+) -> ModelCard:
+    """Return the card of a run before its first epoch, with everything that decides its outcome.
+
+    The images may be decoded or not. Their ids and labels, and the weights of the denoiser, are recorded as hashes.
+    """
+    versions = {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    record = {
+        "recipe": asdict(hyperparameters),
+        "train": _split_record(training),
+        "val": _split_record(validation),
+        "denoiser_sha256": None if denoiser is None else state_hash(denoiser),
+        "versions": versions,
+        **provenance,
+    }
+    return ModelCard(
+        architecture=backbone.architecture,
+        label_names=tuple(training.label_names),
+        image_size=size,
+        mean=backbone.mean,
+        std=backbone.std,
+        sigma=hyperparameters.validation_sigma,
+        denoiser=denoiser is not None,
+        training=record,
+    )
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put the moments and step counts back where `optimizer_tensors` took them from."""
-    whole = optimizer.state_dict()
-    slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        number, _, key = name.partition("/")
-        slots.setdefault(int(number), {})[key] = tensor
-    optimizer.load_state_dict({**whole, "state": slots})
+def _split_record(split: Catalogued | Pixels) -> dict[str, Any]:
+    targets = split.targets if isinstance(split, Pixels) else target_matrix(split)
+    return {
+        "name": split.name,
+        "images": len(split.ids),
+        "ids_sha256": hashlib.sha256("\0".join(split.ids).encode()).hexdigest(),
+        "targets_sha256": hashlib.sha256(np.ascontiguousarray(targets).tobytes()).hexdigest(),
+    }
+
+
+def run_settings(card: ModelCard) -> dict[str, Any]:
+    """Return what a run must share with this card's to resume it: everything but the versions of the software."""
+    record = {key: value for key, value in card.training.items() if key != "versions"}
+    more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
+    settings: dict[str, Any] = json.loads(json.dumps({**record, **more}))
+    return settings
+
+
+def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
+    """Raise `InvalidInputError` with the differences, unless the folder is free or holds a run with these settings."""
+    progress = read_progress(out)
+    if progress is None and not (out / CARD_FILE).is_file():
+        return
+    before = _flatten(run_settings(read_card(out)) if progress is None else progress.settings)
+    now = _flatten(settings)
+    differences = [
+        _difference(key, before.get(key), now.get(key))
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+    ]
+    if differences:
+        raise InvalidInputError(
+            f"{out} holds a run with other settings: {'; '.join(differences)}. Train with --force to replace it, or "
+            "name another folder"
+        )
+
+
+def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
+    """Return whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
+    try:
+        check_same_run(out, settings)
+    except (InvalidInputError, ModelError) as error:
+        if isinstance(error.__cause__, OSError):  # an unreadable file may belong to this very run
+            raise
+        return True
+    return False
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The settings by dotted names; hyperparameters go by their own names."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = "" if key == "recipe" and not prefix else f"{prefix}{key}."
+        flat |= _flatten(value, inner) if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _difference(key: str, before: Any, now: Any) -> str:
+    texts = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
+    if max(map(len, texts)) > _LONGEST_VALUE:
+        return f"{key} has changed"
+    return f"{key} was {texts[0]} and is {texts[1]}"

@@ -3,10 +3,10 @@
 Recipes and the command line are made from this declaration. It imports no torch, so that `--help` is quick.
 """
 
-import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from multiguard.errors import InvalidInputError
@@ -18,8 +18,8 @@ LossName = Literal["asl", "bce"]
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
-def _option(text: str, **bounds: float) -> Mapping[str, Any]:
-    return {"help": text, "bounds": bounds}
+def _option(default: Any, text: str, **bounds: float) -> Any:
+    return field(default=default, metadata={"help": text, "bounds": bounds})
 
 
 @dataclass(frozen=True)
@@ -35,57 +35,23 @@ class Hyperparameters:
     multiguard.errors.InvalidInputError: ema is 1; it must be at least 0 and below 1
     """
 
-    sigma: float = field(
-        default=0.5,
-        metadata=_option(
-            "Standard deviation of the noise on training images, whose pixels lie in [0, 1]; 0 for none.",
-            at_least=0,
-            below=math.inf,
-        ),
-    )
-    val_sigma: float | None = field(
-        default=None,
-        metadata=_option(
-            "Standard deviation of the noise on validation images; the model is made for it.",
-            at_least=0,
-            below=math.inf,
-        ),
-    )
-    epochs: int = field(
-        default=45, metadata=_option("Passes over the training images; 0 only validates and saves.", at_least=0)
-    )
-    batch: int = field(default=32, metadata=_option("Images per step, over all processes.", at_least=1))
-    lr: float = field(
-        default=1e-3,
-        metadata=_option("Peak learning rate of Adam in the one-cycle schedule.", above=0, below=math.inf),
-    )
-    warmup: float = field(
-        default=0.1,
-        metadata=_option("Fraction of the steps in which the learning rate rises.", at_least=0, below=1),
-    )
-    weight_decay: float = field(
-        default=1e-4,
-        metadata=_option("L2 penalty on convolution and linear weights.", at_least=0, below=math.inf),
-    )
-    dropout: float = field(
-        default=0.0, metadata=_option("Dropout probability in front of the head.", at_least=0, below=1)
-    )
-    loss: LossName = field(default="asl", metadata=_option("asl (asymmetric) or bce (binary cross-entropy)."))
-    ramp_epochs: int = field(default=0, metadata=_option("Epochs in which sigma rises linearly.", at_least=0))
-    ema: float = field(
-        default=0.999, metadata=_option("Largest decay of the moving average of the weights.", at_least=0, below=1)
-    )
-    clip: float = field(default=1.0, metadata=_option("Largest gradient norm.", above=0))
-    crop: float = field(
-        default=0.5,
-        metadata=_option("Smallest fraction of the area that a random crop keeps; 1 for no crop.", above=0, at_most=1),
-    )
-    shift: int = field(default=0, metadata=_option("Largest random shift in pixels, in each direction.", at_least=0))
-    flip: bool = field(default=True, metadata=_option("Mirror images at random."))
-    keep: Keep = field(default="best", metadata=_option("Epoch to save: best (highest noisy validation mAP) or last."))
-    seed: int = field(
-        default=0, metadata=_option("Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
-    )
+    sigma: float = _option(0.5, "Noise on training images (standard deviation); 0 for none.", at_least=0, below=inf)
+    val_sigma: float | None = _option(None, "Noise on validation images.", at_least=0, below=inf)
+    epochs: int = _option(45, "Passes over the training images; 0 only validates and saves.", at_least=0)
+    batch: int = _option(32, "Images per step, over all processes.", at_least=1)
+    lr: float = _option(1e-3, "Peak learning rate of Adam in the one-cycle schedule.", above=0, below=inf)
+    warmup: float = _option(0.1, "Fraction of the steps in which the learning rate rises.", at_least=0, below=1)
+    weight_decay: float = _option(1e-4, "L2 penalty on convolution and linear weights.", at_least=0, below=inf)
+    dropout: float = _option(0.0, "Dropout probability in front of the head.", at_least=0, below=1)
+    loss: LossName = _option("asl", "asl (asymmetric) or bce (binary cross-entropy).")  # noqa: RUF009
+    ramp_epochs: int = _option(0, "Epochs in which sigma rises linearly to its value.", at_least=0)
+    ema: float = _option(0.999, "Largest decay of the moving average of the weights.", at_least=0, below=1)
+    clip: float = _option(1.0, "Largest gradient norm.", above=0)
+    crop: float = _option(0.5, "Smallest fraction of the area that a crop keeps; 1 for no crop.", above=0, at_most=1)
+    shift: int = _option(0, "Largest random shift in pixels, in each direction.", at_least=0)
+    flip: bool = _option(True, "Mirror images at random.")
+    keep: Keep = _option("best", "Epoch to save: best (highest noisy validation mAP) or last.")  # noqa: RUF009
+    seed: int = _option(0, "Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
 
     def __post_init__(self) -> None:
         for declared in fields(self):
@@ -95,6 +61,10 @@ class Hyperparameters:
     def validation_sigma(self) -> float:
         """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
         return self.sigma if self.val_sigma is None else self.val_sigma
+
+    def sigma_at(self, epoch: int) -> float:
+        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays sigma."""
+        return self.sigma * min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
 
 
 DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {

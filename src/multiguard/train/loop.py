@@ -1,9 +1,10 @@
-"""Training from beginning to end: epochs, one of them kept, and going on after an interruption."""
+"""Training from start to end: epochs, the model folder of one of them, and resuming after an interruption."""
 
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +13,40 @@ from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor
 
-from multiguard.data import Pixels
-from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
+from multiguard.data import Catalogued, Pixels
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
-from multiguard.train.checkpoint import STATE_FILE, Progress, read_progress, read_tensors, save_state
-from multiguard.train.curve import draw_curve
+from multiguard.train.checkpoint import (
+    STATE_FILE,
+    Progress,
+    check_same_run,
+    holds_other_run,
+    new_card,
+    read_progress,
+    read_tensors,
+    run_settings,
+    save_checkpoint,
+)
 from multiguard.train.hyperparameters import Hyperparameters, Keep
-from multiguard.train.settings import described, holds_other_run, new_card, require_fit, require_own_run, run_settings
-from multiguard.train.trainer import Engine, Record
+from multiguard.train.trainer import Record, Trainer
 
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
 MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())  # the card first
 
-
-# Called with what is going on, how much of it is done, and how much there is.
-Progressed = Callable[[str, int, int], None]
+OnEpoch = Callable[[Record], None]
+OnProgress = Callable[[str, int, int], None]  # the activity, how much of it is done, and how much there is
+Discard = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run left behind: the model folder, its card, and the record of the epoch whose weights it holds."""
+    """The result of a run: the model folder, its card, and the record of the epoch whose weights it holds."""
 
     folder: Path
     card: ModelCard
@@ -48,71 +57,103 @@ def train(
     backbone: Backbone,
     pixels: Pixels,
     val_pixels: Pixels,
-    recipe: Hyperparameters,
+    hyperparameters: Hyperparameters,
     out: Path,
     *,
     denoiser: FFDNet | None = None,
     provenance: Mapping[str, Any] | None = None,
     compiled: bool = False,
-    on_epoch: Callable[[Record], None] | None = None,
-    progress: Progressed | None = None,
-    discard: Callable[[Path], None] | None = None,
+    on_epoch: OnEpoch | None = None,
+    progress: OnProgress | None = None,
+    discard: Discard | None = None,
 ) -> TrainResult:
-    """Train to the end, or go on from the last epoch in this folder, and leave the model of one epoch in it.
+    """Train to the last epoch, or resume after the last one in this folder, and save the model of one epoch.
 
-    On a CPU the model is bit for bit the same whether the run was interrupted or not. Best is the highest mAP
-    of the averaged weights on noisy validation images, whose noise is the same in every epoch.
+    On a CPU the model is bit for bit the same whether the run was interrupted or not. The best epoch has the highest
+    mAP of the averaged weights on noisy validation images, whose noise is the same in every epoch.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from multiguard.data import DigitsDataset, load_pixels
+    >>> from multiguard.models.backbone import build_backbone
+    >>> from multiguard.train import hyperparameters_for
+    >>> pixels, val_pixels = (load_pixels(DigitsDataset(split, images=32, size=16)) for split in ("train", "val"))
+    >>> backbone, hyperparameters = build_backbone("cnn:2", 10), hyperparameters_for("digits", epochs=1)
+    >>> with TemporaryDirectory() as out:
+    ...     result = train(backbone, pixels, val_pixels, hyperparameters, Path(out))
+    >>> result.kept["epoch"], result.card.sigma
+    (1, 0.5)
 
     Args:
         backbone: The network to start from; its weights are changed.
         pixels: The training images.
         val_pixels: The validation images.
-        recipe: Everything else that decides the outcome.
+        hyperparameters: Everything else that decides the outcome.
         out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
-        denoiser: Stands in front of the network when it is validated and saved, told the validation noise.
-        provenance: What else to put on record, and to hold equal when a run goes on.
-        compiled: Whether torch.compile makes the forward and backward pass.
+        denoiser: Stands in front of the network, for the validation noise, in validation and in the saved model.
+        provenance: What else to record; a run with another provenance does not resume this one.
+        compiled: Whether to run the forward and backward pass through torch.compile.
         on_epoch: Called with the record of each epoch, on the main process.
         progress: Called with ("training", images done, images in all epochs), on the main process.
-        discard: Throws away what another run left in the folder; None refuses such a folder. The same run is taken up.
+        discard: Removes another run's files from the folder; None refuses such a folder. The same run is resumed.
     """
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    require_fit(pixels, val_pixels, recipe, accelerator.num_processes)
-    splits = {
-        name: described(part.name, part.ids, part.targets) for name, part in (("train", pixels), ("val", val_pixels))
-    }
+    _check_pixels(pixels, val_pixels, hyperparameters.batch, accelerator.num_processes)
     _, _, height, width = pixels.images.shape
-    card = new_card(backbone, pixels.label_names, (height, width), splits, recipe, denoiser, provenance or {})
+    card = new_card(backbone, pixels, val_pixels, (height, width), hyperparameters, denoiser, provenance or {})
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        make_room(out, run_settings(card), discard, accelerator)
-        engine = Engine(card.classifier(backbone.network), pixels, val_pixels, recipe, accelerator, denoiser, compiled)
-        run = _Run(engine, card, denoiser, out, this_rank().is_main)
-        run.to_the_end(on_epoch, progress)
+        prepare_folder(out, run_settings(card), discard, accelerator)
+        classifier = card.classifier(backbone.network)
+        trainer = Trainer(classifier, pixels, val_pixels, hyperparameters, accelerator, denoiser, compiled)
+        run = _Run(trainer, card, denoiser, out, this_rank().is_main)
+        run.finish(on_epoch, progress)
         accelerator.wait_for_everyone()
-    return TrainResult(out, read_card(out), kept_epoch(run.history, recipe.keep))
+    return TrainResult(out, read_card(out), kept_epoch(run.history, hyperparameters.keep))
 
 
-def make_room(
-    out: Path, settings: Mapping[str, Any], discard: Callable[[Path], None] | None, accelerator: Accelerator
-) -> None:
-    """Pass only where this run may write; the main process throws another's files away while all others wait."""
+def check_disjoint(training: Catalogued | Pixels, validation: Catalogued | Pixels) -> None:
+    """Raise unless the splits have the same labels and no image in common, which would flatter every epoch."""
+    if tuple(training.label_names) != tuple(validation.label_names):
+        raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in the same order")
+    seen = set(training.ids)
+    common = [id_ for id_ in validation.ids if id_ in seen]
+    if common:
+        raise InvalidInputError(
+            f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}; "
+            "validate on another split, or omit --val-split to hold out a tenth"
+        )
+
+
+def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int) -> None:
+    check_disjoint(pixels, val_pixels)
+    if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
+        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have images of the same size")
+    if not val_pixels.targets.any():
+        raise InvalidInputError(f"{val_pixels.name}: no image has a label; validation needs at least one")
+    if batch % processes:
+        raise InvalidInputError(f"batch is {batch} for {processes} processes; it must be a multiple of {processes}")
+    if len(pixels) < processes:
+        raise InvalidInputError(f"{pixels.name}: {len(pixels)} images for {processes} processes; use fewer processes")
+
+
+def prepare_folder(out: Path, settings: Mapping[str, Any], discard: Discard | None, accelerator: Accelerator) -> None:
+    """Raise unless this run may write here; the main process first discards another run's files where it may."""
     if discard is not None:
         if this_rank().may_discard and holds_other_run(out, settings):
             discard(out)
         accelerator.wait_for_everyone()
-    require_own_run(out, settings)
+    check_same_run(out, settings)
 
 
 class _Run:
-    """The epochs behind, the weights to keep of them, and the files: the state first, the folder made from it."""
+    """The finished epochs, the weights to keep, and the files: the state first, then the folder made from it."""
 
-    def __init__(self, engine: Engine, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
-        self.engine, self.card, self.denoiser, self.out, self.is_main = engine, card, denoiser, out, is_main
+    def __init__(self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
+        self.trainer, self.card, self.denoiser, self.out, self.is_main = trainer, card, denoiser, out, is_main
         self.kept: Mapping[str, Tensor] = {}
-        self.history = self._resumed()
+        self.history = self._resume()
 
-    def _resumed(self) -> list[Record]:
-        """The epochs behind; what a kill left half done in the folder is done again from the state."""
+    def _resume(self) -> list[Record]:
+        """Restore the finished epochs, and write again from the state what a kill left unfinished in the folder."""
         if self.is_main:
             for folder in (self.out, (self.out / STATE_FILE).parent):
                 remove_partial_files(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
@@ -122,57 +163,55 @@ class _Run:
         try:
             tensors = read_tensors(self.out)
             self.kept = tensors.pop("kept")
-            self.engine.restore(tensors)
+            self.trainer.restore(tensors)
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
-            said = " ".join(str(error).split())[:200]
-            raise ModelError(f"{self.out / STATE_FILE}: not the state of this run ({said}); delete it") from error
-        if self.is_main and not _is_made_from(self.out, progress):
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(f"{self.out / STATE_FILE}: not the state of this run ({reason}); delete it") from error
+        if self.is_main and not _is_current(self.out, progress):
             self._write_folder(progress.history)
         return list(progress.history)
 
-    def to_the_end(self, on_epoch: Callable[[Record], None] | None, progress: Progressed | None) -> None:
-        epochs = self.engine.recipe.epochs
+    def finish(self, on_epoch: OnEpoch | None, progress: OnProgress | None) -> None:
+        epochs = self.trainer.hyperparameters.epochs
         if epochs == 0:
-            self._keep({"epoch": 0, **self.engine.validate()})
+            self._save({"epoch": 0, **self.trainer.validate()})
         for epoch in range(len(self.history), epochs):
-            record = {**self.engine.run_epoch(epoch, self._counter(epoch, progress)), **self.engine.validate()}
-            self._keep(record)
+            done = self.trainer.run_epoch(epoch, partial(self._report, progress, epoch))
+            record = {**done, **self.trainer.validate()}
+            self._save(record)
             if self.is_main and on_epoch is not None:
                 on_epoch(record)
         if self.is_main and epochs:
             draw_curve(self.history, self.out / CURVE_FILE)
 
-    def _counter(self, epoch: int, progress: Progressed | None) -> Callable[[int, int], None] | None:
-        """What turns the steps of an epoch into images of the whole run, where anyone wants to know."""
-        if progress is None or not self.is_main:
-            return None
-        recipe = self.engine.recipe
-        return lambda step, steps: progress(
-            "training", (epoch * steps + step) * recipe.batch, recipe.epochs * steps * recipe.batch
-        )
+    def _report(self, progress: OnProgress | None, epoch: int, step: int, steps: int) -> None:
+        """Turn the steps of an epoch into images of all epochs."""
+        if progress is not None and self.is_main:
+            config = self.trainer.hyperparameters
+            progress("training", (epoch * steps + step) * config.batch, config.epochs * steps * config.batch)
 
-    def _keep(self, record: Record) -> None:
-        """Put the epoch on record and on disk: the state with the weights to keep so far, then the folder."""
+    def _save(self, record: Record) -> None:
+        """Record the epoch: the state with the weights to keep so far, then the folder."""
         self.history.append(record)
         if not self.is_main:
             return
-        if kept_epoch(self.history, self.engine.recipe.keep) is record:
-            self.kept = {name: tensor.cpu().clone() for name, tensor in self.engine.averaged.state_dict().items()}
-        if self.engine.recipe.epochs:
-            parts = {**self.engine.tensors(), "kept": self.kept}
-            save_state(self.out, Progress(run_settings(self.card), self.history), parts)
+        if kept_epoch(self.history, self.trainer.hyperparameters.keep) is record:
+            self.kept = {name: tensor.cpu().clone() for name, tensor in self.trainer.averaged.state_dict().items()}
+        if self.trainer.hyperparameters.epochs:
+            parts = {**self.trainer.tensors(), "kept": self.kept}
+            save_checkpoint(self.out, Progress(run_settings(self.card), self.history), parts)
         self._write_folder(self.history)
 
     def _write_folder(self, history: Sequence[Record]) -> None:
-        network = copy.deepcopy(self.engine.averaged).cpu()
+        network = copy.deepcopy(self.trainer.averaged).cpu()
         network.load_state_dict(self.kept)
         save_folder(self.out, replace(self.card, history=tuple(history)), network, self.denoiser)
-        log = "".join(json.dumps(done) + "\n" for done in history)
+        log = "".join(json.dumps(record) + "\n" for record in history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
 
 
-def _is_made_from(out: Path, progress: Progress) -> bool:
-    """Whether the model folder is whole and tells of all the epochs that the state does."""
+def _is_current(out: Path, progress: Progress) -> bool:
+    """Whether the model folder is complete and holds all epochs of the state."""
     if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
         return False
     card = read_card(out)
@@ -180,7 +219,26 @@ def _is_made_from(out: Path, progress: Progress) -> bool:
 
 
 def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:
-    """The epoch whose weights are left: the last, or the first of the highest noisy mAP."""
-    if keep == "last":
-        return history[-1]
-    return max(history, key=lambda record: float(record["map_noisy"]))
+    """Return the epoch whose weights are saved: the last, or the first with the highest noisy mAP."""
+    return history[-1] if keep == "last" else max(history, key=lambda record: float(record["map_noisy"]))
+
+
+def draw_curve(history: Sequence[Record], path: Path) -> None:
+    """Write a PNG of the loss and of the validation mAP, noisy and clean, over the epochs."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    epochs = [record["epoch"] for record in history]
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    left.plot(epochs, [record["loss"] for record in history], color="#444444")
+    left.set(xlabel="epoch", ylabel="training loss")
+    right.plot(epochs, [record["map_noisy"] for record in history], color="#1f77b4", label="noisy")
+    right.plot(epochs, [record["map_clean"] for record in history], color="#ff7f0e", label="clean", linestyle="--")
+    right.set(xlabel="epoch", ylabel="validation mAP", ylim=(0, 1.03))
+    right.legend(frameon=False, loc="lower right")
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.savefig(path, dpi=120)

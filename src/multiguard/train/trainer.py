@@ -1,44 +1,42 @@
-"""What a run does on its device: one epoch of noisy steps, one validation of the averaged weights."""
+"""What a run does on its device: epochs of noisy steps, and the validation of the averaged weights."""
 
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise_first, denoised
-from multiguard.train.augmentation import Augmentation, augment
-from multiguard.train.checkpoint import optimizer_tensors, restore_optimizer
-from multiguard.train.ema import Average
-from multiguard.train.feed import Feed, epoch_positions
+from multiguard.train.augmentation import MODEL, STEP, VALIDATION, Augmentation, add_noise, augment, derived_seed
+from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.losses import LOSSES
-from multiguard.train.metrics import mean_average_precision
-from multiguard.train.noise import MODEL, STEP, add_noise, derived_seed, ramped_sigma
-from multiguard.train.schedule import one_cycle
-from multiguard.train.validate import noisy_scores
 
 Record = dict[str, Any]
+_CHUNK = 100  # validation images per noise seed
 
 
-class Engine:
-    """A classifier in training on one process of possibly many, its moving average, and its images.
+class Trainer:
+    """A classifier in training on one process of possibly many, its averaged weights, and its images.
 
     Args:
-        classifier: What to train; it is moved to the device.
+        classifier: The classifier to train; it is moved to the device.
         pixels: The training images.
         val_pixels: The validation images.
-        recipe: How.
-        accelerator: Which device, and how many processes.
-        denoiser: Stands in front of the classifier and is not trained; told the validation noise.
-        compiled: Whether torch.compile makes the forward and backward pass.
+        hyperparameters: How to train.
+        accelerator: The device, and the number of processes.
+        denoiser: Stands in front of the classifier for the validation noise, and is not trained.
+        compiled: Whether to run the forward and backward pass through torch.compile.
     """
 
     def __init__(
@@ -46,138 +44,217 @@ class Engine:
         classifier: Classifier,
         pixels: Pixels,
         val_pixels: Pixels,
-        recipe: Hyperparameters,
+        hyperparameters: Hyperparameters,
         accelerator: Accelerator,
         denoiser: FFDNet | None = None,
         compiled: bool = False,
     ) -> None:
-        self.recipe, self.accelerator = recipe, accelerator
-        self.device: torch.device = accelerator.device
+        config = self.hyperparameters = hyperparameters
+        self.accelerator, self.device = accelerator, cast(torch.device, accelerator.device)
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         on_gpu = self.device.type == "cuda"
         self.amp = on_gpu and torch.cuda.is_bf16_supported()
         self.layout = torch.channels_last if on_gpu else torch.contiguous_format
-        self.loss = LOSSES[recipe.loss]
-        self.augmentation = Augmentation(least_area=recipe.crop, shift=recipe.shift, flip=recipe.flip)
+        self.loss = LOSSES[config.loss]
+        self.augmentation = Augmentation(least_area=config.crop, shift=config.shift, flip=config.flip)
         self.feed, self.val_feed = Feed(pixels, self.device), Feed(val_pixels, self.device)
         self.classifier = classifier.to(self.device)
-        _lay_out(self.classifier, self.layout)
-        self.average = Average(self.classifier, recipe.ema)
-        self.network = cast(nn.Module, classifier.network)
-        self.averaged = cast(nn.Module, self.average.module.network)
+        for kernel in (parameter for parameter in classifier.parameters() if parameter.ndim == 4):
+            kernel.data = kernel.data.contiguous(memory_format=self.layout)
+        self.average = average_of(self.classifier, config.ema)
+        averaged = cast(Classifier, self.average.module)
+        self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
-        self.judged = _judged(self.average.module, self.denoiser, recipe.validation_sigma)
-        self.optimizer = adam(self.classifier, recipe, fused=on_gpu)
+        self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, config.validation_sigma)
+        self.optimizer = _adam(self.classifier, config, fused=on_gpu)
         module, self.stepper = accelerator.prepare(self.classifier, self.optimizer)
         self.module: nn.Module = cast(nn.Module, torch.compile(module)) if compiled else module
         self.generator = torch.Generator(self.device)
 
     def run_epoch(self, epoch: int, on_step: Callable[[int, int], None] | None = None) -> Record:
-        """Every step of this epoch (from 0): its noise, mean loss and rate; an infinite loss raises.
+        """Run every step of an epoch (from 0) and record its noise, mean loss and speed; a loss of nan or inf raises.
 
-        Args:
-            epoch: Which epoch.
-            on_step: Called after each step with the steps done and those of the epoch.
+        `on_step` is called after each step with the number of steps done and of all steps of the epoch.
         """
-        started = time.perf_counter()
-        sigma = ramped_sigma(self.recipe.sigma, epoch, self.recipe.ramp_epochs)
-        positions = self._positions(epoch)
-        torch.manual_seed(derived_seed(self.recipe.seed, MODEL, epoch, self.rank))
+        started, config, ranks = time.perf_counter(), self.hyperparameters, {"rank": self.rank, "world": self.world}
+        sigma = config.sigma_at(epoch)
+        indices = epoch_indices(len(self.feed), config.batch, seed=config.seed, epoch=epoch, **ranks)
+        torch.manual_seed(derived_seed(config.seed, MODEL, epoch, self.rank))
         self.module.train()
         losses = []
-        for step, (images, targets) in enumerate(self.feed.batches(positions)):
-            losses.append(self.step(images, targets, sigma, epoch=epoch, step=step, steps=len(positions)))
+        for step, (images, targets) in enumerate(self.feed.batches(indices)):
+            losses.append(self.step(images, targets, sigma, epoch=epoch, step=step, steps=len(indices)))
             if on_step is not None:
-                on_step(step + 1, len(positions))
+                on_step(step + 1, len(indices))
         loss = float(self.accelerator.reduce(torch.stack(losses).mean(), "mean"))
         if not math.isfinite(loss):
-            raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {self.recipe.lr}")
-        seen = len(positions) * min(self.recipe.batch, len(self.feed))
-        rate = seen / (time.perf_counter() - started)
+            raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {config.lr}")
+        rate = len(indices) * min(config.batch, len(self.feed)) / (time.perf_counter() - started)
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
-        """One batch: augment, add noise, denoise, descend, average. The loss is returned without waiting for it."""
-        done = epoch * steps + step
+        """Train on one batch and return its loss, without waiting for the device to compute it."""
+        config, done = self.hyperparameters, epoch * steps + step
         for group in self.optimizer.param_groups:
-            group["lr"] = one_cycle(done, self.recipe.epochs * steps, self.recipe.lr, self.recipe.warmup)
-        self.generator.manual_seed(derived_seed(self.recipe.seed, STEP, epoch, step, self.rank))
+            group["lr"] = one_cycle(done, config.epochs * steps, config.lr, config.warmup)
+        self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = augment(images.float() / 255, self.augmentation, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
-            logits = self.module(self._seen(noisy, sigma))
+            logits = self.module(self._denoise(noisy, sigma))
         loss = self.loss(logits.float(), targets.float())
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
-        self.accelerator.clip_grad_norm_(self.classifier.parameters(), self.recipe.clip)
+        self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
         self.stepper.step()
-        self.average.update(done)
+        update_average(self.average, self.classifier, done)
         return loss.detach()
 
-    def _seen(self, noisy: Tensor, sigma: float) -> Tensor:
-        """What the classifier is shown: noisy images behind the denoiser, clean ones as they are."""
+    def _denoise(self, noisy: Tensor, sigma: float) -> Tensor:
+        """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
         if self.denoiser is None or sigma == 0:
             return noisy
         with torch.no_grad():
-            return denoised(self.denoiser, noisy, self.recipe.validation_sigma)
+            return denoised(self.denoiser, noisy, self.hyperparameters.validation_sigma)
 
     def validate(self) -> Record:
-        """The validation mAP of the averaged weights, noisy and clean; the same on every process."""
+        """Return the validation mAP of the averaged weights, noisy and clean; the same on every process."""
         if self.world > 1:
             broadcast(list(self.average.module.state_dict().values()))
-        return {"map_noisy": self._map_at(self.recipe.validation_sigma), "map_clean": self._map_at(0.0)}
-
-    def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """Everything that the next epoch depends on beside the recipe and the data."""
-        return {
-            "network": self.network.state_dict(),
-            "average": self.averaged.state_dict(),
-            "optimizer": optimizer_tensors(self.optimizer),
-        }
-
-    def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Put back what `tensors` gave."""
-        self.network.load_state_dict(tensors["network"])
-        self.averaged.load_state_dict(tensors["average"])
-        restore_optimizer(self.optimizer, tensors["optimizer"])
-
-    def _positions(self, epoch: int) -> list[Any]:
-        recipe = self.recipe
-        return epoch_positions(
-            len(self.feed), recipe.batch, seed=recipe.seed, epoch=epoch, rank=self.rank, world=self.world
-        )
+        return {"map_noisy": self._map_at(self.hyperparameters.validation_sigma), "map_clean": self._map_at(0.0)}
 
     def _map_at(self, sigma: float) -> float:
-        part = noisy_scores(
-            self.judged,
-            self.val_feed,
-            sigma,
-            seed=self.recipe.seed,
-            rank=self.rank,
-            world=self.world,
-            amp=self.amp,
-        )
+        seed, ranks = self.hyperparameters.seed, {"rank": self.rank, "world": self.world}
+        part = noisy_scores(self.validated, self.val_feed, sigma, seed=seed, amp=self.amp, **ranks)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
+    def tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Everything that the next epoch depends on besides the hyperparameters and the data."""
+        moments = self.optimizer.state_dict()["state"]
+        optimizer = {f"{number}/{key}": value for number, slots in moments.items() for key, value in slots.items()}
+        return {"network": self.network.state_dict(), "average": self.averaged.state_dict(), "optimizer": optimizer}
 
-def adam(module: nn.Module, recipe: Hyperparameters, *, fused: bool = False) -> torch.optim.Optimizer:
-    """Adam with the recipe's weight decay on matrices and kernels, and none on biases and norms."""
+    def restore(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Put back what `tensors` returned."""
+        self.network.load_state_dict(tensors["network"])
+        self.averaged.load_state_dict(tensors["average"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors["optimizer"].items():
+            number, _, key = name.partition("/")
+            moments.setdefault(int(number), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def _adam(module: nn.Module, hyperparameters: Hyperparameters, *, fused: bool) -> torch.optim.Optimizer:
+    """Adam with weight decay on matrices and kernels, and none on biases and norms."""
     weights = [parameter for parameter in module.parameters() if parameter.ndim > 1]
     others = [parameter for parameter in module.parameters() if parameter.ndim <= 1]
-    groups = [
-        {"params": weights, "weight_decay": recipe.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    return torch.optim.Adam(groups, lr=recipe.lr, fused=fused)
+    groups: list[Record] = [{"params": weights, "weight_decay": hyperparameters.weight_decay}, {"params": others}]
+    return torch.optim.Adam(groups, lr=hyperparameters.lr, fused=fused)
 
 
-def _lay_out(module: nn.Module, layout: torch.memory_format) -> None:
-    """Store every kernel in this layout, in place."""
-    for parameter in module.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=layout)
+def one_cycle(step: int, steps: int, peak: float, warmup: float = 0.1) -> float:
+    """Return the one-cycle learning rate at a step (from 0), a function that a resumed run needs no memory of.
+
+    It rises on a cosine from peak / 25 to `peak` in the fraction `warmup` of the steps, then falls on one to
+    peak / 10,000. Torch's OneCycleLR peaks one step earlier, and divides by zero where the rise is one step or none.
+    """
+    top = warmup * steps
+    if step < top:
+        start, end, fraction = peak / 25, peak, step / top
+    else:
+        start, end, fraction = peak, 1e-4 * peak, (step - top) / max(steps - 1 - top, 1)
+    return end + (start - end) * (1 + math.cos(math.pi * min(fraction, 1.0))) / 2
 
 
-def _judged(classifier: Classifier, denoiser: FFDNet | None, sigma: float) -> Classifier:
-    return classifier if denoiser is None else denoise_first(classifier, denoiser, sigma)
+def average_of(module: nn.Module, decay: float) -> AveragedModel:
+    """Return an exponential moving average of the module's floating-point tensors, which starts as their copy.
+
+    A step keeps the fraction `decay` of the average, and less of it at first: (1 + step) / (10 + step).
+    """
+
+    def lerp(averaged: PARAM_LIST, current: PARAM_LIST, _: Tensor | int) -> None:
+        if averaged[0].is_floating_point():
+            count = int(average.n_averaged)  # on the host: the argument is a copy on the device
+            torch._foreach_lerp_(averaged, current, 1 - min(decay, count / (9 + count)))
+
+    average = AveragedModel(module, multi_avg_fn=lerp, use_buffers=True)
+    average.module.eval().requires_grad_(False)
+    return average
+
+
+@torch.no_grad()
+def update_average(average: AveragedModel, module: nn.Module, step: int) -> None:
+    """Move the average towards the module after a step (from 0)."""
+    average.n_averaged.fill_(step + 1)  # not 0, at which torch copies instead; a resumed run has no memory of it
+    average.update_parameters(module)
+
+
+@torch.no_grad()
+def noisy_scores(
+    classifier: Callable[[Tensor], Tensor],
+    feed: Feed,
+    sigma: float,
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    world: int = 1,
+    amp: bool = False,
+) -> Tensor:
+    """Return the scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
+
+    Rows that belong to other ranks are zero, so that the sum over the ranks holds all scores.
+    """
+    scores = torch.zeros(feed.targets.shape, device=feed.device)
+    chunks = [np.arange(start, min(start + _CHUNK, len(feed))) for start in range(0, len(feed), _CHUNK)]
+    ours = range(rank, len(chunks), world)
+    generator = torch.Generator(feed.device)
+    for number, (images, _) in zip(ours, feed.batches([chunks[i] for i in ours]), strict=True):
+        generator.manual_seed(derived_seed(seed, VALIDATION, number))
+        noisy = add_noise(images.float() / 255, sigma, generator)
+        with torch.autocast(feed.device.type, torch.bfloat16, enabled=amp):
+            scores[chunks[number][0] : chunks[number][-1] + 1] = classifier(noisy).float()
+    return scores
+
+
+def noisy_map(classifier: nn.Module, pixels: Pixels, sigma: float, *, seed: int = 0) -> float:
+    """Return the mean average precision of a classifier in eval mode on one noisy copy of each image.
+
+    >>> from multiguard.data import DigitsDataset, load_pixels
+    >>> pixels = load_pixels(DigitsDataset("val", images=20))
+    >>> brightness = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10, bias=False))
+    >>> 0 < noisy_map(brightness, pixels, 0.5) < 1
+    True
+
+    Args:
+        classifier: Maps images in [0, 1] to one score per label. It runs on the device of its weights.
+        pixels: The decoded images.
+        sigma: Standard deviation of the noise.
+        seed: Decides the noise.
+    """
+    weights = next(classifier.parameters(), None)
+    device = torch.device("cpu") if weights is None else weights.device
+    scores = noisy_scores(classifier, Feed(pixels, device), sigma, seed=seed)
+    return mean_average_precision(scores.cpu().numpy(), pixels.targets)
+
+
+def mean_average_precision(scores: NDArray[np.floating], targets: NDArray[np.integer]) -> float:
+    """Return the mean average precision over the labels that at least one image has, in [0, 1].
+
+    The first label is ranked perfectly; the image of the second is ranked second of three:
+
+    >>> scores = np.array([[0.9, 0.5], [0.8, 0.7], [0.1, 0.2]])
+    >>> mean_average_precision(scores, np.array([[1, 1], [1, 0], [0, 0]]))
+    0.75
+
+    Args:
+        scores: (n, c), higher for more likely; only their order within a label matters.
+        targets: (n, c), 1 where the label is present. Without any, the result is nan.
+    """
+    from sklearn.metrics import average_precision_score
+
+    present = np.flatnonzero(targets.any(axis=0))
+    if not len(present):
+        return float("nan")
+    return float(np.mean([average_precision_score(targets[:, j], scores[:, j]) for j in present]))
