@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -174,7 +173,5 @@ def _config(hint: Any) -> _Config | None:
         return None
     hints = get_type_hints(kind)
     chosen = [one for one in fields(kind) if one.name not in offered.without and one.name in (offered.only or hints)]
-    options = [
-        _FieldOption(one, hints[one.name], offered.help.get(one.name) or one.metadata["help"]) for one in chosen
-    ]
+    options = [_FieldOption(one, hints[one.name], offered.help.get(one.name) or one.metadata["help"]) for one in chosen]
     return _Config(kind, options, partial=offered.config is not None)  # type: ignore[arg-type]

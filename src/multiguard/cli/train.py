@@ -27,9 +27,7 @@ _Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.
 
 
 @with_options
-def train_command(
-    data: _Data, out: _Out, train: _Train, cache: _Cache = None, force: ForceOther = False
-) -> None:
+def train_command(data: _Data, out: _Out, train: _Train, cache: _Cache = None, force: ForceOther = False) -> None:
     """Train a base classifier under Gaussian noise and write its model folder.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun.

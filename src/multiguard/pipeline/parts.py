@@ -95,7 +95,11 @@ class DataPart:
 
 def _optional(name: str, text: str) -> tuple[str, Any, Any]:
     """A hyperparameter that may be left to the dataset's default."""
-    return name, get_type_hints(Hyperparameters)[name] | None, option(f"{text.rstrip('.')} [{default_text(name)}].", None)
+    return (
+        name,
+        get_type_hints(Hyperparameters)[name] | None,
+        option(f"{text.rstrip('.')} [{default_text(name)}].", None),
+    )
 
 
 _OptionalHyperparameters: Any = make_dataclass(
@@ -145,12 +149,16 @@ class ModelPart:
     spec: str = field(
         metadata={"help": "A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", "name": "model"}
     )
-    labels: Path | None = option("A file of label names, one per line, in the order of the scores [the dataset's].", None)
+    labels: Path | None = option(
+        "A file of label names, one per line, in the order of the scores [the dataset's].", None
+    )
     weights: Path | None = option("A .safetensors or .pth file (timm).", None)
     output: Literal["logits", "probabilities"] | None = option(
         "What the scores are: logits or probabilities (onnx, module).", None
     )
-    mean: tuple[float, ...] | None = option("Subtracted per channel in the model, as in 0.48,0.46,0.41 [its own].", None)
+    mean: tuple[float, ...] | None = option(
+        "Subtracted per channel in the model, as in 0.48,0.46,0.41 [its own].", None
+    )
     std: tuple[float, ...] | None = option("Divided by per channel in the model, as in 0.23,0.22,0.23 [its own].", None)
 
     def __post_init__(self) -> None:
@@ -291,9 +299,7 @@ class AttackPart:
     )
     own_radii: bool = option("Also attack each image at its own certified radii.", False)
     images: int | None = option("Attack a random sample of so many images [all that have labels].", None, least=1)
-    beta: float = option(
-        "The probability, per image, of calling a sound certificate broken.", 0.001, above=0, below=1
-    )
+    beta: float = option("The probability, per image, of calling a sound certificate broken.", 0.001, above=0, below=1)
     root: Path | None = option("Where the images are [where they were voted on].", None)
     device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
 

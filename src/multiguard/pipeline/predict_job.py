@@ -126,9 +126,7 @@ def _try_image(
         return ImageFailure(str(file), str(error))
 
 
-def _predict_image(
-    part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule
-) -> ImagePrediction:
+def _predict_image(part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule) -> ImagePrediction:
     image, digest = read_image(file, size), file_hash(file)
     how = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
     try:

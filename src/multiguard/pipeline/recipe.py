@@ -224,7 +224,9 @@ def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
     }
     for noise in recipe.sweep.training_noise:
         noises[f"training-noise-{_name(noise)}"] = (recipe.sigma, noise)
-    return {"": Arm("", out, recipe.sigma)} | {name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()}
+    return {"": Arm("", out, recipe.sigma)} | {
+        name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()
+    }
 
 
 def _name(number: float) -> str:

@@ -181,8 +181,12 @@ def _check_tree(kind: Any, value: Any, key: str) -> None:
     elif isinstance(value, list):
         for number, one in enumerate(value):
             _check_tree(None, one, f"{key}[{number}]")
-    elif isinstance(value, int | float) and not (math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST):
-        raise InvalidInputError(f"{key} is {value}; expected a {'finite' if isinstance(value, float) else 'smaller'} number")
+    elif isinstance(value, int | float) and not (
+        math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST
+    ):
+        raise InvalidInputError(
+            f"{key} is {value}; expected a {'finite' if isinstance(value, float) else 'smaller'} number"
+        )
 
 
 def _decode_path(kind: type, value: Any) -> Path:

@@ -115,7 +115,9 @@ def _images(job: ReportJob) -> tuple[Catalogued | None, str | None]:
 def _notes(job: ReportJob, missing: str | None, replaced: int) -> list[str]:
     notes = [] if missing is None else [f"the page shows no images: {missing}"]
     if replaced:
-        images = "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
+        images = (
+            "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
+        )
         notes.append(f"{replaced} {images} voted on")
     failed = failed_words(job.main).removesuffix(".")
     return [*notes, failed] if failed else notes

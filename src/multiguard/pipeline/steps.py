@@ -255,7 +255,9 @@ class ReportStep(Step):
 
     def inputs(self) -> dict[str, Any]:
         """The certificates of every arm and what the page shows."""
-        hashes = {name or "main": file_hash(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()}
+        hashes = {
+            name or "main": file_hash(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()
+        }
         return {
             **{f"report.{name}": value for name, value in asdict(self.plan.recipe.report).items()},
             **{f"certificates of {name}": value for name, value in hashes.items()},

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-
 from multiguard.certify import look_plan
 from multiguard.data.listed import read_lines
 from multiguard.data.sample import Catalogued, Dataset

@@ -13,9 +13,9 @@ from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor
 
-from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.data import Catalogued, Pixels
 from multiguard.errors import InvalidInputError, ModelError
+from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
