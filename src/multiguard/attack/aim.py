@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from multiguard.certify import Rule, TopK
 from multiguard.evaluate.judged import Goal
-from multiguard.smooth.asked import Asked, TopK
 
 # Shares lie in [0, 1]: what is absent is put far below them, so that no order of shares can bring it up.
 _ABSENT = 8.0
@@ -18,11 +18,11 @@ class Aim:
     """Margins of the labels that stay, from the shares of draws in which each label was hit.
 
     Attributes:
-        asked: Which smoothed classifier.
+        rule: Which smoothed classifier.
         goal: Whether labels of L shall not stay in, or others not stay out.
     """
 
-    asked: Asked
+    rule: Rule
     goal: Goal
 
     def margins(self, shares: Tensor, inside: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ class Aim:
         ours = inside if self.goal == "in" else ~inside
         values = shares if self.goal == "in" else -shares
         own = values.masked_fill(~ours, -_ABSENT).sort(dim=1, descending=True).values
-        if isinstance(self.asked, TopK):
+        if isinstance(self.rule, TopK):
             others = values.masked_fill(inside, -3 * _ABSENT).sort(dim=1, descending=True).values
-            found = own[:, : self.asked.k] - others[:, : self.asked.k].flip(1)
+            found = own[:, : self.rule.k] - others[:, : self.rule.k].flip(1)
         else:
-            found = own - self.asked.threshold if self.goal == "in" else _above_zero(own + self.asked.threshold)
+            found = own - self.rule.t if self.goal == "in" else _above_zero(own + self.rule.t)
         size = torch.arange(1, found.shape[1] + 1, device=shares.device)
         return torch.where(size <= ours.sum(dim=1, keepdim=True), found, -_ABSENT)
 

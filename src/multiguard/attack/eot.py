@@ -10,9 +10,9 @@ from torch import Tensor
 from multiguard.attack.aim import Aim
 from multiguard.attack.copies import NoisyCopies
 from multiguard.attack.group import Group
+from multiguard.certify import Rule, TopK
 from multiguard.errors import ModelError
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Asked, TopK
 from multiguard.smooth.settings import DTYPES
 from multiguard.smooth.step import check_scores, score_limit, to_pixels
 
@@ -71,7 +71,7 @@ class SoftVotes:
 
     def _shares(self, noisy: Tensor) -> Tensor:
         scores = _scores(self._smoother, noisy).view(-1, self._copies, len(self._smoother.classifier.label_names))
-        return soft_hits(scores, _border(scores, self._smoother, self._aim.asked)).mean(dim=1)
+        return soft_hits(scores, _border(scores, self._smoother, self._aim.rule)).mean(dim=1)
 
 
 def soft_hits(scores: Tensor, border: Tensor) -> Tensor:
@@ -119,10 +119,10 @@ def _scores(smoother: Smoother, noisy: Tensor) -> Tensor:
     return scores.to(torch.float32)
 
 
-def _border(scores: Tensor, smoother: Smoother, asked: Asked) -> Tensor:
+def _border(scores: Tensor, smoother: Smoother, rule: Rule) -> Tensor:
     """What a score must pass: of each draw (P, copies, 1), or one number."""
-    if isinstance(asked, TopK):
-        top = scores.topk(min(asked.k_prime + 1, scores.shape[2]), dim=2).values
-        return (top[..., asked.k_prime - 1 : asked.k_prime] + top[..., -1:]) / 2
+    if isinstance(rule, TopK):
+        top = scores.topk(min(rule.k_prime + 1, scores.shape[2]), dim=2).values
+        return (top[..., rule.k_prime - 1 : rule.k_prime] + top[..., -1:]) / 2
     assert smoother.settings.score_threshold is not None
     return scores.new_tensor(score_limit(smoother.classifier, smoother.settings.score_threshold))

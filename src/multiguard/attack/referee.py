@@ -9,11 +9,10 @@ from torch import Tensor
 
 from multiguard.attack.aim import Aim
 from multiguard.attack.group import Found, Group
+from multiguard.certify import Rule
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Asked, TopK
 from multiguard.smooth.noise import Stream
-from multiguard.votes import DrawVotes
-from multiguard.votes.row import as_hits, as_ranked
+from multiguard.smooth.prediction import as_array
 
 
 class Referee:
@@ -21,12 +20,12 @@ class Referee:
 
     Args:
         smoother: The smoothed classifier; nothing is asked of it but votes, so that any callable will do.
-        asked: Which smoothed classifier is meant.
+        rule: Which smoothed classifier is meant.
         seed: The seed of the noise.
     """
 
-    def __init__(self, smoother: Smoother, asked: Asked, seed: int) -> None:
-        self._smoother, self._asked, self._seed = smoother, asked, seed
+    def __init__(self, smoother: Smoother, rule: Rule, seed: int) -> None:
+        self._smoother, self._rule, self._seed = smoother, rule, seed
 
     def counts(self, ids: Sequence[str], images: Iterable[Tensor], draws: int, stream: Stream) -> NDArray[np.int64]:
         """(images, c), in how many draws of each image each label was hit."""
@@ -35,17 +34,10 @@ class Referee:
             self._smoother.job(image, draws, seed=self._seed, image_id=name, stream=stream)
             for name, image in zip(ids, images, strict=True)
         )
-        found = [hit_counts(votes, self._asked, labels) for _, votes in self._smoother.run(jobs, steady=True)]
-        return np.stack(found)
+        runs = self._smoother.run(jobs, steady=True)
+        return np.stack([self._rule.hits(as_array(votes, self._rule), labels) for _, votes in runs])
 
     def compare(self, group: Group, images: Tensor, aim: Aim, draws: int) -> Found:
         """The images with their values for the attack, from draws of the search."""
         shares = torch.from_numpy(self.counts(group.ids, images, draws, "attack") / draws)
         return Found(images, aim.value(shares.to(group.inside.device), group.inside))
-
-
-def hit_counts(votes: DrawVotes, asked: Asked, num_labels: int) -> NDArray[np.int64]:
-    """(c,), in how many of the draws each label was hit."""
-    if isinstance(asked, TopK):
-        return np.bincount(as_ranked(votes)[:, : asked.k_prime].ravel(), minlength=num_labels)
-    return np.asarray(as_hits(votes).sum(axis=0), dtype=np.int64)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -19,12 +19,10 @@ from multiguard.attack.pgd import GradientSearch
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.random_search import RandomSearch
 from multiguard.attack.referee import Referee
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting
+from multiguard.certify import Rule, TopK
 from multiguard.evaluate.attacked import CLEAN
 from multiguard.evaluate.judged import Goal
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import Asked, TopK, checked_asked
 from multiguard.smooth.images import as_input, placed
 from multiguard.smooth.noise import noise_key
 from multiguard.smooth.step import to_pixels
@@ -98,7 +96,7 @@ class _Search(Protocol):
 def attack_images(
     smoother: Smoother,
     victims: Iterable[Victim],
-    setting: AnySetting,
+    rule: Rule,
     plan: AttackPlan,
     *,
     progress: Callable[[int], None] | None = None,
@@ -112,39 +110,30 @@ def attack_images(
     Args:
         smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` asks for scores alone.
         victims: The images.
-        setting: Which smoothed classifier: a `Setting` or a `ThresholdSetting`, as the smoother's rule is.
+        rule: Which smoothed classifier; the votes of the smoother must be such as it needs.
         plan: Which attacks, and how hard they try.
         progress: Called with the number of images done.
     """
-    asked = _asked(smoother, setting)
+    smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
     done = 0
     for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
         most = max(1, min(_TOGETHER, _NUMBERS // max(1, math.prod(shape))))
         while together := list(islice(alike, most)):
-            yield from _attacked(smoother, together, asked, plan)
+            yield from _attacked(smoother, together, rule, plan)
             done += len(together)
             if progress is not None:
                 progress(done)
 
 
-def _asked(smoother: Smoother, setting: AnySetting) -> Asked:
-    """The smoothed classifier that the setting names, if the smoother's votes can tell of it."""
-    if setting.rule != smoother.settings.rule:
-        raise InvalidInputError(f"the setting is of the {setting.rule} rule, the smoother of {smoother.settings.rule}")
-    named = {"k": None, "k_prime": None, "threshold": None, **asdict(setting)}
-    wanted = {name: named[name] for name in ("k", "k_prime", "threshold")}
-    return checked_asked(smoother.settings, len(smoother.classifier.label_names), **wanted)
-
-
-def _attacked(smoother: Smoother, victims: Sequence[Victim], asked: Asked, plan: AttackPlan) -> list[Attacked]:
+def _attacked(smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> list[Attacked]:
     group = _group(smoother, victims, plan.seed)
-    referee = Referee(smoother, asked, plan.seed)
+    referee = Referee(smoother, rule, plan.seed)
     found = [
-        _Pending(CLEAN, goal, 0.0, place, group.clean[place]) for goal in _goals(asked) for place in range(len(group))
+        _Pending(CLEAN, goal, 0.0, place, group.clean[place]) for goal in _goals(rule) for place in range(len(group))
     ]
     flat: set[str] = set()
-    for goal in _goals(asked):
-        aim = Aim(asked, goal)
+    for goal in _goals(rule):
+        aim = Aim(rule, goal)
         for name in plan.attacks:
             search = _search(name, smoother, referee, aim, plan, flat)
             start = referee.compare(group, group.clean, aim, plan.pick_draws)
@@ -153,8 +142,8 @@ def _attacked(smoother: Smoother, victims: Sequence[Victim], asked: Asked, plan:
     return [replace(each, flat=each.victim.id in flat) for each in judged]
 
 
-def _goals(asked: Asked) -> tuple[Goal, ...]:
-    return ("in",) if isinstance(asked, TopK) else ("in", "out")
+def _goals(rule: Rule) -> tuple[Goal, ...]:
+    return ("in",) if isinstance(rule, TopK) else ("in", "out")
 
 
 def _search(

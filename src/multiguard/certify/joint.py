@@ -14,40 +14,41 @@ alpha is divided among the bounds of one pair, not over all labels. `docs/theory
 
 import numpy as np
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.group import Group, Setting
-from multiguard.certify.layers import Layers, crossing, fill
+from multiguard.certify.counts import Group
+from multiguard.certify.layers import At, Layers, crossing, fill
+from multiguard.certify.rules import TopK
 from multiguard.certify.subsets import WithinU, at_least, levels, weakest_out
-from multiguard.certify.types import Floats
 
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
-SHARE_U, SHARE_V, SHARE_CAP = 0.50, 0.40, 0.10
+FRACTION_U, FRACTION_V, FRACTION_CAP = 0.50, 0.40, 0.10
 
 
-def joint_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
+def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once."""
-    sizes = group.uncertain_sizes(setting.k)
+    sizes = group.uncertain_sizes(rule.k)
     if not sizes:
-        return group.with_certain_sizes([], setting.k)
-    one_size = Setting(setting.k, setting.k_prime, setting.alpha / group.sizes(setting.k))
-    left = weakest_out(group, sizes, setting.k_prime, WithinU(SHARE_U * one_size.alpha, setting.k_prime), bounds)
-    right = Layers.stacked([_right_side(group, e, one_size, bounds) for e in sizes], absent=np.inf)
-    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows, setting.at)
-    return group.with_certain_sizes(np.split(r, len(sizes)), setting.k)
+        return group.with_certain_sizes([], rule.k)
+    one_size = alpha / group.sizes(rule.k)
+    left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
+    right = Layers.stacked([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
+    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows, at)
+    return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
 
 
-def _right_side(group: Group, e: int, setting: Setting, bounds: Bounds) -> Layers:
+def _right_side(group: Group, e: int, rule: TopK, alpha: float, bounds: Bounds) -> Layers:
     """The terms of B_s: for each v the layers of the v least voted labels of the worst V, filled up evenly."""
-    s, k_prime = setting.k - e + 1, setting.k_prime
+    s, k_prime = rule.k - e + 1, rule.k_prime
     draws = group.draws[:, None]
     mass = group.rivals(s)
-    singles = bounds.upper(mass, draws, SHARE_V * setting.alpha / s**2)
+    singles = bounds.upper(mass, draws, FRACTION_V * alpha / s**2)
     layers = min(k_prime, s)
     depth = np.arange(1, layers + 1)
     elsewhere = draws - at_least(group)[:, ::-1][:, :layers]
-    outside = bounds.upper(elsewhere, draws, SHARE_CAP * setting.alpha / layers)
+    outside = bounds.upper(elsewhere, draws, FRACTION_CAP * alpha / layers)
     sums, votes = np.cumsum(singles[:, ::-1], axis=1), np.cumsum(mass[:, ::-1], axis=1)
-    level = levels(SHARE_V * setting.alpha, s, k_prime)
+    level = levels(FRACTION_V * alpha, s, k_prime)
     used = level > 0
     caps = np.repeat(outside[:, None, :], s, axis=1)
     counted = bounds.upper(votes[:, used, None] / depth, draws[:, :, None], level[used, None])

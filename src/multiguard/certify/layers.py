@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from multiguard.certify.types import Bools, Floats
+from multiguard.certify.arrays import Bools, Floats
+
+# The only r that matter, where that is known.
+At = tuple[float, ...] | None
 
 # No finite Phi^-1 of a double differs from another by as much as this, so what holds here holds for every r.
 _BEYOND = 80.0
@@ -65,9 +68,7 @@ class Layers:
         return self.weights * sums
 
 
-def crossing(
-    left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, at: Sequence[float] | None = None
-) -> Floats:
+def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, at: At = None) -> Floats:
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
     `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a

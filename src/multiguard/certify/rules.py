@@ -1,103 +1,190 @@
-"""The two rules, top-k and threshold, as adaptive draws see them: tallies of the votes, and radii in one row.
+"""The smoothed classifier g: which labels it returns, given how often the base classifier f returns each label.
 
-A row holds every radius that is claimed of an image, whatever it is about: more is better for each of them.
+With p_i the probability that f returns label i for a noisy copy of the image, g returns the k labels of largest p_i
+(`TopK`) or every label with p_i >= t (`Threshold`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from multiguard.certify.arguments import check_count, checked_method, checked_setting, checked_sigma
-from multiguard.certify.bounds import Bounds
-from multiguard.certify.group import Setting
-from multiguard.certify.radii import ranked_tally, solved_ranked
-from multiguard.certify.tally import Tally
-from multiguard.certify.threshold import (
-    SetTally,
-    ThresholdSetting,
-    checked_threshold_setting,
-    set_tally,
-    solved_sets,
-)
-from multiguard.certify.types import Floats, Method, ThresholdMethod
+from multiguard.certify.arguments import check_count, check_fraction
+from multiguard.certify.arrays import Ints
+from multiguard.errors import InvalidInputError
+from multiguard.io.names import unknown_name
 
-Tallied = TypeVar("Tallied")
-
-
-class Rule(Protocol, Generic[Tallied]):
-    """What a set of votes is, and what it proves with a share of alpha."""
-
-    def only_at(self, radii: Floats) -> "Rule[Tallied]":
-        """The same rule where only these radii matter: much faster, and right about which of them are proved."""
-
-    def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tallied:
-        """The tally of one image's votes."""
-
-    def solve(self, tallies: Sequence[Tallied], share: float, bounds: Bounds) -> list[Floats]:
-        """Every radius that is proved of each image, with this share of alpha."""
+RuleName = Literal["top-k", "threshold"]
+Method = Literal["joint", "paper", "independent", "jia", "cohen"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True)
 class TopK:
-    """Ranked votes; a row is the radii of sizes 1, 2, ..."""
+    """g returns the k labels that f returns most often; f returns k_prime labels per draw.
 
-    setting: Setting
-    num_labels: int
-    sigma: float
-    method: Method
+    Attributes:
+        k: How many labels g returns.
+        k_prime: How many labels f returns, k'.
 
-    @staticmethod
-    def checked(num_labels: int, k: int, k_prime: int, sigma: float, alpha: float, method: str) -> "TopK":
-        """The rule, each argument within its range."""
-        setting = checked_setting(k, k_prime, alpha, num_labels)
-        return TopK(setting, num_labels, checked_sigma(sigma), checked_method(method))
+    >>> rule = TopK(k=2, k_prime=1)
+    >>> ranked = np.array([[3, 0], [3, 1], [1, 3]])  # three draws, the best label first
+    >>> rule.hits(ranked, num_labels=4)
+    array([0, 1, 0, 2])
+    >>> rule.returned(ranked, num_labels=4)
+    (3, 1)
+    """
 
-    def only_at(self, radii: Floats) -> "TopK":
-        """The same rule where only these radii matter."""
-        return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
+    k: int
+    k_prime: int
+    name: ClassVar[RuleName] = "top-k"
+    methods: ClassVar[tuple[Method, ...]] = METHODS
 
-    def tally(self, votes: ArrayLike, labels: ArrayLike) -> Tally:
-        """The tally of one image's ranked votes."""
-        return ranked_tally(votes, labels, self.setting.k_prime, self.num_labels)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", check_count("k", self.k))
+        object.__setattr__(self, "k_prime", check_count("k_prime", self.k_prime))
 
-    def solve(self, tallies: Sequence[Tally], share: float, bounds: Bounds) -> list[Floats]:
-        """The radii of each image."""
-        setting = replace(self.setting, alpha=self.setting.alpha * share)
-        return solved_ranked(tallies, setting, self.sigma, self.method, bounds)
+    @property
+    def options(self) -> dict[str, float]:
+        """The arguments of `make_rule` that make this rule."""
+        return {"k": self.k, "k_prime": self.k_prime}
+
+    def check(self, num_labels: int) -> None:
+        """Raises `InvalidInputError` unless there are at least k and k' labels."""
+        check_count("num_labels", num_labels)
+        check_count("k", self.k, num_labels)
+        check_count("k_prime", self.k_prime, num_labels)
+
+    def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
+        """(num_labels,) in how many draws f returned each label.
+
+        Args:
+            votes: (draws, K') integers, the labels of each draw from the highest score down; the first k' count.
+            num_labels: c, the number of labels there are.
+        """
+        if not np.issubdtype(votes.dtype, np.integer) or votes.ndim != 2:
+            raise InvalidInputError(
+                f"votes of the top-k rule are integers (draws, K'), got {votes.dtype} {votes.shape}"
+            )
+        check_ranks(self.k_prime, votes.shape[1])
+        return np.bincount(votes[:, : self.k_prime].ravel(), minlength=num_labels)
+
+    def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
+        """The labels that g would return if these draws were all, most hits first; ties go to the smaller index."""
+        return tuple(np.argsort(-self.hits(votes, num_labels), kind="stable")[: self.k].tolist())
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Votes that are sets; a row is the radii of the floors, then those of the ceilings."""
+    """g returns every label that f returns with probability at least t; f returns any set of labels per draw.
 
-    setting: ThresholdSetting
-    num_labels: int
-    sigma: float
+    Attributes:
+        t: The probability, strictly between 0 and 1.
 
-    @staticmethod
-    def checked(num_labels: int, threshold: float, sigma: float, alpha: float, method: ThresholdMethod) -> "Threshold":
-        """The rule, each argument within its range."""
-        check_count("num_labels", num_labels, None)
-        return Threshold(checked_threshold_setting(threshold, alpha, method), num_labels, checked_sigma(sigma))
+    >>> rule = Threshold(t=0.5)
+    >>> sets = np.array([[True, True, False], [False, True, False]])  # two draws, three labels
+    >>> rule.hits(sets, num_labels=3)
+    array([1, 2, 0])
+    >>> rule.returned(sets, num_labels=3)
+    (1, 0)
+    """
 
-    def only_at(self, radii: Floats) -> "Threshold":
-        """The same rule where only these radii matter."""
-        return replace(self, setting=replace(self.setting, at=_just_beyond(radii, self.sigma)))
+    t: float
+    name: ClassVar[RuleName] = "threshold"
+    methods: ClassVar[tuple[Method, ...]] = ("joint", "independent")
 
-    def tally(self, votes: ArrayLike, labels: ArrayLike) -> SetTally:
-        """The tally of one image's sets."""
-        return set_tally(votes, labels, self.num_labels)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "t", check_fraction("threshold", self.t))
 
-    def solve(self, tallies: Sequence[SetTally], share: float, bounds: Bounds) -> list[Floats]:
-        """The radii of each image, floors before ceilings."""
-        setting = replace(self.setting, alpha=self.setting.alpha * share)
-        solved = solved_sets(tallies, setting, self.sigma, bounds)
-        return [np.concatenate([radii.true, radii.false]) for radii in solved]
+    @property
+    def options(self) -> dict[str, float]:
+        """The arguments of `make_rule` that make this rule."""
+        return {"threshold": self.t}
+
+    def check(self, num_labels: int) -> None:
+        """Raises `InvalidInputError` unless there is at least one label."""
+        check_count("num_labels", num_labels)
+
+    def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
+        """(num_labels,) in how many draws f returned each label.
+
+        Args:
+            votes: Boolean (draws, num_labels), the set of each draw.
+            num_labels: c, the number of labels there are.
+        """
+        check_sets(votes, num_labels)
+        return np.asarray(votes.sum(axis=0))
+
+    def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
+        """The labels that g would return if these draws were all, most hits first, perhaps none; ties as in `TopK`."""
+        fractions = self.hits(votes, num_labels) / len(votes)
+        return tuple(int(label) for label in np.argsort(-fractions, kind="stable") if fractions[label] >= self.t)
 
 
-def _just_beyond(radii: Floats, sigma: float) -> tuple[float, ...]:
-    """The radii in units of sigma, so little larger that they are not below the radii when scaled and rounded down."""
-    return tuple(float(r) for r in radii / sigma * (1 + 1e-12))
+Rule = TopK | Threshold
+
+_OPTIONS: dict[RuleName, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
+
+
+def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None) -> Rule:
+    """The rule of this name; raises `InvalidInputError` unless exactly its own options are given.
+
+    Args:
+        name: "top-k" or "threshold".
+        k: For the top-k rule, how many labels g returns.
+        k_prime: For the top-k rule, how many labels f returns per draw.
+        threshold: For the threshold rule, t.
+
+    >>> make_rule("top-k", k=5, k_prime=3)
+    TopK(k=5, k_prime=3)
+    >>> make_rule("threshold", threshold=0.5)
+    Threshold(t=0.5)
+    """
+    if name not in _OPTIONS:
+        raise InvalidInputError(unknown_name("rule", str(name), _OPTIONS))
+    needed = _OPTIONS["top-k" if name == "top-k" else "threshold"]
+    takes = " and ".join(needed)
+    for option, value in {"k": k, "k_prime": k_prime, "threshold": threshold}.items():
+        if value is None and option in needed:
+            raise InvalidInputError(f"{option} is missing; the {name} rule needs {takes}")
+        if value is not None and option not in needed:
+            other = "threshold" if name == "top-k" else "top-k"
+            raise InvalidInputError(f"{option} belongs to the {other} rule; the {name} rule takes {takes}")
+    if threshold is not None:
+        return Threshold(threshold)
+    assert k is not None
+    assert k_prime is not None
+    return TopK(k, k_prime)
+
+
+def check_method(method: str, rule: Rule) -> Method:
+    """The method, if the rule has it."""
+    for known in rule.methods:
+        if method == known:
+            return known
+    raise InvalidInputError(
+        f"{unknown_name(f'method of the {rule.name} rule', str(method), rule.methods)}; "
+        f"choose one of {', '.join(rule.methods)}"
+    )
+
+
+def check_ranks(k_prime: int, kept: int) -> None:
+    """Raises unless the votes keep the k' best labels of each draw."""
+    if k_prime > kept:
+        raise InvalidInputError(
+            f"k_prime = {k_prime}, but these votes keep {kept} labels per draw (k_max); use k_prime <= {kept}, or vote "
+            "again with a larger k_max"
+        )
+
+
+def check_sets(votes: NDArray[Any], num_labels: int) -> None:
+    """Raises unless the votes are the set of each draw, boolean (draws, num_labels), at least one draw."""
+    if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
+        ranked = "; ranked votes do not say which labels passed" if np.issubdtype(votes.dtype, np.integer) else ""
+        raise InvalidInputError(
+            f"the threshold rule needs the set of each draw, boolean (draws, num_labels) with at least one draw, got "
+            f"{votes.dtype} {votes.shape}{ranked}"
+        )
+    if votes.shape[1] != num_labels:
+        raise InvalidInputError(f"votes must have one column per label, {num_labels}, got {votes.shape[1]}")

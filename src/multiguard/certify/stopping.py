@@ -1,171 +1,143 @@
-"""When to stop drawing: nothing more to gain at the radii that were asked for."""
+"""When to stop drawing: nothing more to gain at the requested radii."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import checked_forecast_margin, checked_radii, each_image
-from multiguard.certify.bounds import ClopperPearson, Projected
-from multiguard.certify.looks import Looks, best_over_looks, tallies_at_looks
-from multiguard.certify.rules import Rule, Tallied, Threshold, TopK
-from multiguard.certify.types import Floats, Method, ThresholdMethod
+from multiguard.certify.arguments import check_forecast_margin, check_radii, each_image
+from multiguard.certify.arrays import Floats
+from multiguard.certify.bounds import Bounds, ClopperPearson, Projected
+from multiguard.certify.counts import VoteCounts, count_votes
+from multiguard.certify.looks import Looks
+from multiguard.certify.radii import best_over_looks, check_options, counts_at_looks, solve
+from multiguard.certify.rules import Method, Rule
 
-# On real votes forecasts of this forecast_margin lost a tenth of a point at most; half of it now and then half a point.
+# On real votes forecasts of this margin lost a tenth of a point at most; half of it now and then half a point.
 _FORECAST_MARGIN = 2.0
 
 
-class StoppingRule:
-    """Says of images, after each of their looks, whether more draws can be expected to raise their certified size.
+@dataclass(frozen=True, eq=False)
+class _Image:
+    """An image at its latest look: which look, the counts of its votes, their digest, and what earlier looks proved."""
 
-    An image is decided when its certified size is at its maximum at every radius asked for; when a kind forecast of
-    the votes at the looks to come would certify no more at any of them; or when no look is left. The radii of
-    `adaptive_radii` hold whatever this rule says.
+    look: int
+    counts: VoteCounts
+    digest: bytes
+    before: Floats | None
+
+
+class StoppingRule:
+    """Says of images, after each look, whether more draws can be expected to raise a certified size.
+
+    (For `Threshold`: to raise a floor or lower a ceiling.) An image is decided when everything is proved at every
+    requested radius; when a favourable forecast of the votes at the looks to come would prove no more at any of them;
+    or when no look is left. The radii of `certified_radii` with these looks hold whatever this rule says.
 
     Args:
+        rule: The smoothed classifier.
         looks: The looks, fixed before the draws.
-        radii: The radii asked for, in the unit of sigma.
+        radii: The requested radii, in the unit of sigma.
         num_labels: c, the number of labels there are.
-        k: As in `certified_radii`.
-        k_prime: As in `certified_radii`.
         sigma: As in `certified_radii`.
         alpha: As in `certified_radii`, for all looks together.
         method: As in `certified_radii`.
         forecast_margin: How many standard deviations better than so far the draws to come are taken to be. With
             `math.inf` an image stops only where its certified size provably cannot rise any more.
+
+    >>> from multiguard.certify import TopK, look_plan
+    >>> stopping = StoppingRule(TopK(k=1, k_prime=1), look_plan(1000), radii=[0.5], num_labels=3, sigma=0.5)
+    >>> first = stopping.looks.draws[0]
+    >>> stopping.decided([[[0]] * first, [[0], [1]] * (first // 2)], [[0], [0]])
+    [False, True]
     """
 
     def __init__(
         self,
+        rule: Rule,
         looks: Looks,
         *,
         radii: Sequence[float],
         num_labels: int,
-        k: int,
-        k_prime: int,
         sigma: float,
         alpha: float = 0.001,
         method: Method = "joint",
         forecast_margin: float = _FORECAST_MARGIN,
     ) -> None:
-        rule = TopK.checked(num_labels, k, k_prime, sigma, alpha, method)
-        self.looks = looks
-        self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_forecast_margin(forecast_margin))
+        self.rule, self.looks, self._num_labels = rule, looks, num_labels
+        self._sigma, self._alpha, self._method = check_options(rule, num_labels, sigma, alpha, method)
+        self._radii, self._forecast_margin = check_radii(radii), check_forecast_margin(forecast_margin)
+        # In units of sigma, and so little larger that they are not below the radii when scaled and rounded down.
+        self._at = tuple(float(r) for r in self._radii / self._sigma * (1 + 1e-12))
+        # A later look with at least as large a fraction has a forecast at least as good.
+        fractions = looks.fractions
+        self._worthwhile = [i for i, one in enumerate(fractions) if all(one > later for later in fractions[i + 1 :])]
+        self._proved: dict[bytes, Floats] = {}  # at a look, kept until the next one, so that no look is solved twice
 
-    def decided(self, ranked: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
+    def decided(self, votes: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
         """For each image whether its draws may end; the draws of each must be one of `looks.draws`.
 
         Args:
-            ranked: For each image all its votes so far, (draws, K') as `certified_radii_batch` takes them.
-            labels: For each image the indices of L. One without labels is decided at once.
+            votes: For each image all its votes so far, as `certified_radii_batch` takes them.
+            labels: For each image the indices of L. Under `TopK` one without labels is decided at once.
         """
-        return self._outlook.decided(ranked, labels, "ranked")
-
-
-class ThresholdStoppingRule:
-    """Says of images under the threshold rule whether more draws can be expected to raise a floor or lower a ceiling.
-
-    As `StoppingRule`, with the arguments of `threshold_radii` in place of those of `certified_radii`.
-    """
-
-    def __init__(
-        self,
-        looks: Looks,
-        *,
-        radii: Sequence[float],
-        num_labels: int,
-        threshold: float,
-        sigma: float,
-        alpha: float = 0.001,
-        method: ThresholdMethod = "joint",
-        forecast_margin: float = _FORECAST_MARGIN,
-    ) -> None:
-        rule = Threshold.checked(num_labels, threshold, sigma, alpha, method)
-        self.looks = looks
-        self._outlook = _Outlook(rule, looks, checked_radii(radii), checked_forecast_margin(forecast_margin))
-
-    def decided(self, hits: Sequence[ArrayLike], labels: Sequence[ArrayLike]) -> list[bool]:
-        """For each image whether its draws may end; the draws of each must be one of `looks.draws`.
-
-        Args:
-            hits: For each image all its votes so far, boolean (draws, num_labels).
-            labels: For each image the indices of L.
-        """
-        return self._outlook.decided(hits, labels, "hits")
-
-
-@dataclass(frozen=True, eq=False)
-class _Image(Generic[Tallied]):
-    """An image at its latest look: which one, the tally of its votes, their name, and what earlier looks proved."""
-
-    look: int
-    tally: Tallied
-    name: bytes
-    before: Floats | None
-
-
-class _Outlook(Generic[Tallied]):
-    """What each image has at the radii asked for, and what it can hope for.
-
-    What an image had at a look is remembered until its next one, so that no look is solved twice.
-    """
-
-    def __init__(self, rule: Rule[Tallied], looks: Looks, asked: Floats, forecast_margin: float) -> None:
-        self.rule, self.looks, self.asked, self.forecast_margin = rule.only_at(asked), looks, asked, forecast_margin
-        # A later look with at least as large a share has a forecast at least as good.
-        shares = looks.shares
-        self.worthwhile = [i for i, share in enumerate(shares) if all(share > later for later in shares[i + 1 :])]
-        self._had: dict[bytes, Floats] = {}
-
-    def decided(self, votes: Sequence[ArrayLike], labels: Sequence[ArrayLike], name: str) -> list[bool]:
-        images = list(each_image(votes, labels, name, self._latest))
+        images = list(each_image(votes, labels, self._latest))
         best = self._best(images)
-        open_ones = [i for i, radii in enumerate(best) if np.any(radii < self.asked.max())]
+        undecided = [i for i, radii in enumerate(best) if np.any(radii < self._radii.max())]
         rising: set[int] = set()
-        for look in self.worthwhile:
-            rising |= self._rising([i for i in open_ones if images[i].look < look], look, images, best)
-        self._had |= {images[i].name: best[i] for i in rising}
+        for look in self._worthwhile:
+            rising |= self._rising([i for i in undecided if images[i].look < look], look, images, best)
+        self._proved |= {images[i].digest: best[i] for i in rising}
         return [i not in rising for i in range(len(best))]
 
-    def _latest(self, given: ArrayLike, true: ArrayLike) -> _Image[Tallied]:
-        """An image's latest look; what the earlier ones proved is remembered, or else proved again."""
+    def _latest(self, given: ArrayLike, labels: ArrayLike) -> _Image:
+        """An image at its latest look; what the earlier ones proved is remembered, or else proved again."""
         votes = np.atleast_1d(given)
-        look = self.looks.index(len(votes))
-        tally, before = self.rule.tally(votes, true), None
+        look, before = self.looks.index(len(votes)), None
+        counts = count_votes(votes, labels, self.rule, self._num_labels)
         if look > 0:
             earlier = votes[: self.looks.draws[look - 1]]
-            before = self._had.pop(_name(earlier, true), None)
+            before = self._proved.pop(_digest(earlier, labels), None)
             if before is None:
-                before = best_over_looks(
-                    self.rule, self.looks, tallies_at_looks(self.rule, self.looks, [earlier], [true], "votes")
-                )[0]
-        return _Image(look, tally, _name(votes, true), before)
+                before = self._prove_again(earlier, labels)
+        return _Image(look, counts, _digest(votes, labels), before)
 
-    def _best(self, images: Sequence[_Image[Tallied]]) -> list[Floats]:
-        """For each image the best radii of the looks it has reached."""
+    def _prove_again(self, votes: NDArray[Any], labels: ArrayLike) -> Floats:
+        counts = [counts_at_looks(votes, labels, self.rule, self._num_labels, self.looks)]
+        proved = best_over_looks(
+            counts, self.rule, self.looks, sigma=self._sigma, alpha=self._alpha, method=self._method, at=self._at
+        )
+        return proved[0].row
+
+    def _best(self, images: Sequence[_Image]) -> list[Floats]:
+        """For each image the best radii of the looks that it has reached."""
         best: dict[int, Floats] = {}
         for look in sorted({image.look for image in images}):
             here = [i for i, image in enumerate(images) if image.look == look]
-            solved = self.rule.solve([images[i].tally for i in here], self.looks.shares[look], ClopperPearson())
-            for i, radii in zip(here, solved, strict=True):
+            for i, radii in zip(here, self._solve([images[i] for i in here], look, ClopperPearson()), strict=True):
                 before = images[i].before
                 best[i] = radii if before is None else np.maximum(before, radii)
         return [best[i] for i in range(len(images))]
 
-    def _rising(
-        self, among: Sequence[int], look: int, images: Sequence[_Image[Tallied]], best: Sequence[Floats]
-    ) -> set[int]:
-        """Those images for which the forecast at this look certifies more, at some radius asked for."""
-        forecast = Projected(self.looks.draws[look], self.forecast_margin)
-        hopes = self.rule.solve([images[i].tally for i in among], self.looks.shares[look], forecast)
+    def _rising(self, among: Sequence[int], look: int, images: Sequence[_Image], best: Sequence[Floats]) -> set[int]:
+        """Those images for which the forecast at this look proves more, at some requested radius."""
+        forecast = Projected(self.looks.draws[look], self._forecast_margin)
+        hopes = self._solve([images[i] for i in among], look, forecast)
         return {i for i, hope in zip(among, hopes, strict=True) if np.any(hope > best[i])}
 
+    def _solve(self, images: Sequence[_Image], look: int, bounds: Bounds) -> list[Floats]:
+        """Every radius of each image, proved with this look's fraction of alpha."""
+        alpha = self._alpha * self.looks.fractions[look]
+        counts = [image.counts for image in images]
+        solved = solve(counts, self.rule, bounds, sigma=self._sigma, alpha=alpha, method=self._method, at=self._at)
+        return [radii.row for radii in solved]
 
-def _name(votes: NDArray[Any], labels: ArrayLike) -> bytes:
+
+def _digest(votes: NDArray[Any], labels: ArrayLike) -> bytes:
     """What tells these votes and labels from any others."""
-    told = hashlib.sha256(f"{votes.dtype} {votes.shape} {np.sort(np.asarray(labels)).tolist()}".encode())
-    told.update(np.ascontiguousarray(votes).data)
-    return told.digest()
+    digest = hashlib.sha256(f"{votes.dtype} {votes.shape} {np.sort(np.asarray(labels)).tolist()}".encode())
+    digest.update(np.ascontiguousarray(votes).data)
+    return digest.digest()

@@ -15,11 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.group import Group
+from multiguard.certify.counts import MOST_SUBSET_LABELS, Group
 from multiguard.certify.layers import Layers
-from multiguard.certify.tally import MOST_SUBSET_LABELS
-from multiguard.certify.types import Floats
 
 # Alpha divided among more bounds than this would be lost in the smallest doubles, and prove nothing anyway.
 _MOST_EVENTS = 10**80
@@ -132,7 +131,7 @@ def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Float
 
 def at_least(group: Group) -> Floats:
     """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels of L."""
-    overlap = np.stack([tally.overlap_mass for tally in group.tallies])
+    overlap = np.stack([counts.overlap_mass for counts in group.counts])
     return np.cumsum(overlap[:, :0:-1], axis=1)[:, ::-1]
 
 
@@ -145,7 +144,7 @@ def layer_mass(group: Group, k_prime: int) -> Floats:
     images, labels = group.images, group.num_true
     layers = min(k_prime, labels)
     mass = np.zeros((images, 1 << labels, layers + 1))
-    mass[:, :, 0] = np.stack([tally.pattern_mass for tally in group.tallies])
+    mass[:, :, 0] = np.stack([counts.pattern_mass for counts in group.counts])
     for bit in range(labels):
         halves = mass.reshape(images, -1, 2, 1 << bit, layers + 1)
         missed, hit = halves[:, :, 0].copy(), halves[:, :, 1].copy()

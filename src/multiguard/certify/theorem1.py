@@ -15,44 +15,47 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.group import Group, Setting
-from multiguard.certify.layers import Layers, crossing
-from multiguard.certify.types import Floats
+from multiguard.certify.counts import Group
+from multiguard.certify.layers import At, Layers, crossing
+from multiguard.certify.rules import TopK
 
 
-def paper_radii(group: Group, setting: Setting, bounds: Bounds, *, second_terms: bool = True) -> Floats:
+def paper_radii(
+    group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None, *, second_terms: bool = True
+) -> Floats:
     """The r, (images, sizes), at which Theorem 1 certifies each size; `second_terms=False` is `independent`."""
-    level = setting.alpha / group.num_labels
+    level = alpha / group.num_labels
     draws = group.draws[:, None]
     lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
-    upper = bounds.upper(group.rivals(setting.k), draws, level)
-    cap = setting.k_prime - lower.sum(axis=1)
+    upper = bounds.upper(group.rivals(rule.k), draws, level)
+    cap = rule.k_prime - lower.sum(axis=1)
     sides = [
-        _sides(lower[:, e - 1 :], upper[:, : setting.k - e + 1], cap, setting.k_prime, second_terms)
-        for e in group.uncertain_sizes(setting.k)
+        _sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap, rule.k_prime, second_terms)
+        for e in group.uncertain_sizes(rule.k)
     ]
-    return group.with_certain_sizes(_solved(sides, setting.at), setting.k)
+    return group.with_certain_sizes(_solved(sides, at), rule.k)
 
 
-def jia_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
+def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """The r, (images, sizes), up to which that many labels of L each stay among the top k on their own.
 
     Each label is certified against the top k of all others, the rest of L included: Theorem 1 with L = {label}.
     """
-    if setting.k > group.num_labels - 1:
-        return np.full((group.images, group.sizes(setting.k)), np.inf)
-    level = setting.alpha / group.num_labels
+    if rule.k > group.num_labels - 1:
+        return np.full((group.images, group.sizes(rule.k)), np.inf)
+    level = alpha / group.num_labels
     draws = group.draws[:, None]
     lower = bounds.lower(group.mass_on_labels, draws, level)
     sides = []
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
-        upper = bounds.upper(group.rivals_of(i, setting.k), draws, level)
-        sides.append(_sides(own, upper, setting.k_prime - own[:, 0], setting.k_prime, True))
-    return -np.sort(-np.stack(_solved(sides, setting.at), axis=1), axis=1)[:, : group.sizes(setting.k)]
+        upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
+        sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, True))
+    return -np.sort(-np.stack(_solved(sides, at), axis=1), axis=1)[:, : group.sizes(rule.k)]
 
 
-def _solved(sides: Sequence[tuple[Layers, Layers]], at: Sequence[float] | None) -> list[Floats]:
+def _solved(sides: Sequence[tuple[Layers, Layers]], at: At) -> list[Floats]:
     """The crossing of each pair of sides, all of them found together."""
     if not sides:
         return []

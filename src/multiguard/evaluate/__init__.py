@@ -3,29 +3,21 @@
 from multiguard.evaluate.attacked import AttackCurve, AttackedImage, Attacks, Reached, attack_curves
 from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.certificates import Certificates, certify_votes
-from multiguard.evaluate.curve import Curve, curves, radius_grid
+from multiguard.evaluate.certifier import LabelSource
+from multiguard.evaluate.config import CertifyConfig, Parameter
+from multiguard.evaluate.curves import Curve, curves, radius_grid
 from multiguard.evaluate.judged import Goal, judged_size
-from multiguard.evaluate.label import LabelScores, label_scores
-from multiguard.evaluate.question import LabelSource
-from multiguard.evaluate.scores import (
-    Averaging,
-    Scores,
-    image_scores,
-    set_scores,
-    threshold_image_scores,
-    threshold_set_scores,
-)
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
-from multiguard.evaluate.sweeps import Parameter, sweep
+from multiguard.evaluate.scores import Averaging, LabelScores, Scores, image_scores, label_scores, set_scores
+from multiguard.evaluate.sweeps import sweep
 
 __all__ = [
-    "AnySetting",
     "AttackCurve",
     "AttackedImage",
     "Attacks",
     "Averaging",
     "Bands",
     "Certificates",
+    "CertifyConfig",
     "Curve",
     "Goal",
     "LabelScores",
@@ -33,8 +25,6 @@ __all__ = [
     "Parameter",
     "Reached",
     "Scores",
-    "Setting",
-    "ThresholdSetting",
     "attack_curves",
     "certify_votes",
     "curves",
@@ -44,6 +34,4 @@ __all__ = [
     "radius_grid",
     "set_scores",
     "sweep",
-    "threshold_image_scores",
-    "threshold_set_scores",
 ]

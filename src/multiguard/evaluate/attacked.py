@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc
 
-from multiguard.certify import Method, certified_size
-from multiguard.certify.types import Ints
+from multiguard.certify import Method, TopK, certified_size
+from multiguard.certify.arrays import Floats, Ints
 from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.judged import Goal, goals, least_at_most
-from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting, Setting
 
 CLEAN, BEST = "none", "best"
 
@@ -93,7 +92,7 @@ class Attacks:
     """Attacks on a set of images and the certificates that they could not, or could, break.
 
     Attributes:
-        setting: Which smoothed classifier, and the alpha of the certificates.
+        config: Which smoothed classifier, and the alpha of the certificates.
         sigma: The noise.
         label_names: The c label names.
         labelled: Whether L is the ground truth; if not, pilot draws chose it.
@@ -110,7 +109,7 @@ class Attacks:
         plan: How the attacks searched, for the record.
     """
 
-    setting: AnySetting
+    config: CertifyConfig
     sigma: float
     label_names: tuple[str, ...]
     labelled: bool
@@ -145,8 +144,8 @@ class Attacks:
 
     def _least(self, image: AttackedImage) -> dict[Goal, int]:
         level, names = self.beta / len(image.reached), len(self.label_names)
-        own = len(image.labels)
-        return {g: least_at_most(self.draws, own, names, self.setting, g, beta=level) for g in goals(self.setting)}
+        own, rule = len(image.labels), self.config.rule
+        return {g: least_at_most(self.draws, own, names, rule, g, beta=level) for g in goals(rule)}
 
     def chance(self, broken: int, method: Method) -> float:
         """The most that the probability of so many broken certificates, or more, can be if all is right.
@@ -154,15 +153,15 @@ class Attacks:
         With `jia` each number of labels is proved alone: any of an image's min(d, k) proofs may fail, each with
         probability alpha.
         """
-        wrong = min(1.0, self._proofs(method) * self.setting.alpha + self.beta)
+        wrong = min(1.0, self._proofs(method) * self.config.alpha + self.beta)
         # So many or more of a binomial number: the distribution function of a beta at the chance of one.
         return float(betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
 
     def _proofs(self, method: Method) -> int:
         """How many claims of an image may fail with probability alpha each, at most."""
-        if method != "jia" or not isinstance(self.setting, Setting):
+        if method != "jia" or not isinstance(self.config.rule, TopK):
             return 1
-        return max(min(len(image.labels), self.setting.k) for image in self.images)
+        return max(min(len(image.labels), self.config.rule.k) for image in self.images)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +189,7 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
         radius: (radii,), the l2-norms to ask about; None for those that every image was attacked at.
     """
     asked = np.asarray(attacks.radii if radius is None else radius, dtype=np.float64)
-    return [_curve(attacks, goal, asked) for goal in goals(attacks.setting)]
+    return [_curve(attacks, goal, asked) for goal in goals(attacks.config.rule)]
 
 
 def _curve(attacks: Attacks, goal: Goal, radius: Floats) -> AttackCurve:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.scores import Averaging, Counts, Floats, ratio
+from multiguard.evaluate.scores import Averaging, Counts, ratio
 
 # Resampled images and scores are held about this many at a time.
 _NUMBERS_AT_A_TIME = 1 << 22
@@ -55,7 +56,7 @@ class Resampling:
 
 
 def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
-    """The percentile bootstrap, over the images that have labels, of the averages that `averaged_scores` gives.
+    """The percentile bootstrap, over the images that have labels, of the averages that `average_scores` gives.
 
     Args:
         counts: What is certified of each image, (radii, images).

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from multiguard.certify import Method
+from multiguard.certify import Method, Radii, RuleName
+from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.question import Labels, LabelSource, Proved, checked_methods, question
-from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting, resolved
+from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, check_methods
+from multiguard.evaluate.config import CertifyConfig
 
 if TYPE_CHECKING:
-    from multiguard.votes import ImageFailure, Rule, VoteRow, Votes
+    from multiguard.votes import ImageFailure, VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 
@@ -37,7 +37,7 @@ class Certificates:
     labels.
 
     Attributes:
-        setting: What was asked; its draws are a number, in an adaptive run the most that an image took.
+        config: What is certified; n is a number, in an adaptive run the most draws that an image took.
         sigma: The noise.
         label_names: The c label names, in index order.
         ids: The ids of the images that were voted on.
@@ -59,7 +59,7 @@ class Certificates:
             them in, and every summary says how many they are.
     """
 
-    setting: AnySetting
+    config: CertifyConfig
     sigma: float
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
@@ -80,20 +80,20 @@ class Certificates:
         return tuple(self.radii)
 
     @property
-    def rule(self) -> Rule:
+    def rule_name(self) -> RuleName:
         """The rule that is certified, "top-k" or "threshold"."""
-        return self.setting.rule
+        return self.config.rule.name
 
-    def proved(self, method: Method) -> list[Proved]:
+    def set_radii(self, method: Method) -> list[Radii]:
         """For each image what this method proves of L as a set."""
         true = self.radii[method]
         false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
-        return [Proved(*each) for each in zip(true, false, strict=True)]
+        return [Radii(*each) for each in zip(true, false, strict=True)]
 
 
 def certify_votes(
     votes: Votes,
-    setting: AnySetting,
+    config: CertifyConfig,
     *,
     methods: Sequence[Method] = ("joint",),
     labels: LabelSource = "truth",
@@ -105,51 +105,50 @@ def certify_votes(
 
     Args:
         votes: What `read_votes` returns.
-        setting: A `Setting` for votes of the top-k rule, a `ThresholdSetting` for those of the threshold rule.
+        config: The rule, alpha and n.
         methods: The methods to prove with, on the same votes; the threshold rule knows "joint" and "independent".
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
             certify the labels that the pilot draws choose. Then recall is the share of the predicted labels that
             provably stay.
         progress: Called with the number of images done and of all images.
     """
-    asked = question(votes, resolved(setting, votes.provenance), labels)
-    methods = checked_methods(methods, asked.setting)
-    found: dict[Method, list[Proved]] = {method: [] for method in methods}
-    chosen: list[Labels] = []
+    certifier = Certifier(votes, config, labels)
+    radii: dict[Method, list[Radii]] = {method: [] for method in check_methods(methods, config.rule)}
+    protected: list[Labels] = []
     label_radii: list[Floats] = []
     predicted: list[tuple[Labels, tuple[int, ...]]] = []
-    steps = Steps(len(votes), len(votes) * (len(methods) + 1), progress)
+    steps = Steps(len(votes), len(votes) * (len(radii) + 1), progress)
     for rows in portions(votes):
-        own = [asked.labels(row) for row in rows]
-        alone = asked.label_radii(rows, own)
-        for method in methods:
-            found[method] += asked.raised(asked.proved(rows, own, method), alone, method)
+        own = [certifier.labels(row) for row in rows]
+        alone = certifier.label_radii(rows, own)
+        for method in radii:
+            radii[method] += certifier.radii(rows, own, method, alone)
             steps.take(len(rows))
-        chosen += own
+        protected += own
         label_radii += alone
-        predicted += [asked.predicted(row) for row in rows]
+        predicted += [certifier.predicted(row) for row in rows]
         steps.take(len(rows))
     return Certificates(
-        setting=asked.setting,
+        config=certifier.config,
         sigma=votes.provenance.sigma,
         label_names=votes.provenance.label_names,
         ids=votes.ids,
         labelled=labels == "truth",
-        labels=tuple(chosen),
-        radii={method: tuple(each.true for each in proved) for method, proved in found.items()},
-        false_radii=_false_radii(found),
+        labels=tuple(protected),
+        radii={method: tuple(each.true for each in proved) for method, proved in radii.items()},
+        false_radii=_false_radii(radii),
         label_radii=tuple(label_radii),
         predicted=tuple(own for own, _ in predicted),
         predicted_hits=tuple(hits for _, hits in predicted),
-        draws=draws_taken(votes, asked.setting),
+        draws=draws_taken(votes, certifier.config),
         image_hashes=votes.image_hashes,
         failures=votes.failures,
     )
 
 
-def draws_taken(votes: Votes, setting: AnySetting) -> tuple[int, ...]:
+def draws_taken(votes: Votes, config: CertifyConfig) -> tuple[int, ...]:
     """How many draws of each image certify it."""
-    return tuple(min(votes.draws_of(position), setting.n) for position in range(len(votes)))
+    return tuple(min(votes.draws_of(position), config.draws) for position in range(len(votes)))
 
 
 class Steps:
@@ -185,7 +184,7 @@ def _bytes(row: VoteRow) -> int:
     return row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
 
 
-def _false_radii(found: Mapping[Method, Sequence[Proved]]) -> dict[Method, tuple[Floats, ...]] | None:
+def _false_radii(found: Mapping[Method, Sequence[Radii]]) -> dict[Method, tuple[Floats, ...]] | None:
     """The ceilings of every image; None where the rule has none."""
     ceilings = {
         method: tuple(each.false for each in proved if each.false is not None) for method, proved in found.items()

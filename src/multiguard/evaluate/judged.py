@@ -6,21 +6,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
-from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
+from multiguard.certify import Rule, Threshold, TopK, clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify.arrays import Floats
 
 # What an attack tries to make small: how many labels of L stay in, or (threshold rule) how many others stay out.
 Goal = Literal["in", "out"]
 
 
-def goals(setting: AnySetting) -> tuple[Goal, ...]:
+def goals(rule: Rule) -> tuple[Goal, ...]:
     """What can be attacked: the top-k rule returns k labels, so that those that stay in tell of the others, too."""
-    return ("in", "out") if isinstance(setting, ThresholdSetting) else ("in",)
+    return ("in", "out") if isinstance(rule, Threshold) else ("in",)
 
 
 def judged_size(
-    counts: ArrayLike, draws: int, labels: Sequence[int], setting: AnySetting, goal: Goal, *, beta: float
+    counts: ArrayLike, draws: int, labels: Sequence[int], rule: Rule, goal: Goal, *, beta: float
 ) -> tuple[int, int]:
     """An estimate of how many labels stay, and a number that with probability at least 1 - beta no more of them stay.
 
@@ -32,7 +31,7 @@ def judged_size(
         counts: (c,), in how many draws of the changed image f returned each label.
         draws: How many draws that were.
         labels: L.
-        setting: Which smoothed classifier: k, or the threshold t.
+        rule: Which smoothed classifier: k, or the threshold t.
         goal: What is counted, labels of L that stay in or others that stay out.
         beta: The probability that the second number may be too small.
     """
@@ -42,10 +41,10 @@ def judged_size(
     low, high = clopper_pearson_lower(hits, draws, level), clopper_pearson_upper(hits, draws, level)
     inside = np.zeros(len(hits), dtype=np.bool_)
     inside[list(labels)] = True
-    return _staying(shares, shares, inside, setting, goal), _staying(low, high, inside, setting, goal)
+    return _staying(shares, shares, inside, rule, goal), _staying(low, high, inside, rule, goal)
 
 
-def least_at_most(draws: int, own: int, num_labels: int, setting: AnySetting, goal: Goal, *, beta: float) -> int:
+def least_at_most(draws: int, own: int, num_labels: int, rule: Rule, goal: Goal, *, beta: float) -> int:
     """No draws, whatever they hit, give a second number of `judged_size` below this one.
 
     A certificate of no more labels cannot be found broken by so few draws: judging it tests nothing.
@@ -54,38 +53,38 @@ def least_at_most(draws: int, own: int, num_labels: int, setting: AnySetting, go
         draws: How many draws judge.
         own: d, how many labels L has.
         num_labels: c.
-        setting: Which smoothed classifier.
+        rule: Which smoothed classifier.
         goal: What is counted.
         beta: As in `judged_size`.
     """
     level = beta / (2 * num_labels)
     never = float(clopper_pearson_upper(0, draws, level))
-    if isinstance(setting, Setting):
-        return _least_among_k(draws, own, num_labels - own, setting, never, level)
+    if isinstance(rule, TopK):
+        return _least_among_k(draws, own, num_labels - own, rule, never, level)
     always = float(clopper_pearson_lower(draws, draws, level))
     if goal == "in":
-        return 0 if never < setting.threshold else own
-    return 0 if always >= setting.threshold else num_labels - own
+        return 0 if never < rule.t else own
+    return 0 if always >= rule.t else num_labels - own
 
 
-def _least_among_k(draws: int, own: int, others: int, setting: Setting, never: float, level: float) -> int:
+def _least_among_k(draws: int, own: int, others: int, rule: TopK, never: float, level: float) -> int:
     """The e-th of L is out for sure where k - e + 1 others, which share k' hits a draw, are above one never hit."""
-    most = min(own, setting.k)
+    most = min(own, rule.k)
     for size in range(1, most + 1):
-        rivals = setting.k - size + 1
-        hits = min(draws, setting.k_prime * draws // rivals)
+        rivals = rule.k - size + 1
+        hits = min(draws, rule.k_prime * draws // rivals)
         if rivals <= others and float(clopper_pearson_lower(hits, draws, level)) > never:
             return size - 1
     return most
 
 
-def _staying(low: Floats, high: Floats, inside: NDArray[np.bool_], setting: AnySetting, goal: Goal) -> int:
+def _staying(low: Floats, high: Floats, inside: NDArray[np.bool_], rule: Rule, goal: Goal) -> int:
     """The most labels that can stay if each probability lies between `low` and `high`."""
-    if isinstance(setting, Setting):
-        return _staying_among_k(np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1], setting.k)
+    if isinstance(rule, TopK):
+        return _staying_among_k(np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1], rule.k)
     if goal == "in":
-        return int(np.sum(high[inside] >= setting.threshold))
-    return int(np.sum(low[~inside] < setting.threshold))
+        return int(np.sum(high[inside] >= rule.t))
+    return int(np.sum(low[~inside] < rule.t))
 
 
 def _staying_among_k(own: Floats, others: Floats, k: int) -> int:

@@ -14,17 +14,22 @@ as precision 0. Sums over images have floors and ceilings that are the sums of t
 bounds by the same argument.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from multiguard.certify import ThresholdRadii, certified_size
+from multiguard.certify import Radii, Rule, TopK, certified_size
+from multiguard.certify.arrays import Floats, Ints
 from multiguard.errors import InvalidInputError
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from multiguard.evaluate.certificates import Certificates
+
 Averaging = Literal["mean", "pooled"]
 
 
@@ -79,83 +84,66 @@ class Counts:
         return (self.floors, returned), (self.floors, d), (2 * self.floors, returned + d)
 
 
-def image_scores(radii: ArrayLike, *, num_true: int, k: int, radius: ArrayLike) -> Scores:
-    """No perturbation of l2-norm at most `radius` takes the image's scores below these, wherever its radii hold.
-
-    Args:
-        radii: The image's radii, (min(d, k),), as `certified_radii` returns them.
-        num_true: d, how many true labels the image has; at least 1.
-        k: How many labels the smoothed classifier returns.
-        radius: A number or an array of any shape.
-    """
-    _check_has_labels(num_true)
-    return set_scores([radii], num_true=[num_true], k=k, radius=radius)
-
-
-def threshold_image_scores(radii: ThresholdRadii, *, radius: ArrayLike) -> Scores:
-    """No perturbation of l2-norm at most `radius` takes the image's scores below these, wherever its radii hold.
+def image_scores(radii: Radii, rule: Rule, *, num_true: int, radius: ArrayLike) -> Scores:
+    """No perturbation of l2-norm at most `radius` takes the scores of the image below these, wherever its radii hold.
 
     A perturbed prediction that is empty has precision 0. The head of this module has the proof.
 
     Args:
-        radii: The image's floors and ceilings, as `threshold_radii` returns them; at least one label is true.
+        radii: The radii of the image, as `certified_radii` returns them.
+        rule: The smoothed classifier that they are about.
+        num_true: d, how many true labels the image has; at least 1.
         radius: A number or an array of any shape.
+
+    >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
+    >>> image_scores(radii, TopK(k=3, k_prime=1), num_true=2, radius=[0.1, 0.3]).recall
+    array([1. , 0.5])
     """
-    _check_has_labels(len(np.asarray(radii.true)))
-    return threshold_set_scores([radii], radius=radius)
+    if num_true < 1:
+        raise InvalidInputError("num_true is 0: an image without labels has no recall; leave it out and count it")
+    return set_scores([radii], rule, num_true=[num_true], radius=radius)
 
 
 def set_scores(
-    radii: Sequence[ArrayLike], *, num_true: Sequence[int], k: int, radius: ArrayLike, averaging: Averaging = "mean"
+    radii: Sequence[Radii],
+    rule: Rule,
+    *,
+    num_true: Sequence[int],
+    radius: ArrayLike,
+    averaging: Averaging = "mean",
 ) -> Scores:
-    """The average of the images' certified scores; each image's part is right with its own probability 1 - alpha.
+    """The average of the certified scores of images, each of them right with its own probability 1 - alpha.
 
     Args:
         radii: For each image its radii, as `certified_radii_batch` returns them.
+        rule: The smoothed classifier that they are about.
         num_true: For each image its d; images with none are left out and counted in `without_labels`.
-        k: How many labels the smoothed classifier returns.
         radius: A number or an array of any shape.
-        averaging: "mean", the mean over images of each one's scores (the paper's text); or "pooled", the scores
-            of all labels thrown together (what its public script prints).
+        averaging: "mean", the mean over images of their scores (the paper's text); or "pooled", the scores of all
+            labels thrown together (what its public script prints).
+
+    >>> radii = [Radii(np.array([0.5]), None), Radii(np.array([0.2]), None)]
+    >>> set_scores(radii, TopK(k=1, k_prime=1), num_true=[1, 1], radius=[0.1, 0.3]).precision
+    array([1. , 0.5])
     """
-    asked = np.asarray(radius, dtype=np.float64)
-    return averaged_scores(top_k_counts(radii, num_true, k, asked), asked, averaging)
+    requested = np.asarray(radius, dtype=np.float64)
+    return average_scores(certified_counts(radii, num_true, rule, requested), requested, averaging)
 
 
-def threshold_set_scores(
-    radii: Sequence[ThresholdRadii], *, radius: ArrayLike, averaging: Averaging = "mean"
-) -> Scores:
-    """The average of the images' certified scores; each image's part is right with its own probability 1 - alpha.
-
-    Args:
-        radii: For each image its floors and ceilings, as `threshold_radii_batch` returns them; images without
-            floors have no true label, and are left out and counted in `without_labels`.
-        radius: A number or an array of any shape.
-        averaging: As in `set_scores`.
-    """
-    asked = np.asarray(radius, dtype=np.float64)
-    return averaged_scores(threshold_counts(radii, asked), asked, averaging)
-
-
-def top_k_counts(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int, radius: Floats) -> Counts:
-    """What these radii of the top-k rule certify; of k labels returned, those that are not true are false."""
+def certified_counts(radii: Sequence[Radii], num_true: Sequence[int], rule: Rule, radius: Floats) -> Counts:
+    """What these radii certify; of k labels returned by the top-k rule, those that are not true are false."""
     if len(radii) != len(num_true):
         raise InvalidInputError(
             f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
         )
-    _check_lengths(radii, num_true, k)
-    floors = [certified_size(proved, radius) for proved in radii]
-    return _counts(floors, [k - floor for floor in floors], num_true)
-
-
-def threshold_counts(radii: Sequence[ThresholdRadii], radius: Floats) -> Counts:
-    """What these floors and ceilings of the threshold rule certify; with nothing proved, all others may come in."""
+    for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
+        _check_length(index, proved, count, rule)
     floors = [certified_size(proved.true, radius) for proved in radii]
-    ceilings = [_ceiling(np.asarray(proved.false), radius) for proved in radii]
-    return _counts(floors, ceilings, [len(np.asarray(proved.true)) for proved in radii])
+    ceilings = [_ceiling(proved, floor, rule, radius) for proved, floor in zip(radii, floors, strict=True)]
+    return _counts(floors, ceilings, num_true)
 
 
-def averaged_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scores:
+def average_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scores:
     """Precision, recall and F1: the mean of the images' own, or those of all labels thrown together."""
     if averaging not in ("mean", "pooled"):
         raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per image) or 'pooled'")
@@ -195,20 +183,78 @@ def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true
     return Counts(at_least, at_most, true, len(num_true) - len(kept))
 
 
-def _ceiling(false: Floats, radius: Floats) -> NDArray[np.int64]:
-    """The least m with false[m] >= radius, for each radius; all of them where there is none."""
-    return len(false) - certified_size(false[::-1], radius)
+def _ceiling(radii: Radii, floor: Ints, rule: Rule, radius: Floats) -> Ints:
+    """The least m with false[m] >= radius, for each radius; all other labels where there is none; k - e for top-k."""
+    if isinstance(rule, TopK):
+        return rule.k - floor
+    assert radii.false is not None
+    return len(radii.false) - certified_size(radii.false[::-1], radius)
 
 
-def _check_has_labels(num_true: int) -> None:
-    if num_true < 1:
-        raise InvalidInputError("num_true is 0: an image without labels has no recall; leave it out and count it")
+def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
+    sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
+    if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
+        raise InvalidInputError(
+            f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
+            f"{'' if radii.false is None else ' and ceilings'}; are these the radii of another rule or image?"
+        )
 
 
-def _check_lengths(radii: Sequence[ArrayLike], num_true: Sequence[int], k: int) -> None:
-    for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
-        if len(np.asarray(proved)) != min(count, k):
-            raise InvalidInputError(
-                f"image {index} has {count} true labels and k = {k}, so {min(count, k)} radii, "
-                f"but {len(np.asarray(proved))} were given; are these the radii of another k or image?"
-            )
+@dataclass(frozen=True, eq=False)
+class LabelScores:
+    """In which fraction of the images that have a label it is proved to be returned.
+
+    Where pilot draws chose the labels, an image has those that were chosen.
+
+    Attributes:
+        label: The name of the label.
+        images: How many images have it; at least 1.
+        radius: (radii,), the l2-norms.
+        certified: (radii,), the fraction of these images in which the label alone is certified at each radius.
+        failed: How many images of the set could not be voted on; they count for no label.
+    """
+
+    label: str
+    images: int
+    radius: Floats
+    certified: Floats
+    failed: int
+
+
+def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:
+    """For each label that some image has, in index order, how often its own radius reaches that far.
+
+    Args:
+        certificates: What `certify_votes` returns.
+        radius: (radii,), the l2-norms.
+    """
+    requested = check_radius(radius)
+    proved: dict[int, list[float]] = {}
+    for labels, radii in zip(certificates.labels, certificates.label_radii, strict=True):
+        for label, own in zip(labels, radii.tolist(), strict=True):
+            proved.setdefault(label, []).append(own)
+    return [
+        LabelScores(
+            certificates.label_names[label],
+            len(proved[label]),
+            requested,
+            np.mean(np.array(proved[label])[:, None] >= requested, axis=0),
+            len(certificates.failures),
+        )
+        for label in sorted(proved)
+    ]
+
+
+def check_radius(radius: ArrayLike) -> Floats:
+    """The radii as one row of numbers, if there is at least one and none is negative."""
+    requested = np.atleast_1d(np.asarray(radius, dtype=np.float64))
+    if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
+        raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
+    return requested
+
+
+def failed_words(failed: int, total: int) -> str:
+    """How many images could not be voted on, as a sentence without its full stop; empty where all could."""
+    if not failed:
+        return ""
+    return f"{failed} of {total} images could not be voted on and {'is' if failed == 1 else 'are'} left out"

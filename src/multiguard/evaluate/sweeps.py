@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method
+from multiguard.certify import Method, Radii
+from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Progress, Steps, draws_taken, portions
-from multiguard.evaluate.curve import Curve, Images, averaged, checked_radius
-from multiguard.evaluate.question import Labels, LabelSource, Proved, checked_methods, question
-from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import AnySetting, resolved
+from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, check_methods
+from multiguard.evaluate.config import CertifyConfig, Parameter
+from multiguard.evaluate.curves import Curve, Images, averaged
+from multiguard.evaluate.scores import check_radius
 from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
-    from multiguard.votes import Rule, VoteRow, Votes
-
-Parameter = Literal["k", "k_prime", "threshold", "n", "alpha"]
-PARAMETERS: dict[Rule, tuple[Parameter, ...]] = {
-    "top-k": ("k", "k_prime", "n", "alpha"),
-    "threshold": ("threshold", "n", "alpha"),
-}
+    from multiguard.votes import VoteRow, Votes
 
 
 def sweep(
     votes: Votes,
-    setting: AnySetting,
+    config: CertifyConfig,
     vary: Mapping[Parameter, Sequence[float]],
     radius: ArrayLike,
     *,
@@ -44,7 +38,7 @@ def sweep(
 
     Args:
         votes: What `read_votes` returns.
-        setting: The base setting, from which one parameter at a time is moved.
+        config: The base config, from which one parameter at a time is moved.
         vary: The values of each parameter: "k" and "k_prime", or "threshold"; "n" (the first so many draws), unless the
             votes are adaptive; and "alpha". Values equal to the base are left out, since `curves` has them, and
             repeated ones are taken once.
@@ -56,8 +50,8 @@ def sweep(
     Returns:
         For each setting, in the order of `vary`, a curve for each method and averaging.
     """
-    grid, methods = checked_radius(radius), checked_methods(methods, setting)
-    points = [Point(votes, one, labels, methods) for one in swept_settings(votes, setting, vary)]
+    grid, methods = check_radius(radius), check_methods(methods, config.rule)
+    points = [Point(votes, one, labels, methods) for one in sweep_configs(votes, config, vary)]
     if not points:
         return []
     steps = Steps(len(points), len(points) * len(votes), progress)
@@ -69,37 +63,38 @@ def sweep(
 
 
 class Point:
-    """One setting of a sweep, and what has been proved there so far."""
+    """One config of a sweep, and what has been proved there so far."""
 
-    def __init__(self, votes: Votes, setting: AnySetting, source: LabelSource, methods: Sequence[Method]) -> None:
-        self._votes, self._asked = votes, question(votes, setting, source)
+    def __init__(self, votes: Votes, config: CertifyConfig, source: LabelSource, methods: Sequence[Method]) -> None:
+        self._votes, self._certifier = votes, Certifier(votes, config, source)
         self._labels: list[Labels] = []
-        self._proved: dict[Method, list[Proved]] = {method: [] for method in methods}
+        self._radii: dict[Method, list[Radii]] = {method: [] for method in methods}
 
     def take(self, rows: Sequence[VoteRow]) -> None:
         """Certify some more images."""
-        own = [self._asked.labels(row) for row in rows]
-        alone = self._asked.label_radii(rows, own) if self._asked.source == "pilot" else [np.empty(0)] * len(rows)
-        for method, found in self._proved.items():
-            found += self._asked.raised(self._asked.proved(rows, own, method), alone, method)
+        certifier = self._certifier
+        own = [certifier.labels(row) for row in rows]
+        alone = certifier.label_radii(rows, own) if certifier.source == "pilot" else [np.empty(0)] * len(rows)
+        for method, radii in self._radii.items():
+            radii += certifier.radii(rows, own, method, alone)
         self._labels += own
 
     def curves(self, radius: Floats) -> list[Curve]:
         """Every method in both averagings, of all images taken."""
-        setting = self._asked.setting
+        config = self._certifier.config
         sigma, failed = self._votes.provenance.sigma, len(self._votes.failures)
-        images = Images(setting, sigma, self._labels, draws_taken(self._votes, setting), failed)
-        return [curve for method, proved in self._proved.items() for curve in averaged(method, images, proved, radius)]
+        images = Images(config, sigma, self._labels, draws_taken(self._votes, config), failed)
+        return [curve for method, radii in self._radii.items() for curve in averaged(method, images, radii, radius)]
 
 
-def swept_settings(votes: Votes, setting: AnySetting, vary: Mapping[Parameter, Sequence[float]]) -> list[AnySetting]:
-    """The settings of a sweep in order, each different from the base and from the others, each found in the votes."""
-    found = [resolved(setting, votes.provenance)]
-    known = PARAMETERS[setting.rule]
+def sweep_configs(
+    votes: Votes, config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]
+) -> list[CertifyConfig]:
+    """The configs of a sweep in order, each different from the base and from the others, each found in the votes."""
+    configs = [config.resolve(votes.provenance)]
     for name, values in vary.items():
-        if name not in known:
-            raise InvalidInputError(unknown_name(f"parameter of a sweep of the {setting.rule} rule", name, known))
-        field = "draws" if name == "n" else name
-        changes: list[dict[str, Any]] = [{field: value} for value in values]
-        found += [resolved(replace(setting, **change), votes.provenance) for change in changes]
-    return list(dict.fromkeys(found))[1:]
+        if name not in config.parameters:
+            known = list(config.parameters)
+            raise InvalidInputError(unknown_name(f"parameter of a sweep of the {config.rule.name} rule", name, known))
+        configs += [config.vary(name, value).resolve(votes.provenance) for value in values]
+    return list(dict.fromkeys(configs))[1:]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.types import Floats
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate import AttackCurve, Attacks, attack_curves
 from multiguard.evaluate.attacked import BEST
 from multiguard.io.files import require_folder

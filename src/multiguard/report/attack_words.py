@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from multiguard.certify import Method
-from multiguard.evaluate import Attacks, Setting
+from multiguard.certify import Method, TopK
+from multiguard.evaluate import Attacks
 from multiguard.evaluate.attacked import BEST
 from multiguard.report.rounding import plain
 
@@ -17,15 +17,11 @@ def attack_name(name: str) -> str:
 
 def asked_words(attacks: Attacks) -> str:
     """Which smoothed classifier was attacked, what was proved of it and how the attack was judged."""
-    setting = attacks.setting
-    own = (
-        f"k′ = {setting.k_prime}, k = {setting.k}"
-        if isinstance(setting, Setting)
-        else f"t = {plain(setting.threshold)}"
-    )
-    drawn = f"n {'up to' if attacks.adaptive else '='} {setting.n}"
+    config, rule = attacks.config, attacks.config.rule
+    own = f"k′ = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {plain(rule.t)}"
+    drawn = f"n {'up to' if attacks.adaptive else '='} {config.draws}"
     return (
-        f"{own}, {drawn}, α = {plain(setting.alpha)}, σ = {plain(attacks.sigma)}. "
+        f"{own}, {drawn}, α = {plain(config.alpha)}, σ = {plain(attacks.sigma)}. "
         f"Mean over {len(attacks.images)} images{_left_out(attacks)}; {attacks.draws} fresh draws judge each change"
     )
 

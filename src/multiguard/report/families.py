@@ -1,7 +1,6 @@
 """The families of a study: its methods, its sweeps, and the main run beside others."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from multiguard.evaluate import Averaging, Curve
@@ -11,7 +10,7 @@ from multiguard.report.rounding import plain
 from multiguard.report.runs import run_families
 from multiguard.report.study import Study
 
-Parameter = Literal["k_prime", "k", "threshold", "draws", "alpha"]
+Parameter = Literal["k_prime", "k", "threshold", "n", "alpha"]
 _CHOSEN_ANEW = "For each curve pilot draws chose the labels anew."
 
 
@@ -41,26 +40,27 @@ _SWEPT: Mapping[Parameter, tuple[FamilyKey, str, str]] = {
     "k_prime": ("k_prime", "k′", "Labels the base classifier returns, k′"),
     "k": ("k", "k", "Labels the smoothed classifier returns, k"),
     "threshold": ("threshold", "t", "Share of the draws that a label needs, t"),
-    "draws": ("n", "n", "Draws of noise, n"),
+    "n": ("n", "n", "Draws of noise, n"),
     "alpha": ("alpha", "α", "Probability of error, α"),
 }
 
 
 def sweep_families(study: Study) -> list[Family]:
     """One family for each parameter of the rule, of the curves that differ from the main setting in nothing else."""
-    return [_sweep(study, parameter) for parameter in _SWEPT if hasattr(study.setting, parameter)]
+    return [_sweep(study, parameter) for parameter in _SWEPT if parameter in study.config.parameters]
 
 
 def _sweep(study: Study, parameter: Parameter) -> Family:
-    base = study.setting
+    base = study.config
     found: dict[float, dict[Averaging, Curve]] = {}
     for curve in study.main.curves:
-        value = getattr(curve.setting, parameter)
-        if curve.method == study.method and replace(curve.setting, **{parameter: getattr(base, parameter)}) == base:
+        value = curve.config.parameters[parameter]
+        assert value is not None
+        if curve.method == study.method and curve.config.vary(parameter, base.parameters[parameter]) == base:
             found.setdefault(value, {})[curve.averaging] = curve
     key, symbol, title = _SWEPT[parameter]
     lines = tuple(
-        Line(plain(value), f"{symbol} = {plain(value)}", both, value == getattr(base, parameter))
+        Line(plain(value), f"{symbol} = {plain(value)}", both, value == base.parameters[parameter])
         for value, both in sorted(found.items())
     )
     note = POINT_BY_POINT if study.labelled or key in ("n", "alpha") else f"{_CHOSEN_ANEW}\n{POINT_BY_POINT}"

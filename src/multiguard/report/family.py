@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from multiguard.certify.types import Floats
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Curve
 from multiguard.report.measure import Measure
 from multiguard.report.strokes import Stroke, strokes_apart, strokes_in_order

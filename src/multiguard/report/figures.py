@@ -139,7 +139,7 @@ def _draw_labels(study: Study) -> "Figure":
 
 def _label_words(study: Study, labels: int) -> str:
     having = "that have a label" if study.labelled else "for which pilot draws chose a label"
-    alpha = plain(study.setting.alpha)
+    alpha = plain(study.config.alpha)
     claim = (
         f"Each label's claim is made alone at α = {alpha}"
         if study.labelled
@@ -154,8 +154,8 @@ def _label_words(study: Study, labels: int) -> str:
 
 def _draw_draws(study: Study, stopped: list[Stop]) -> "Figure":
     words = (
-        f"{mean_draws(study.main)} draws an image on average, at most {study.setting.n}. An image stops at the first "
-        "look after which more draws would hardly help.\n"
+        f"{mean_draws(study.main)} draws an image on average, at most {study.config.draws}. An image stops at the "
+        "first look after which more draws would hardly help.\n"
         f"α is split over the looks: all of them together keep the promise.\n{failed_words(study.main)}"
     ).rstrip()
     header = 0.72 + (_LINE if failed_words(study.main) else 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from multiguard.certify.types import Floats
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate import LabelScores, label_scores
 from multiguard.report.study import Study
 

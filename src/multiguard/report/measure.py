@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from multiguard.certify.types import Floats
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Curve
 from multiguard.report.rounding import percent_value, round_up
 from multiguard.report.study import Study

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.types import Floats
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.report.family import METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
 from multiguard.report.measure import rules_measures, study_measures
@@ -26,7 +26,7 @@ _OWN_LABELS = "Each has the labels that it predicts itself."
 def run_families(study: Study) -> list[Family]:
     """Every comparison of the main run with others; some have one line only, the main run's."""
     runs = {"": study.main, **study.beside}
-    same_rule = {name: run for name, run in runs.items() if run.certificates.rule == study.rule}
+    same_rule = {name: run for name, run in runs.items() if run.certificates.rule_name == study.rule}
     rules = {name: run for name, run in runs.items() if not name or name not in same_rule}
     alike = {name: run for name, run in same_rule.items() if _asked(run) == _asked(study.main)}
     untrained = _without_noise(study.main)
@@ -44,7 +44,7 @@ def run_families(study: Study) -> list[Family]:
 
 def _asked(run: CertificatesFolder) -> tuple[object, object]:
     """What two runs must agree in to be compared in their noise or their training: the setting, and how n was found."""
-    return run.certificates.setting, run.provenance.get("looks")
+    return run.certificates.config, run.provenance.get("looks")
 
 
 def _without_noise(run: CertificatesFolder) -> bool:
@@ -92,7 +92,7 @@ def _rules(study: Study, runs: Runs) -> Family:
         differs = [text for key, text in asked.items() if key not in shared or text != own[key]]
         method = _method(study, run)
         proved = [] if method == study.method else [METHOD_NAMES[method]]
-        return ", ".join([run.certificates.rule, *differs, *proved])
+        return ", ".join([run.certificates.rule_name, *differs, *proved])
 
     made = _runs(study, runs, "rules", "rule", "Top-k and threshold beside each other", value)
     words = _TWO_RULES if study.labelled else f"{_TWO_RULES} {_OWN_LABELS}"
@@ -102,7 +102,7 @@ def _rules(study: Study, runs: Runs) -> Family:
 def _method(study: Study, run: CertificatesFolder) -> Method:
     """The study's method, or where a run of the other rule does not have it, that run's first."""
     known = run.certificates.methods
-    return study.method if study.method in known or run.certificates.rule == study.rule else known[0]
+    return study.method if study.method in known or run.certificates.rule_name == study.rule else known[0]
 
 
 def _runs(

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import AnySetting, Averaging, Curve
+from multiguard.evaluate import Averaging, CertifyConfig, Curve
 from multiguard.results import CertificatesFolder
 from multiguard.votes import Rule
 
@@ -40,14 +40,14 @@ class Study:
             )
 
     @property
-    def setting(self) -> AnySetting:
-        """The setting of the main run."""
-        return self.main.certificates.setting
+    def config(self) -> CertifyConfig:
+        """The config of the main run."""
+        return self.main.certificates.config
 
     @property
     def rule(self) -> Rule:
         """The rule of the main run."""
-        return self.main.certificates.rule
+        return self.main.certificates.rule_name
 
     @property
     def labelled(self) -> bool:
@@ -62,7 +62,7 @@ class Study:
     def main_curve(self, method: Method, averaging: Averaging) -> Curve:
         """The main run's own curve, as its file holds it."""
         for curve in self.main.curves:
-            if (curve.method, curve.averaging, curve.setting) == (method, averaging, self.setting):
+            if (curve.method, curve.averaging, curve.config) == (method, averaging, self.config):
                 return curve
         raise InvalidInputError(
             f"the certificates hold no curve of the method {method} ({averaging}) in their own setting; "

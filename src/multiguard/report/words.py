@@ -1,7 +1,8 @@
 """What was asked of a run, in the words that figures, tables and the page share."""
 
-from multiguard.evaluate import Curve, Setting
-from multiguard.evaluate.failed import failed_words as failed_of
+from multiguard.certify import TopK
+from multiguard.evaluate import Curve
+from multiguard.evaluate.scores import failed_words as failed_of
 from multiguard.report.rounding import plain
 from multiguard.report.study import Study
 from multiguard.results import CertificatesFolder
@@ -9,25 +10,25 @@ from multiguard.results import CertificatesFolder
 
 def setting_words(run: CertificatesFolder) -> dict[str, str]:
     """What the run was asked, by the names of the parameters, such as {"k": "k = 10"}."""
-    setting, sigma = run.certificates.setting, run.certificates.sigma
-    if isinstance(setting, Setting):
-        own = {"k_prime": f"k′ = {setting.k_prime}", "k": f"k = {setting.k}"}
+    config, sigma = run.certificates.config, run.certificates.sigma
+    if isinstance(config.rule, TopK):
+        own = {"k_prime": f"k′ = {config.rule.k_prime}", "k": f"k = {config.rule.k}"}
     else:
-        own = {"threshold": f"t = {plain(setting.threshold)}"}
-    return {**own, "n": draws_words(run), "alpha": f"α = {plain(setting.alpha)}", "sigma": f"σ = {plain(sigma)}"}
+        own = {"threshold": f"t = {plain(config.rule.t)}"}
+    return {**own, "n": draws_words(run), "alpha": f"α = {plain(config.alpha)}", "sigma": f"σ = {plain(sigma)}"}
 
 
 def draws_words(run: CertificatesFolder) -> str:
     """How many draws an image took."""
-    setting = run.certificates.setting
+    config = run.certificates.config
     if run.provenance.get("looks") is None:
-        return f"n = {setting.n}"
-    return f"n up to {setting.n} ({mean_draws(run)} on average)"
+        return f"n = {config.draws}"
+    return f"n up to {config.draws} ({mean_draws(run)} on average)"
 
 
 def mean_draws(run: CertificatesFolder) -> str:
     """How many draws the images that are counted took on average, as the run's curves tell."""
-    own = next(curve for curve in run.curves if curve.setting == run.certificates.setting)
+    own = next(curve for curve in run.curves if curve.config == run.certificates.config)
     return plain(round(own.mean_draws, 1))
 
 

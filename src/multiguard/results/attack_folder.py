@@ -13,11 +13,12 @@ import numpy as np
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.attacked import AttackedImage, Attacks, Reached
+from multiguard.evaluate.certifier import check_methods
+from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.judged import Goal, goals
-from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
 from multiguard.io.files import file_checksum, require_folder, write_atomically
 from multiguard.io.records import checksum, convert
+from multiguard.results.described import StoredConfig
 from multiguard.results.fileset import place, replace_together
 from multiguard.results.sealed import Description
 from multiguard.version import __version__
@@ -75,8 +76,8 @@ def write_attacks(
         raise InvalidInputError(f"{target} holds an attack already; --force (force=True) replaces it, or name another")
     require_folder(target)
     said = {
-        "rule": attacks.setting.rule,
-        "setting": asdict(attacks.setting),
+        "rule": attacks.config.rule.name,
+        "setting": attacks.config.record,
         **{name: getattr(attacks, name) for name in _SAID},
         "certificates_sha256": certificates_hash,
         "provenance": dict(provenance),
@@ -102,11 +103,11 @@ def read_attacks(folder: str | Path) -> AttackFolder:
         raise DataError(f"{path} cannot be read ({error.strerror}); attack again") from error
     if hashlib.sha256(content).hexdigest() != said.files.get(ATTACK_ROWS_NAME):
         raise DataError(f"{path} was altered after it was written, or is damaged; attack again")
-    setting: AnySetting = said.asked()
+    config = said.config()
     attacks = Attacks(
-        setting=setting,
-        methods=checked_methods(said.methods, setting),  # type: ignore[arg-type]
-        images=_parse_rows(content, path, said.label_names, goals(setting)),
+        config=config,
+        methods=check_methods(said.methods, config.rule),  # type: ignore[arg-type]
+        images=_parse_rows(content, path, said.label_names, goals(config.rule)),
         **{name: getattr(said, name) for name in _SAID if name != "methods"},
     )
     return AttackFolder(attacks, said.certificates_sha256, said.provenance, said.command)
@@ -140,18 +141,16 @@ class _Stored:
     attacked_with: str
     files: Mapping[str, str]
 
-    def asked(self) -> AnySetting:
-        """The setting, of its rule."""
-        if self.rule == "threshold":
-            return convert(self.setting, ThresholdSetting)
-        return convert(self.setting, Setting)
+    def config(self) -> CertifyConfig:
+        """The config, of its rule."""
+        return convert(self.setting, StoredConfig).config(self.rule)
 
 
 def _described(stored: Mapping[str, Any], path: Path) -> _Stored:
     """What a description says, every value of its kind; else `DataError` naming the file."""
     try:
         said = convert(stored, _Stored)
-        said.asked()
+        said.config()
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}; attack again") from error
     return said

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, draws_taken
-from multiguard.evaluate.curve import AVERAGINGS, Curve
-from multiguard.evaluate.label import LabelScores, label_scores
+from multiguard.evaluate.curves import AVERAGINGS, Curve
+from multiguard.evaluate.scores import LabelScores, label_scores
 from multiguard.io.files import file_checksum, require_folder, write_atomically
 from multiguard.io.records import checksum
 from multiguard.results.described import parse_description
@@ -123,12 +123,12 @@ def _check_from(certificates: Certificates, votes: Votes) -> None:
     """Raises unless the certificates can be those of the votes, and every label has a name of its own."""
     run = votes.provenance
     of_these = certificates.ids == votes.ids and certificates.failures == votes.failures
-    of_these &= certificates.draws == draws_taken(votes, certificates.setting)
+    of_these &= certificates.draws == draws_taken(votes, certificates.config)
     if not of_these or (certificates.labelled and certificates.labels != votes.labels):
         raise InvalidInputError("the certificates are not of the images of these votes; certify these votes anew")
-    if certificates.rule != votes.rule:
+    if certificates.rule_name != votes.rule:
         raise InvalidInputError(
-            f"the certificates are of the {certificates.rule} rule, these votes of the {votes.rule}"
+            f"the certificates are of the {certificates.rule_name} rule, these votes of the {votes.rule}"
         )
     if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
         raise InvalidInputError("the certificates are of another sigma or other labels than these votes")
@@ -139,7 +139,7 @@ def _check_from(certificates: Certificates, votes: Votes) -> None:
 
 def _check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
     """Raises unless the curves can be those of the certificates and their sweeps."""
-    own = {(curve.method, curve.averaging) for curve in curves if curve.setting == certificates.setting}
+    own = {(curve.method, curve.averaging) for curve in curves if curve.config == certificates.config}
     for curve in curves:
         _check_curve(certificates, curve)
     for method in certificates.methods:
@@ -152,8 +152,8 @@ def _check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
 
 
 def _check_curve(certificates: Certificates, curve: Curve) -> None:
-    if curve.setting.rule != certificates.rule:
-        raise InvalidInputError(f"a curve is of the {curve.setting.rule} rule, the certificates of {certificates.rule}")
+    if curve.config.rule.name != certificates.rule_name:
+        raise InvalidInputError(f"a curve is of {curve.config.rule}, the certificates of {certificates.config.rule}")
     if curve.sigma != certificates.sigma:
         raise InvalidInputError(f"a curve is of sigma {curve.sigma}, the certificates of sigma {certificates.sigma}")
     if curve.failed != len(certificates.failures):
@@ -163,7 +163,7 @@ def _check_curve(certificates: Certificates, curve: Curve) -> None:
         )
     images, without = curve.scores.images, curve.scores.without_labels
     labelled = sum(bool(own) for own in certificates.labels)
-    moved = curve.setting != certificates.setting  # pilot draws may then have chosen labels of other images
+    moved = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
     if images + without != len(certificates.ids) or not (moved or images == labelled):
         raise InvalidInputError(
             f"a curve averages {images} images and leaves out {without}, but of the {len(certificates.ids)} images "
@@ -183,8 +183,8 @@ def _described(
     return {
         "format": _DESCRIPTION.format,
         "version": _DESCRIPTION.version,
-        "rule": certificates.rule,
-        "setting": asdict(certificates.setting),
+        "rule": certificates.rule_name,
+        "setting": certificates.config.record,
         "labelled": certificates.labelled,
         "sigma": certificates.sigma,
         "methods": certificates.methods,

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from multiguard.certify import TopK
+from multiguard.certify.arrays import Floats
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.scores import Floats
-from multiguard.evaluate.setting import Setting
 
 
 def check_claims(found: Certificates) -> None:
@@ -25,9 +25,10 @@ def _check_image(found: Certificates, place: int) -> None:
     labels, draws = found.labels[place], found.draws[place]
     if len(set(labels)) < len(labels):
         raise ValueError("a label stands there twice")
-    if not 1 <= draws <= found.setting.n:
-        raise ValueError(f"{draws} draws, where 1 to {found.setting.n} belong")
-    sizes = min(len(labels), found.setting.k) if isinstance(found.setting, Setting) else len(labels)
+    if not 1 <= draws <= found.config.draws:
+        raise ValueError(f"{draws} draws, where 1 to {found.config.draws} belong")
+    rule = found.config.rule
+    sizes = min(len(labels), rule.k) if isinstance(rule, TopK) else len(labels)
     for radii in found.radii.values():
         _check_radii(radii[place], sizes)
         _check_order(radii[place][::-1])

@@ -7,14 +7,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from multiguard.certify import Method
+from multiguard.certify import Method, RuleName, make_rule
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate.question import checked_methods
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting, resolved
+from multiguard.evaluate.certifier import check_methods
+from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.records import convert
 
 if TYPE_CHECKING:
     from multiguard.votes import ImageFailure
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """A config as it lies in a file: the options of its rule, alpha and n."""
+
+    alpha: float = 0.001
+    draws: int | None = None
+    k: int | None = None
+    k_prime: int | None = None
+    threshold: float | None = None
+
+    def config(self, rule: RuleName) -> CertifyConfig:
+        """The config, of this rule."""
+        options = {"k": self.k, "k_prime": self.k_prime, "threshold": self.threshold}
+        return CertifyConfig(make_rule(rule, **options), self.alpha, self.draws)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class Description:
     """What the description says of all images.
 
     Attributes:
-        setting: What was asked; its draws are a number.
+        config: What is certified; n is a number.
         labelled: Whether L is the ground truth.
         sigma: The noise.
         methods: The methods that the radii were proved with.
@@ -58,7 +74,7 @@ class Description:
         files: The sha256 of each file beside it.
     """
 
-    setting: AnySetting
+    config: CertifyConfig
     labelled: bool
     sigma: float
     methods: tuple[Method, ...]
@@ -74,7 +90,7 @@ class Description:
     @property
     def rule(self) -> Literal["top-k", "threshold"]:
         """The rule that is certified."""
-        return self.setting.rule
+        return self.config.rule.name
 
 
 def parse_description(stored: Mapping[str, Any], path: Path) -> Description:
@@ -88,19 +104,18 @@ def parse_description(stored: Mapping[str, Any], path: Path) -> Description:
 def _described(stored: _Stored) -> Description:
     from multiguard.votes import ImageFailure, Provenance
 
-    kind: type[Setting] | type[ThresholdSetting] = ThresholdSetting if stored.rule == "threshold" else Setting
-    asked: AnySetting = convert(stored.setting, kind)
+    config = convert(stored.setting, StoredConfig).config(stored.rule)
     run = convert({**stored.provenance, "image_ids": []}, Provenance)
     if (run.sigma, run.label_names, run.rule) != (stored.sigma, stored.label_names, stored.rule):
         raise ValueError("sigma, label_names and rule are not those of its provenance")
     if not stored.sigma > 0 or not stored.label_names or len(set(stored.label_names)) < len(stored.label_names):
         raise ValueError("sigma must be above 0, and the labels named and different")
-    _check_asked(asked, run)
+    _check_config(config, run)
     return Description(
-        setting=asked,
+        config=config,
         labelled=stored.labelled,
         sigma=float(stored.sigma),
-        methods=checked_methods(stored.methods, asked),  # type: ignore[arg-type]
+        methods=check_methods(stored.methods, config.rule),  # type: ignore[arg-type]
         label_names=stored.label_names,
         failures=tuple(convert(failure, ImageFailure) for failure in stored.failures),
         provenance=stored.provenance,
@@ -112,11 +127,10 @@ def _described(stored: _Stored) -> Description:
     )
 
 
-def _check_asked(setting: AnySetting, run: Any) -> None:
-    """Raises unless votes of this run can have been asked this, all draws of an adaptive run among it."""
-    asked = replace(setting, draws=None) if run.looks is not None else setting
-    if resolved(asked, run) != setting:
-        raise ValueError(f"{setting} is not what these votes can be asked")
+def _check_config(config: CertifyConfig, run: Any) -> None:
+    """Raises unless votes of this run can be certified so, with all draws of an adaptive run."""
+    if (replace(config, n=None) if run.looks is not None else config).resolve(run) != config:
+        raise ValueError(f"{config} does not fit these votes")
     spent_for = (run.stopping or {}).get("radii")
     if spent_for is not None:
         convert({"radii": spent_for}, _SpentFor)

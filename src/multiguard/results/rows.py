@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
 from multiguard.errors import DataError
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.scores import Floats
 from multiguard.io.files import open_parquet, write_atomically
 from multiguard.results.claims import check_claims
 from multiguard.results.described import Description
@@ -21,7 +21,7 @@ from multiguard.votes import Rule
 def write_rows(path: Path, certificates: Certificates) -> None:
     """Write a row for each image; the file is there whole or not at all."""
     rows = [_row(certificates, i) for i in range(len(certificates.ids))]
-    table = pa.Table.from_pylist(rows, schema=_schema(certificates.methods, certificates.rule))
+    table = pa.Table.from_pylist(rows, schema=_schema(certificates.methods, certificates.rule_name))
     write_atomically(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
@@ -41,7 +41,7 @@ def parse_rows(
     try:
         rows = open_parquet(content).read().cast(_schema(said.methods, said.rule)).to_pylist()
         found = Certificates(
-            setting=said.setting,
+            config=said.config,
             sigma=said.sigma,
             label_names=said.label_names,
             labelled=said.labelled,

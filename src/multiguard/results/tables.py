@@ -11,14 +11,15 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from multiguard.certify import Method
-from multiguard.certify.arguments import checked_alpha, checked_method, checked_threshold, checked_threshold_method
+from multiguard.certify import Threshold, TopK
+from multiguard.certify.arguments import check_alpha, check_fraction
+from multiguard.certify.arrays import Floats
+from multiguard.certify.rules import check_method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.bootstrap import Bands
-from multiguard.evaluate.curve import AVERAGINGS, Curve, checked_radius
-from multiguard.evaluate.label import LabelScores
-from multiguard.evaluate.scores import Averaging, Floats, Scores
-from multiguard.evaluate.setting import AnySetting, Setting, ThresholdSetting
+from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.curves import AVERAGINGS, Curve
+from multiguard.evaluate.scores import Averaging, LabelScores, Scores, check_radius
 from multiguard.io.files import write_atomically
 from multiguard.io.names import as_cell, from_cell
 
@@ -61,7 +62,7 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
         path: The CSV file; replaced if it is there.
         curves: No two of the same method, setting, sigma and averaging.
     """
-    keys = [(curve.method, curve.setting, curve.sigma, curve.averaging) for curve in curves]
+    keys = [(curve.method, curve.config, curve.sigma, curve.averaging) for curve in curves]
     repeated = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
     if repeated is not None:
         raise InvalidInputError(f"two curves are of the same method, setting, sigma and averaging: {repeated}")
@@ -114,7 +115,7 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
     scores, bands = curve.scores, curve.bands
     same: dict[str, object] = {
         "method": curve.method,
-        **_setting_cells(curve.setting),
+        **_config_cells(curve.config),
         "averaging": curve.averaging,
         "images": scores.images,
         "without_labels": scores.without_labels,
@@ -139,29 +140,24 @@ def _curve(rows: Sequence[Row]) -> Curve:
     scores = Scores(_radius(rows), precision, recall, f1, floor, ceiling, images, without)
     sigma, mean_draws = (float(_column(rows[:1], name)[0]) for name in ("sigma", "mean_draws"))
     averaging, failed = _averaging(first["averaging"]), _count(first["failed"])
-    return Curve(_method(first), _setting(first), sigma, averaging, scores, mean_draws, failed, _bands(rows))
+    config = _config(first)
+    method = check_method(first["method"], config.rule)
+    return Curve(method, config, sigma, averaging, scores, mean_draws, failed, _bands(rows))
 
 
-def _setting_cells(setting: AnySetting) -> dict[str, object]:
-    """The cells that say what was asked; those of the other rule are empty."""
-    if isinstance(setting, ThresholdSetting):
-        own: dict[str, object] = {"k": "", "k_prime": "", "threshold": setting.threshold}
-    else:
-        own = {"k": setting.k, "k_prime": setting.k_prime, "threshold": ""}
-    return {**own, "rule": setting.rule, "alpha": setting.alpha, "n": setting.n}
+def _config_cells(config: CertifyConfig) -> dict[str, object]:
+    """The cells of the config; those of the other rule are empty."""
+    own = {"k": "", "k_prime": "", "threshold": "", **config.rule.options}
+    return {**own, "rule": config.rule.name, "alpha": config.alpha, "n": config.draws}
 
 
-def _setting(row: Row) -> AnySetting:
-    alpha, draws = checked_alpha(float(row["alpha"])), _count(row["n"])
+def _config(row: Row) -> CertifyConfig:
+    alpha, n = check_alpha(float(row["alpha"])), _count(row["n"])
     if row["rule"] == "top-k" and not row["threshold"]:
-        return Setting(_count(row["k"]), _count(row["k_prime"]), alpha, draws)
+        return CertifyConfig(TopK(_count(row["k"]), _count(row["k_prime"])), alpha, n)
     if row["rule"] == "threshold" and not (row["k"] or row["k_prime"]):
-        return ThresholdSetting(checked_threshold(float(row["threshold"])), alpha, draws)
+        return CertifyConfig(Threshold(float(row["threshold"])), alpha, n)
     raise ValueError(f"a row of rule {row['rule']!r} with k {row['k']!r} and threshold {row['threshold']!r}")
-
-
-def _method(row: Row) -> Method:
-    return checked_threshold_method(row["method"]) if row["rule"] == "threshold" else checked_method(row["method"])
 
 
 def _bands(rows: Sequence[Row]) -> Bands | None:
@@ -169,7 +165,7 @@ def _bands(rows: Sequence[Row]) -> Bands | None:
     if not first.get("level"):
         return None
     precision, recall, f1 = ((_share(rows, f"{name}_low"), _share(rows, f"{name}_high")) for name in _SCORES)
-    level = checked_threshold(float(first["level"]))
+    level = check_fraction("level", float(first["level"]))
     return Bands(level, _count(first["resamples"]), _count(first["seed"]), precision, recall, f1)
 
 
@@ -179,7 +175,7 @@ def _label(rows: Sequence[Row]) -> LabelScores:
 
 
 def _radius(rows: Sequence[Row]) -> Floats:
-    return checked_radius(_column(rows, "R"))
+    return check_radius(_column(rows, "R"))
 
 
 def _averaging(text: str) -> Averaging:

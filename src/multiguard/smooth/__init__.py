@@ -3,7 +3,7 @@
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.dataset import vote_dataset
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.smooth.prediction import Prediction, ThresholdPrediction
+from multiguard.smooth.prediction import Prediction
 from multiguard.smooth.settings import Precision, Settings
 from multiguard.smooth.smoother import Smoother
 
@@ -16,6 +16,5 @@ __all__ = [
     "Prediction",
     "Settings",
     "Smoother",
-    "ThresholdPrediction",
     "vote_dataset",
 ]

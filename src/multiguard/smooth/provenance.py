@@ -101,7 +101,7 @@ def _draws(scheme: Scheme) -> dict[str, Any]:
 
 
 _SETTINGS = (
-    *("sigma", "rule", "k_max", "score_threshold", "noise", "precision"),
+    *("sigma", "k_max", "score_threshold", "noise", "precision"),
     *("channels_last", "compiled", "noise_compiled", "clamp"),
 )
 
@@ -109,6 +109,7 @@ _SETTINGS = (
 def execution(smoother: Smoother) -> dict[str, Any]:
     """How the classifier was run, and where."""
     return {
+        "rule": smoother.settings.rule_name,
         **{name: getattr(smoother.settings, name) for name in _SETTINGS},
         "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
         "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),

@@ -1,17 +1,19 @@
 """How the base classifier is executed: all that can change a vote, checked once and recorded with it."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import nn
 
+from multiguard.certify import Rule, RuleName, TopK
+from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.from_onnx import OnnxNetwork
 from multiguard.smooth.arguments import real_number, whole_number
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.votes import Rule, vote_dtype
+from multiguard.votes import vote_dtype
 from multiguard.votes.ranked import DEFAULT_RANKS
 
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -20,7 +22,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_DEFAULT_PASSING = 0.5
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Settings:
 
     Attributes:
         sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for images.
-        rule: What f returns of its scores: "top-k", ranked labels, or "threshold", the set of those that pass.
-        k_max: K', how many ranked labels of each draw are kept; None for the threshold rule.
-        score_threshold: The probability at which a score passes; None for the top-k rule.
+        k_max: K', how many ranked labels of each draw are kept; None where f returns sets.
+        score_threshold: The probability at which a score passes, so that f returns the set of the labels that do; None
+            where f returns ranked labels.
         device: Where the classifier runs.
         noise: Which source makes the noise.
         precision: float32, or the dtype of autocast.
@@ -42,7 +43,6 @@ class Settings:
     """
 
     sigma: float
-    rule: Rule
     k_max: int | None
     score_threshold: float | None
     device: torch.device
@@ -53,12 +53,27 @@ class Settings:
     noise_compiled: bool
     clamp: bool
 
+    @property
+    def rule_name(self) -> RuleName:
+        """The rule that these votes can certify: "top-k" for ranked labels, "threshold" for sets."""
+        return "top-k" if self.score_threshold is None else "threshold"
+
+    def check_rule(self, rule: Rule, num_labels: int) -> None:
+        """Raises unless votes made in this way can say what this smoothed classifier returns."""
+        if rule.name != self.rule_name:
+            raise InvalidInputError(
+                f"{rule} does not fit this smoother, whose votes are for the {self.rule_name} rule; score_threshold "
+                "makes votes for the threshold rule, k_max for the top-k rule."
+            )
+        rule.check(num_labels)
+        if isinstance(rule, TopK) and self.k_max is not None:
+            check_ranks(rule.k_prime, self.k_max)
+
 
 def resolve_settings(
     classifier: Classifier,
     *,
     sigma: float,
-    rule: Rule,
     k_max: int | None,
     score_threshold: float | None,
     device: str | torch.device | None,
@@ -75,12 +90,12 @@ def resolve_settings(
         _refuse_torch_options(classifier, precision, channels_last, compile)
     fast = cuda and torch_runs_it
     vote_dtype(len(classifier.label_names))  # refuses more labels than votes can hold
-    _check_rule(rule, k_max, score_threshold)
+    if k_max is not None and score_threshold is not None:
+        raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
     return Settings(
         sigma=_sigma(sigma),
-        rule=rule,
-        k_max=_ranks(k_max, len(classifier.label_names)) if rule == "top-k" else None,
-        score_threshold=_passing_score(score_threshold) if rule == "threshold" else None,
+        k_max=_ranks(k_max, len(classifier.label_names)) if score_threshold is None else None,
+        score_threshold=None if score_threshold is None else _passing_score(score_threshold),
         device=place,
         noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
         precision=_precision(precision or ("bfloat16" if fast else "float32")),
@@ -126,17 +141,8 @@ def _sigma(sigma: float) -> float:
     return float(sigma)
 
 
-def _check_rule(rule: Rule, k_max: int | None, score_threshold: float | None) -> None:
-    if rule not in get_args(Rule):
-        raise InvalidInputError(f"rule must be one of {', '.join(get_args(Rule))}, not {rule!r}.")
-    if rule == "top-k" and score_threshold is not None:
-        raise InvalidInputError("score_threshold belongs to rule='threshold'; the top-k rule ranks labels instead.")
-    if rule == "threshold" and k_max is not None:
-        raise InvalidInputError("k_max belongs to rule='top-k'; the threshold rule returns every label that passes.")
-
-
-def _passing_score(score_threshold: float | None) -> float:
-    chosen = _DEFAULT_PASSING if score_threshold is None else real_number("score_threshold", score_threshold)
+def _passing_score(score_threshold: float) -> float:
+    chosen = real_number("score_threshold", score_threshold)
     if not 0 < chosen < 1:
         raise InvalidInputError(
             f"score_threshold must be a probability strictly between 0 and 1, not {score_threshold!r}; "

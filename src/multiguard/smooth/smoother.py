@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from multiguard.errors import InvalidInputError
+from multiguard.certify import Rule
+from multiguard.certify.arguments import check_alpha
 from multiguard.models.classifier import Classifier
-from multiguard.smooth.arguments import checked_draws, real_number, whole_number
-from multiguard.smooth.asked import checked_asked
+from multiguard.smooth.arguments import checked_draws, whole_number
 from multiguard.smooth.batches import Job
 from multiguard.smooth.faults import Fault
 from multiguard.smooth.images import Image, as_input, placed
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
-from multiguard.smooth.prediction import Prediction, confirm
+from multiguard.smooth.prediction import Prediction, as_array, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_settings
 from multiguard.smooth.step import make_step
 from multiguard.smooth.streaming import BatchSize, Plan, Rows, Sizer, attempt_votes, stream_votes
-from multiguard.votes import DrawVotes, LabelSets, Rule, packed_width, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, packed_width, vote_dtype
 
 
 class Smoother:
@@ -31,11 +31,9 @@ class Smoother:
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
         sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for images), unnormalised.
-        rule: What f returns of its scores: "top-k", its labels of largest score, ranked; or "threshold", the set of
-            those whose score passes.
-        k_max: For the top-k rule K', how many labels of each draw are kept; by default 10, or all of fewer.
-        score_threshold: For the threshold rule the probability at which a label passes, by default 0.5. Where scores
-            are logits they are compared with its logit.
+        k_max: K', how many ranked labels of each draw are kept, for `TopK`; by default 10, or all of fewer.
+        score_threshold: Keep the set of labels whose probability is at least this, for `Threshold`, in place of ranked
+            labels. Where scores are logits they are compared with its logit.
         device: Where to run; by default CUDA where there is one.
         batch_size: Rows of a batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
@@ -50,7 +48,6 @@ class Smoother:
         classifier: Classifier,
         *,
         sigma: float,
-        rule: Rule = "top-k",
         k_max: int | None = None,
         score_threshold: float | None = None,
         device: str | torch.device | None = None,
@@ -64,7 +61,6 @@ class Smoother:
         self.settings: Settings = resolve_settings(
             classifier,
             sigma=sigma,
-            rule=rule,
             k_max=k_max,
             score_threshold=score_threshold,
             device=device,
@@ -89,7 +85,7 @@ class Smoother:
         first_draw: int = 0,
         stream: Stream = "certify",
     ) -> DrawVotes:
-        """The votes of each draw: (draws, K') uint8, or uint16 where c > 256; `LabelSets` for the threshold rule.
+        """The votes of each draw: (draws, K') uint8, or uint16 where c > 256; `LabelSets` with a score threshold.
 
         Memory does not grow with `draws` but for the votes themselves.
 
@@ -156,26 +152,22 @@ class Smoother:
     def predict(
         self,
         image: Image,
+        rule: Rule,
         *,
-        k: int | None = None,
-        k_prime: int | None = None,
-        threshold: float | None = None,
         pilot_draws: int = 100,
         draws: int = 1000,
         alpha: float = 0.001,
         seed: int,
         image_id: str,
     ) -> Prediction:
-        """The smoothed classifier's labels; with probability 1 - alpha all radii, of each label and of the set, hold.
+        """The labels of the smoothed classifier; with probability 1 - alpha all radii, of labels and set, hold.
 
         Pilot draws choose the labels, fresh draws confirm them: labels chosen and confirmed by the same draws
-        would be confirmed too often. The threshold rule returns a `ThresholdPrediction`.
+        would be confirmed too often.
 
         Args:
             image: As in `votes`.
-            k: For the top-k rule, how many labels g returns.
-            k_prime: For the top-k rule, how many labels f returns.
-            threshold: For the threshold rule t: g returns the labels that f returns with probability at least t.
+            rule: Which labels g returns.
             pilot_draws: Draws that choose the labels.
             draws: Draws that confirm them.
             alpha: The probability of any false claim in the prediction.
@@ -183,19 +175,21 @@ class Smoother:
             image_id: As in `votes`.
         """
         labels = len(self.classifier.label_names)
-        asked = checked_asked(self.settings, labels, k=k, k_prime=k_prime, threshold=threshold)
-        if not 0 < real_number("alpha", alpha) < 1:
-            raise InvalidInputError(f"alpha must lie strictly between 0 and 1, not {alpha!r}.")
+        self.settings.check_rule(rule, labels)
+        check_alpha(alpha)
         checked_draws(pilot_draws, name="pilot_draws")
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
-        return confirm(asked.choice(pilot, labels), fresh, asked, labels, sigma=self.settings.sigma, alpha=alpha)
+        chosen = rule.returned(as_array(pilot, rule), labels)
+        return confirm_labels(
+            chosen, as_array(fresh, rule), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
+        )
 
     def _run(self, jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, DrawVotes]]:
         return ((job, self._as_votes(rows)) for job, rows in stream_votes(jobs, plan))
 
     def _as_votes(self, rows: Rows) -> DrawVotes:
-        if self.settings.rule == "top-k":
+        if self.settings.score_threshold is None:
             return rows
         return LabelSets(rows.astype(np.uint8, copy=False), len(self.classifier.label_names))
 

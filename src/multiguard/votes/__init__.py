@@ -1,6 +1,5 @@
 """Votes on disk: what smoothing writes and certifying reads. Needs NumPy and pyarrow, never torch."""
 
-from multiguard.votes.choice import most_frequent, passing
 from multiguard.votes.folder import read_votes
 from multiguard.votes.image_hash import image_hash
 from multiguard.votes.manifest import ImageFailure, Manifest, Shard
@@ -24,9 +23,7 @@ __all__ = [
     "Votes",
     "VotesWriter",
     "image_hash",
-    "most_frequent",
     "packed_width",
-    "passing",
     "read_votes",
     "vote_dtype",
 ]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from multiguard.evaluate import Setting
+from multiguard.certify import TopK
 from multiguard.report.draws import stops
 from multiguard.report.measure import study_measures
 from multiguard.report.rounding import plain
@@ -46,11 +46,11 @@ def whose(study: Study) -> dict[str, str]:
 
 def rule_words(study: Study) -> dict[str, Any]:
     """What depends on the rule: what is returned, and among what labels stay."""
-    setting, labels = study.setting, len(study.main.certificates.label_names)
-    if isinstance(setting, Setting):
-        returns = f"k′ = {setting.k_prime} labels a draw, k = {setting.k} after smoothing, of {labels}"
-        return {"threshold": None, "k": setting.k, "returns": returns, "among": f"among the {setting.k} returned"}
-    t = plain(setting.threshold)
+    rule, labels = study.config.rule, len(study.main.certificates.label_names)
+    if isinstance(rule, TopK):
+        returns = f"k′ = {rule.k_prime} labels a draw, k = {rule.k} after smoothing, of {labels}"
+        return {"threshold": None, "k": rule.k, "returns": returns, "among": f"among the {rule.k} returned"}
+    t = plain(rule.t)
     returns = f"every label that at least a share t = {t} of noisy copies carry, of {labels}{_passing(study)}"
     return {"threshold": t, "k": None, "returns": returns, "among": "among those returned"}
 
@@ -80,7 +80,7 @@ def draws_facts(study: Study) -> dict[str, Any]:
     rows = [{"draws": stop.draws, "images": stop.images, "share": stop.images / most} for stop in stops(study.main)]
     stopping = study.main.provenance.get("stopping") or {}
     return {
-        "draws": study.setting.n,
+        "draws": study.config.draws,
         "mean_draws": mean_draws(study.main),
         "stops": rows,
         "stopping_radii": " and ".join(plain(radius) for radius in stopping.get("radii", ())),

@@ -15,77 +15,66 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.group import Group
-from multiguard.certify.layers import Layers, crossing
+from multiguard.certify.counts import Group
+from multiguard.certify.layers import At, Layers, crossing
+from multiguard.certify.rules import Threshold
 from multiguard.certify.subsets import best_within, layer_mass, levels, subset_sizes, weakest_out
-from multiguard.certify.types import Floats
-
-At = tuple[float, ...] | None
 
 # What single labels have of the floors' and of the ceilings' alpha; chosen on half of the COCO images.
 SINGLES_IN, SINGLES_OUT = 0.9, 0.7
 
 
-def joint_floors(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
     kept = weakest_out(group, range(1, d + 1), d, _FloorSpending(alpha, d), bounds)
-    r = crossing(kept, lambda r: np.full(len(r), threshold), group.images * d, at).reshape(d, -1).T
+    r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, at).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
 
-def independent_floors(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def independent_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) as `joint_floors`, each label by itself."""
     lower = bounds.lower(group.mass_on_labels, group.draws[:, None], alpha / group.num_true)
-    return -np.sort(-stays_in(lower, threshold, at), axis=1)
+    return -np.sort(-stays_in(lower, rule.t, at), axis=1)
 
 
-def joint_ceilings(
-    group: Group, suspects: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None
-) -> Floats:
-    """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha.
-
-    Args:
-        group: The images.
-        suspects: The same images, their most hit labels outside L in place of L.
-        threshold: t.
-        alpha: What all ceilings together may spend.
-        bounds: Where probabilities come from.
-        at: The only r that matter, where that is known.
-    """
-    together, rivals = suspects.num_true, group.num_labels - group.num_true
+def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+    """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha."""
+    suspects, rivals = group.suspects, group.num_labels - group.num_true
+    together = suspects.num_true
     single, each = _ceiling_levels(alpha, rivals, together)
     among, beside = _SuspectSide(suspects, each, bounds), _beside(group, [level[0] for level in each], bounds)
     few = crossing(
-        lambda r: np.full(len(r), threshold),
+        lambda r: np.full(len(r), rule.t),
         lambda r: np.maximum(among(r), beside.shifted(r)[:, 0]),
         group.images * together,
         at,
     )
     upper = bounds.upper(group.rivals(rivals)[:, together:], group.draws[:, None], single)
-    r = np.concatenate([few.reshape(together, -1).T, stays_out(upper, threshold, at)], axis=1)
+    r = np.concatenate([few.reshape(together, -1).T, stays_out(upper, rule.t, at)], axis=1)
     return np.maximum.accumulate(r, axis=1)
 
 
-def independent_ceilings(group: Group, threshold: float, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def independent_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, c - d) as `joint_ceilings`, each label by itself."""
     rivals = group.num_labels - group.num_true
     upper = bounds.upper(group.rivals(rivals), group.draws[:, None], alpha / rivals)
-    return stays_out(upper, threshold, at)
+    return stays_out(upper, rule.t, at)
 
 
-def stays_in(lower: Floats, threshold: float, at: At = None) -> Floats:
+def stays_in(lower: Floats, t: float, at: At = None) -> Floats:
     """The r up to which down(lower) > t, in the shape of `lower`."""
     left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: left.shifted(-r)[:, 0], lambda r: np.full(len(r), threshold), lower.size, at)
+    r = crossing(lambda r: left.shifted(-r)[:, 0], lambda r: np.full(len(r), t), lower.size, at)
     return r.reshape(lower.shape)
 
 
-def stays_out(upper: Floats, threshold: float, at: At = None) -> Floats:
+def stays_out(upper: Floats, t: float, at: At = None) -> Floats:
     """The r up to which up(upper) < t, in the shape of `upper`."""
     right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: np.full(len(r), threshold), lambda r: right.shifted(r)[:, 0], upper.size, at)
+    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shifted(r)[:, 0], upper.size, at)
     return r.reshape(upper.shape)
 
 

@@ -11,21 +11,14 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method, ThresholdRadii
+from multiguard.certify import Method, Radii
+from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.question import Labels, Proved
-from multiguard.evaluate.scores import (
-    Averaging,
-    Counts,
-    Floats,
-    Scores,
-    averaged_scores,
-    threshold_counts,
-    top_k_counts,
-)
-from multiguard.evaluate.setting import AnySetting, Setting
+from multiguard.evaluate.certifier import Labels
+from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
@@ -37,7 +30,7 @@ class Curve:
 
     Attributes:
         method: What the radii were proved with.
-        setting: What was asked of the votes; its draws are a number, in an adaptive run the most that an image took.
+        config: What is certified; n is a number, in an adaptive run the most draws that an image took.
         sigma: The noise.
         averaging: How images are averaged.
         scores: Precision, recall and F1, each (radii,), and how many images they are taken over.
@@ -47,7 +40,7 @@ class Curve:
     """
 
     method: Method
-    setting: AnySetting
+    config: CertifyConfig
     sigma: float
     averaging: Averaging
     scores: Scores
@@ -75,14 +68,14 @@ def curves(
         resamples: How many times the bands draw the images anew.
         seed: The seed of these draws; all curves share them.
     """
-    asked = checked_radius(radius)
+    asked = check_radius(radius)
     drawn = None if bands is None else Resampling(bands, resamples, seed)
     failed = len(certificates.failures)
-    images = Images(certificates.setting, certificates.sigma, certificates.labels, certificates.draws, failed)
+    images = Images(certificates.config, certificates.sigma, certificates.labels, certificates.draws, failed)
     return [
         curve
         for method in certificates.methods
-        for curve in averaged(method, images, certificates.proved(method), asked, drawn)
+        for curve in averaged(method, images, certificates.set_radii(method), asked, drawn)
     ]
 
 
@@ -91,14 +84,14 @@ class Images:
     """What the curves of all methods have in common: what was asked of which images.
 
     Attributes:
-        setting: What was asked; its draws are a number.
+        config: What is certified; n is a number.
         sigma: The noise.
         labels: L of each image.
         draws: How many draws certify each image.
         failed: How many further images could not be voted on.
     """
 
-    setting: AnySetting
+    config: CertifyConfig
     sigma: float
     labels: Sequence[Labels]
     draws: Sequence[int]
@@ -108,31 +101,24 @@ class Images:
         """Over the images that have labels, which are those that scores are taken over."""
         return float(np.mean([taken for taken, own in zip(self.draws, self.labels, strict=True) if own]))
 
-    def counts(self, proved: Sequence[Proved], radius: Floats) -> Counts:
-        """What is certified of each image at each radius."""
-        if isinstance(self.setting, Setting):
-            num_true = [len(own) for own in self.labels]
-            return top_k_counts([each.true for each in proved], num_true, self.setting.k, radius)
-        floors_and_ceilings = [ThresholdRadii(each.true, each.false) for each in proved if each.false is not None]
-        return threshold_counts(floors_and_ceilings, radius)
-
 
 def averaged(
     method: Method,
     images: Images,
-    proved: Sequence[Proved],
+    radii: Sequence[Radii],
     radius: Floats,
     resampling: Resampling | None = None,
 ) -> list[Curve]:
     """One method's curves of one setting, in both averagings."""
-    counts = images.counts(proved, radius)
+    num_true = [len(own) for own in images.labels]
+    counts = certified_counts(radii, num_true, images.config.rule, radius)
     return [
         Curve(
             method,
-            images.setting,
+            images.config,
             images.sigma,
             averaging,
-            averaged_scores(counts, radius, averaging),
+            average_scores(counts, radius, averaging),
             images.mean_draws(),
             images.failed,
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
@@ -162,11 +148,3 @@ def radius_grid(sigma: float, *, to: float | None = None, step: float | None = N
     if count > _MOST_RADII:
         raise InvalidInputError(f"steps of {stride} up to {end} are {count} radii, more than {_MOST_RADII:,}")
     return np.array([float(stride * index) for index in range(int(count))])
-
-
-def checked_radius(radius: ArrayLike) -> Floats:
-    """The radii as one row of numbers, none negative; at least one."""
-    asked = np.atleast_1d(np.asarray(radius, dtype=np.float64))
-    if asked.ndim != 1 or asked.size == 0 or not np.all((asked >= 0) & np.isfinite(asked)):
-        raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
-    return asked

@@ -1,0 +1,248 @@
+"""From the votes of images to the few counts that certificates are made of."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from multiguard.certify.arguments import check_labels
+from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.rules import Rule, Threshold, check_ranks, check_sets
+from multiguard.errors import InvalidInputError
+
+# Up to this many labels every subset of L is used (2^12 = 4096 of them).
+MOST_SUBSET_LABELS = 12
+# Ceilings of `joint` look at every subset of this many labels outside L, those with the most hits.
+MOST_SUSPECTS = 6
+# Images certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
+_NUMBERS_AT_A_TIME = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """How often each label, and each combination of the labels in L, was hit in the draws of one image.
+
+    Masses are counts of draws, or probabilities where the vote distribution is known exactly (then `draws` is 1).
+
+    Attributes:
+        draws: The number of draws.
+        labels: (d,) the indices of L, sorted.
+        label_mass: (num_labels,) the mass of the draws that hit each label.
+        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L, h = 0..k' (0..d for sets of any
+            size).
+        pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
+            for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
+        suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
+    """
+
+    draws: float
+    labels: Ints
+    label_mass: Floats
+    overlap_mass: Floats
+    pattern_mass: Floats
+    suspects: "VoteCounts | None" = None
+
+
+def count_votes(
+    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, weights: Floats | None = None
+) -> VoteCounts:
+    """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
+
+    Args:
+        votes: Ranked integers (draws, K') or boolean hits (draws, num_labels); the threshold rule needs the latter.
+        labels: The indices of L.
+        rule: The smoothed classifier.
+        num_labels: c, the number of labels there are.
+        weights: (draws,) the probability of each row, where the rows are all possible votes instead of draws.
+    """
+    given, true = np.asarray(votes), check_labels(labels, num_labels, allow_none=True)
+    if isinstance(rule, Threshold):
+        check_sets(given, num_labels)
+        counts = _count_sets(given, true, weights)
+        outside = np.setdiff1d(np.arange(num_labels), true)
+        most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
+        return replace(counts, suspects=_count_sets(given, most_hit, weights))
+    if given.dtype == np.bool_:
+        ranked = _ranked_from_hits(given, rule.k_prime, num_labels)
+    else:
+        ranked = check_ranked(given, k_prime=rule.k_prime, num_labels=num_labels)
+    return _count_ranked(ranked, true, rule.k_prime, num_labels, weights)
+
+
+def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:
+    """The boolean hits (draws, num_labels) of ranked votes: each row marks the first k' labels of its draw.
+
+    Args:
+        ranked: (draws, K') integers, the labels of each draw from the highest score down, K' >= k'.
+        k_prime: How many labels the base classifier returns, 1 <= k' <= K'.
+        num_labels: c, the number of labels there are.
+
+    >>> hits_from_ranked([[2, 0], [1, 2]], k_prime=1, num_labels=3).astype(int)
+    array([[0, 0, 1],
+           [0, 1, 0]])
+    """
+    votes = check_ranked(ranked, k_prime=k_prime, num_labels=num_labels)
+    hits = np.zeros((votes.shape[0], num_labels), dtype=np.bool_)
+    np.put_along_axis(hits, votes[:, :k_prime].astype(np.intp), True, axis=1)
+    return hits
+
+
+def check_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> NDArray[np.integer]:
+    """The ranked votes as an array; raises unless the first k' entries of each row are different labels."""
+    votes = np.asarray(ranked)
+    if votes.ndim != 2 or not np.issubdtype(votes.dtype, np.integer):
+        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {votes.dtype} {votes.shape}")
+    if votes.shape[0] < 1:
+        raise InvalidInputError("ranked votes hold no draws; at least one is needed to prove anything")
+    check_ranks(k_prime, votes.shape[1])
+    used = votes[:, :k_prime]
+    if used.min() < 0 or used.max() >= num_labels:
+        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
+    ordered = np.sort(used, axis=1)
+    if np.any(ordered[:, 1:] == ordered[:, :-1]):
+        raise InvalidInputError("ranked votes name a label twice in one draw; a draw returns k' different labels")
+    return votes
+
+
+def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDArray[np.integer]:
+    """(draws, k') the labels of each row of hits; raises unless every row has exactly k'."""
+    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
+        raise InvalidInputError(
+            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
+            f"{hits.shape}"
+        )
+    wrong = np.flatnonzero(hits.sum(axis=1) != k_prime)
+    if len(wrong):
+        row, count = int(wrong[0]), int(hits[wrong[0]].sum())
+        raise InvalidInputError(f"every draw must hit exactly k_prime = {k_prime} labels, but row {row} has {count}")
+    return np.nonzero(hits)[1].reshape(-1, k_prime)
+
+
+def _count_ranked(
+    ranked: NDArray[np.integer], labels: Ints, k_prime: int, num_labels: int, weights: Floats | None
+) -> VoteCounts:
+    """The counts of ranked votes (draws, K'), of which the first k' of each row count."""
+    chosen = ranked[:, :k_prime].astype(np.intp)
+    few = len(labels) <= MOST_SUBSET_LABELS
+    marks = np.zeros(num_labels, np.int64)
+    marks[labels] = 1 << np.arange(len(labels)) if few else 1
+    found = marks[chosen].sum(axis=1)
+    patterns = np.bincount(found, weights, minlength=1 << len(labels) if few else k_prime + 1).astype(np.float64)
+    overlap = patterns if not few else np.bincount(np.bitwise_count(np.arange(len(patterns))), patterns, k_prime + 1)
+    each = None if weights is None else np.repeat(weights, k_prime)
+    return VoteCounts(
+        draws=len(ranked) if weights is None else 1,
+        labels=labels,
+        label_mass=np.bincount(chosen.ravel(), each, minlength=num_labels).astype(np.float64),
+        overlap_mass=overlap[: k_prime + 1].astype(np.float64),
+        pattern_mass=patterns if few else np.empty(0),
+    )
+
+
+def _count_sets(hits: Bools, labels: Ints, weights: Floats | None) -> VoteCounts:
+    """The counts of boolean votes (draws, num_labels), any number of hits per row."""
+    few = len(labels) <= MOST_SUBSET_LABELS
+    on_labels = hits[:, labels]
+    count = on_labels.sum(axis=1)
+    patterns = on_labels @ (1 << np.arange(len(labels))) if few else count[:0]
+    return VoteCounts(
+        draws=len(hits) if weights is None else 1,
+        labels=labels,
+        label_mass=np.asarray(hits.sum(axis=0) if weights is None else weights @ hits, dtype=np.float64),
+        overlap_mass=np.bincount(count, weights, minlength=len(labels) + 1).astype(np.float64),
+        pattern_mass=np.bincount(patterns, weights, minlength=1 << len(labels)).astype(np.float64)
+        if few
+        else np.empty(0),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Images with equally many true labels, d = `num_true`, stacked so that one evaluation serves them all."""
+
+    counts: Sequence[VoteCounts]
+
+    @property
+    def images(self) -> int:
+        """How many images there are."""
+        return len(self.counts)
+
+    @property
+    def num_true(self) -> int:
+        """d, the number of labels in the L of each image."""
+        return len(self.counts[0].labels)
+
+    @property
+    def num_labels(self) -> int:
+        """c, the number of labels there are."""
+        return len(self.counts[0].label_mass)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """(images,) the number of draws of each image."""
+        return np.array([counts.draws for counts in self.counts], dtype=np.float64)
+
+    @cached_property
+    def labels(self) -> Ints:
+        """(images, d) the labels of each L."""
+        return np.stack([counts.labels for counts in self.counts])
+
+    @cached_property
+    def label_mass(self) -> Floats:
+        """(images, c) the mass of each label."""
+        return np.stack([counts.label_mass for counts in self.counts])
+
+    @cached_property
+    def mass_on_labels(self) -> Floats:
+        """(images, d) the mass of each label of L."""
+        return np.take_along_axis(self.label_mass, self.labels, axis=1)
+
+    @property
+    def suspects(self) -> "Group":
+        """The same images with the most hit labels outside L in place of L; for the threshold rule only."""
+        return Group([counts.suspects for counts in self.counts if counts.suspects is not None])
+
+    def rivals(self, most: int) -> Floats:
+        """(images, <= most) the largest masses outside L, downwards."""
+        return self._largest(self.labels, most)
+
+    def rivals_of(self, position: int, most: int) -> Floats:
+        """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""
+        return self._largest(self.labels[:, position : position + 1], most)
+
+    def sizes(self, k: int) -> int:
+        """The largest certified size there can be."""
+        return min(self.num_true, k)
+
+    def uncertain_sizes(self, k: int) -> range:
+        """The sizes e that have to be proved; smaller ones are certain, as k - e + 1 > c - d leaves too few rivals."""
+        certain = max(0, k - (self.num_labels - self.num_true))
+        return range(certain + 1, self.sizes(k) + 1)
+
+    def with_certain_sizes(self, proved: Sequence[Floats], k: int) -> Floats:
+        """(images, sizes) from the radii of the uncertain sizes: +inf before them, and never rising in e."""
+        certain = [np.full(self.images, np.inf)] * (self.sizes(k) - len(proved))
+        return np.minimum.accumulate(np.stack([*certain, *proved], axis=1), axis=1)
+
+    def _largest(self, without: Ints, most: int) -> Floats:
+        others = self.label_mass.copy()
+        np.put_along_axis(others, without, -1.0, axis=1)
+        count = min(most, self.num_labels - without.shape[1])
+        return -np.sort(-others, axis=1)[:, :count]
+
+
+def equal_groups(counts: Sequence[VoteCounts], numbers: Callable[[int], int]) -> Iterator[list[int]]:
+    """Indices of images with equally many labels in L, few enough at a time for one evaluation.
+
+    Args:
+        counts: All images.
+        numbers: How many numbers an image with d labels needs.
+    """
+    order = sorted(range(len(counts)), key=lambda i: len(counts[i].labels))
+    for num_true, same in groupby(order, key=lambda i: len(counts[i].labels)):
+        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, numbers(num_true)))
+        yield from (indices[start : start + step] for start in range(0, len(indices), step))
