@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from multiguard.attack.plan import AttackPlan
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Plan = Annotated[AttackPlan, Fields(without=("pick_draws",))]
 _Model = Annotated[
     dict[str, Any],
     Fields(
@@ -35,7 +33,6 @@ _BROKEN = 1
 @with_options
 def attack_command(
     run: _Run,
-    plan: _Plan,
     part: AttackPart,
     model: _Model,
     out: _Out = None,
@@ -53,7 +50,7 @@ def attack_command(
 
     certificates = find_certificates(run).main
     target = out or certificates.parent / "attack"
-    prepared = prepare_attack(AttackJob(certificates, target, plan, part, _model(model), typed_command(), force))
+    prepared = prepare_attack(AttackJob(certificates, target, part, _model(model), typed_command(), force))
     for note in prepared.notes:
         echo(f"note: {note}")
     with progress_bar("images") as progress:

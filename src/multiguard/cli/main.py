@@ -1,4 +1,4 @@
-"""The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake to mend."""
+"""The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake."""
 
 import errno
 import os

@@ -8,7 +8,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from typer import Option
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
+from multiguard.pipeline.parts import Help, field_help
 from multiguard.pipeline.recipe_file import expected_text, union_members
 
 Force = Annotated[bool, Option("--force", help="Replace what is there.")]
@@ -78,12 +79,12 @@ class _FieldOption:
 
     field: "Field[Any]"
     kind: Any
-    text: str
+    help: Help
 
     @property
     def name(self) -> str:
         """The option without its dashes."""
-        return str(self.field.metadata.get("name", self.field.name)).replace("_", "-")
+        return (self.help.name or self.field.name).replace("_", "-")
 
     @property
     def key(self) -> str:
@@ -113,7 +114,7 @@ class _FieldOption:
         metavar = "|".join(self.words) if self.words and kind is str else None
         declared = Option(names, help=self._help(), metavar=metavar, show_default=False)
         default = inspect.Parameter.empty if required else None
-        annotation = Annotated[kind if required else kind | None, declared]
+        annotation: Any = Annotated[kind if required else kind | None, declared]
         return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def value(self, typed: Any) -> Any:
@@ -144,10 +145,15 @@ class _FieldOption:
 
     def _help(self) -> str:
         default = self.field.default
-        if self.required or isinstance(default, bool) or default in (None, ()) or self.text.rstrip(".").endswith("]"):
-            return self.text
+        if (
+            self.required
+            or isinstance(default, bool)
+            or default in (None, ())
+            or self.help.text.rstrip(".").endswith("]")
+        ):
+            return self.help.text
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
-        return f"{self.text.removesuffix('.')} [{shown}]."
+        return f"{self.help.text.removesuffix('.')} [{shown}]."
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,15 @@ def _config(hint: Any) -> _Config | None:
     kind = offered.config or base
     if not is_dataclass(kind):
         return None
-    hints = get_type_hints(kind)
-    chosen = [one for one in fields(kind) if one.name not in offered.without and one.name in (offered.only or hints)]
-    options = [_FieldOption(one, hints[one.name], offered.help.get(one.name) or one.metadata["help"]) for one in chosen]
-    return _Config(kind, options, partial=offered.config is not None)  # type: ignore[arg-type]
+    hints, texts = get_type_hints(kind), field_help(kind)
+    names = offered.only or [name for name in hints if name not in offered.without]
+    options = [
+        _FieldOption(one, hints[one.name], _worded(texts[one.name], offered.help.get(one.name)))
+        for one in fields(kind)
+        if one.name in names
+    ]
+    return _Config(kind, options, partial=offered.config is not None)
+
+
+def _worded(declared: Help, text: str | None) -> Help:
+    return declared if text is None else replace(declared, text=text)

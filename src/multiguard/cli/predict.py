@@ -53,7 +53,7 @@ def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _J
     for failure in result.failures:
         console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
     console.print(
-        f"{rule_text(result.rule)}, sigma = {plain(result.sigma)}; "
+        f"{rule_text(result.config.rule)}, sigma = {plain(result.sigma)}; "
         f"{part.pilot_draws} draws chose the labels, {part.draws} others certify"
     )
     console.print(f"for each image, all of this is right with probability at least 1 - {plain(part.alpha)}")
@@ -101,9 +101,7 @@ def _as_json(job: "PredictJob", result: "PredictResult") -> dict[str, Any]:
     return {
         "model": job.model.spec,
         "rule": part.rule,
-        **result.rule.options,
-        "alpha": part.alpha,
-        "draws": part.draws,
+        **result.config.record,
         "sigma": result.sigma,
         **({} if result.score_threshold is None else {"score_threshold": result.score_threshold}),
         "pilot_draws": part.pilot_draws,

@@ -8,9 +8,10 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
-from multiguard.evaluate.failed import failed_words
+from multiguard.evaluate.scores import failed_words
 from multiguard.report.rounding import count, down_to_digits, percent, plain
 from multiguard.results import CertificatesFolder
 
@@ -41,13 +42,13 @@ def rule_text(rule: Rule) -> str:
 
 
 def show_scores(written: CertificatesFolder, console: Console) -> None:
-    """Print the certified scores of every method at a handful of radii, what they mean, and which images are left out."""
+    """Print the scores of every method at a handful of radii, what they mean, and which images are left out."""
     certificates = written.certificates
     own = [one for one in written.curves if one.config == certificates.config and one.averaging == "mean"]
     for line in [*_heading(written, own[0]), *_left_out_lines(certificates, own[0]), ""]:
         console.print(line)
     console.print(_score_table(own, certificates), soft_wrap=False)
-    if certificates.rule == "threshold":
+    if certificates.config.rule.name == "threshold":
         kind = "true" if certificates.labelled else "predicted"
         console.print(f"\nfloor: {kind} labels returned at least, under any perturbation up to R")
         console.print("ceiling: other labels returned at most")
@@ -89,7 +90,10 @@ def _left_out_lines(certificates: Certificates, curve: Curve) -> list[str]:
 
 
 def _score_table(curves: Sequence[Curve], certificates: Certificates) -> Table:
-    rows = [*(_TRUE if certificates.labelled else (_STAY,)), *(_COUNTS if certificates.rule == "threshold" else ())]
+    rows = [
+        *(_TRUE if certificates.labelled else (_STAY,)),
+        *(_COUNTS if certificates.config.rule.name == "threshold" else ()),
+    ]
     radius = curves[0].scores.radius
     table, columns = _table(["certified", ""], radius)
     for curve in curves:
@@ -110,7 +114,7 @@ def _attack_table(curve: AttackCurve) -> Table:
     return table
 
 
-def _table(heads: Sequence[str], radius: Sequence[float]) -> tuple[Table, list[int]]:
+def _table(heads: Sequence[str], radius: Floats) -> tuple[Table, list[int]]:
     """An empty table with a handful of the radii as columns, and their positions.
 
     A radius is written in few digits, rounded down: what is certified at the radius holds there, too.

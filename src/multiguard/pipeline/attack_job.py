@@ -1,6 +1,6 @@
 """From certificates back to their images and their model, and on to an attack folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
 from multiguard.evaluate.attacked import all_radii, proved_sizes
 from multiguard.evaluate.curve import checked_radius
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models import Classifier
 from multiguard.models.options import state_hash
@@ -48,8 +48,7 @@ class AttackJob:
     Attributes:
         certificates: The certificates folder.
         out: The attack folder to write.
-        plan: How the attacks search.
-        part: Which images, at which radii.
+        part: Which images, at which radii, and how hard.
         model: The model, if it is no longer what and where the votes say; None to use theirs.
         command: The command line, for the record.
         force: Whether to replace an attack that is there.
@@ -57,11 +56,18 @@ class AttackJob:
 
     certificates: Path
     out: Path
-    plan: AttackPlan = field(default_factory=AttackPlan)
     part: AttackPart = field(default_factory=AttackPart)
     model: ModelPart | None = None
     command: str = ""
     force: bool = False
+
+    @property
+    def plan(self) -> AttackPlan:
+        """How the attacks search."""
+        same = {
+            name: getattr(self.part, name) for name in ("attacks", "steps", "copies", "starts", "tries", "box", "seed")
+        }
+        return AttackPlan(judge_draws=self.part.draws, **same)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +75,7 @@ class PreparedAttack:
     """A job whose model and images are checked to be those of the certificates.
 
     Attributes:
-        job: The job; its plan is without gradients if the model has none.
+        job: The job; it attacks without gradients if the model has none.
         certified: The certificates folder.
         smoother: The smoothed classifier, as it was voted with.
         images: The images that were voted on.
@@ -85,7 +91,7 @@ class PreparedAttack:
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
         """Attack, and write the folder, its table and its figure from what the folder then holds."""
         job = self.job
-        digest = file_hash(place(job.certificates, CERTIFICATES_NAME))
+        digest = file_checksum(place(job.certificates, CERTIFICATES_NAME))
         more: dict[str, Any] = {"command": job.command or None, "force": job.force}
         with folder_lock(job.out):
             attacks = self._attacks(progress)
@@ -100,7 +106,7 @@ class PreparedAttack:
         radii, chosen = _grid(job.part, certificates.sigma), _chosen(job, certificates)
         counted = None if progress is None else lambda done: progress(done, len(chosen))
         victims = self._victims(chosen, radii)
-        outcomes = attack_images(self.smoother, victims, certificates.config, job.plan, progress=counted)
+        outcomes = attack_images(self.smoother, victims, certificates.config.rule, job.plan, progress=counted)
         images, flat = [], 0
         for index, attacked in zip(chosen, outcomes, strict=True):
             images.append(_evaluated(job, certificates, index, attacked))
@@ -138,6 +144,7 @@ class PreparedAttack:
 def prepare_attack(job: AttackJob) -> PreparedAttack:
     """Load the model, check that it is the certified one, and list the images; only a few are decoded."""
     check_content(job.out, "an attack")
+    gradients = "pgd" in job.plan.attacks
     if job.out.parent == job.certificates.parent:
         check_inside(job.certificates.parent, job.out)
     if not job.force and (job.out / ATTACK_NAME).exists():
@@ -148,8 +155,12 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     source = _voted_source(job, certified)
     images = source.open()
     smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
-    job, notes = _without_gradients(job, smoother, _decode(images, probed))
-    return PreparedAttack(job, certified, smoother, images, (*notes, *execution_notes(certified, smoother)))
+    notes = execution_notes(certified, smoother)
+    fault = gradient_fault(smoother, _decode(images, probed)) if gradients else None
+    if fault is not None:
+        job = replace(job, part=replace(job.part, attacks=("random",)))
+        notes = (f"{smoother.classifier.name} has no gradients ({fault}): random search replaces pgd", *notes)
+    return PreparedAttack(job, certified, smoother, images, notes)
 
 
 def execution_notes(certified: CertificatesFolder, smoother: Smoother) -> tuple[str, ...]:
@@ -194,28 +205,17 @@ def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
     return sorted(labelled[position] for position in order[:count])
 
 
-def _without_gradients(
-    job: AttackJob, smoother: Smoother, images: Iterable[NDArray[np.generic]]
-) -> tuple[AttackJob, tuple[str, ...]]:
-    """The job with random search in place of gradients if the model has none, and a note about it."""
-    fault = gradient_fault(smoother, images) if "pgd" in job.plan.attacks else None
-    if fault is None:
-        return job, ()
-    note = f"{smoother.classifier.name} has no gradients ({fault}): random search replaces pgd"
-    return replace(job, plan=replace(job.plan, attacks=("random",))), (note,)
-
-
 def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedImage:
     """What the perturbations of one image reached; beta is split over all of them."""
     level = job.part.beta / len(attacked.changes)
-    labels, config = attacked.victim.labels, certificates.config
+    labels, rule = attacked.victim.labels, certificates.config.rule
     reached = [
         Reached(
             change.attack,
             change.goal,
             change.radius,
             change.norm,
-            *judged_size(change.counts, job.plan.judge_draws, labels, config, change.goal, beta=level),
+            *judged_size(change.counts, job.plan.judge_draws, labels, rule, change.goal, beta=level),
         )
         for change in attacked.changes
     ]

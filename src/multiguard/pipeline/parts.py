@@ -1,12 +1,11 @@
-"""The parts of a recipe. Each field is declared once, with its help and range: recipes and commands are made of them."""
+"""The parts of recipes and commands: each field is declared once, with its type, default, help and range."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from multiguard.certify import look_plan
-from multiguard.certify.arguments import checked_radii
+from multiguard.certify.arguments import check_radii
 from multiguard.certify.rules import Rule, RuleName, make_rule
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
@@ -19,41 +18,55 @@ _DEFAULT_K = 5
 _DEFAULT_THRESHOLD = 0.5
 
 
-def option(text: str, default: Any = MISSING, **more: Any) -> Any:
-    """A field with its help text.
+@dataclass(frozen=True)
+class Help:
+    """What a field means, and its range; as an annotation of the field it is found by `field_help`.
 
-    Args:
+    Attributes:
         text: What the field means; it ends in the default in [brackets] where that is not the field's own.
-        default: Its default; none if it is required.
-        **more: `least`, the least number allowed; `above`, the number it must exceed; `below`, the number it must stay
-            under; `name`, the option on the command line, if not the field's name.
+        name: The option on the command line, if not the field's name.
+        least: The least number allowed.
+        above: The number that a value must exceed.
+        below: The number that a value must stay under.
     """
-    return field(default=default, metadata={"help": text, **more})
+
+    text: str
+    name: str | None = None
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def allows(self, value: float) -> bool:
+        """Whether the number is in the range."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    @property
+    def range_text(self) -> str:
+        """The range in words."""
+        if self.least is not None:
+            return f"{self.least} or more"
+        return (
+            f"a number above {self.above}" if self.below is None else f"strictly between {self.above} and {self.below}"
+        )
+
+
+def field_help(config: Any) -> dict[str, Help]:
+    """The help of each field of a config."""
+    hints = get_type_hints(config, include_extras=True)
+    return {name: one for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, Help)}
 
 
 def check_ranges(config: Any) -> None:
     """Raises `InvalidInputError` unless every number, alone or in a tuple, is in the range that its field declares."""
-    for known in fields(config):
-        value = getattr(config, known.name)
+    for name, declared in field_help(type(config)).items():
+        value = getattr(config, name)
         for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, int | float) and not _in_range(one, known.metadata):
-                raise InvalidInputError(f"{known.name} is {one}; expected {_range_text(known.metadata)}")
-
-
-def _in_range(value: float, limits: Mapping[str, Any]) -> bool:
-    return (
-        ("least" not in limits or value >= limits["least"])
-        and ("above" not in limits or value > limits["above"])
-        and ("below" not in limits or value < limits["below"])
-    )
-
-
-def _range_text(limits: Mapping[str, Any]) -> str:
-    if "least" in limits:
-        return f"{limits['least']} or more"
-    if "below" in limits:
-        return f"a number strictly between {limits['above']} and {limits['below']}"
-    return f"a number above {limits['above']}"
+            if isinstance(one, int | float) and not declared.allows(one):
+                raise InvalidInputError(f"{name} is {one}; expected {declared.range_text}")
 
 
 @dataclass(frozen=True)
@@ -64,20 +77,22 @@ class DataPart:
     100
     """
 
-    name: str = field(metadata={"help": "voc2007, coco, nuswide, folder or digits.", "name": "data"})
-    root: Path | None = option("The folder that holds the dataset; digits need none.", None)
-    split: str | None = option("The split to vote on [test; coco and nuswide: val].", None)
-    images: int | None = option("Vote on a random sample of so many images [all].", None, least=1)
-    seed: int = option("Seed of that sample.", 0, least=0)
-    size: int | None = option("Height and width of the images [the model's].", None, least=1)
-    table: Path | None = option("The CSV of labels (folder, nuswide), if not the default one.", None)
-    separator: str | None = option("The separator of labels in a CSV field (folder) [;].", None)
-    difficult: bool = option("Count difficult-only labels as present (voc2007).", False)
-    labelled: bool = option(
-        "The images have no labels, or none to certify: pilot draws choose them. A folder then needs no CSV.",
-        True,
-        name="no-labels",
-    )
+    name: Annotated[str, Help("voc2007, coco, nuswide, folder or digits.", name="data")]
+    root: Annotated[Path | None, Help("The folder that holds the dataset; digits need none.")] = None
+    split: Annotated[str | None, Help("The split to vote on [test; coco and nuswide: val].")] = None
+    images: Annotated[int | None, Help("Vote on a random sample of so many images [all].", least=1)] = None
+    seed: Annotated[int, Help("Seed of that sample.", least=0)] = 0
+    size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1)] = None
+    table: Annotated[Path | None, Help("The CSV of labels (folder, nuswide), if not the default one.")] = None
+    separator: Annotated[str | None, Help("The separator of labels in a CSV field (folder) [;].")] = None
+    difficult: Annotated[bool, Help("Count difficult-only labels as present (voc2007).")] = False
+    labelled: Annotated[
+        bool,
+        Help(
+            "The images have no labels, or none to certify: pilot draws choose them. A folder then needs no CSV.",
+            name="no-labels",
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -95,11 +110,8 @@ class DataPart:
 
 def _optional(name: str, text: str) -> tuple[str, Any, Any]:
     """A hyperparameter that may be left to the dataset's default."""
-    return (
-        name,
-        get_type_hints(Hyperparameters)[name] | None,
-        option(f"{text.rstrip('.')} [{default_text(name)}].", None),
-    )
+    kind = get_type_hints(Hyperparameters)[name]
+    return name, Annotated[kind | None, Help(f"{text.rstrip('.')} [{default_text(name)}].")], field(default=None)
 
 
 _OptionalHyperparameters: Any = make_dataclass(
@@ -119,18 +131,22 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     {'epochs': 2}
     """
 
-    model: str | None = option("cnn, cnn:WIDTH, timm:NAME or a model folder to start from [digits: cnn].", None)
-    weights: str | None = option("A .safetensors or .pth file, or 'pretrained' to download timm's.", None)
-    split: str | None = option("The split to train on [train, or all of a folder without splits].", None)
-    val_split: str | None = option(
-        "The split to validate on [the one that belongs to --split, or a held-out tenth].", None
+    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder to start from [digits: cnn].")] = (
+        None
     )
-    images: int | None = option("Train on a random sample of so many images [all].", None)
-    val_images: int | None = option("Validate on a random sample of so many images [all].", None)
-    denoiser: Path | None = option("FFDNet weights: a denoiser in front of the network, from training on.", None)
-    cache: bool = option("Keep decoded images in the run folder.", False)
-    workers: int | None = option("Decoding threads [one per core].", None)
-    compile: bool = option("Compile the forward and backward pass.", False)
+    weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
+    split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
+    val_split: Annotated[
+        str | None, Help("The split to validate on [the one that belongs to --split, or a held-out tenth].")
+    ] = None
+    images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
+    val_images: Annotated[int | None, Help("Validate on a random sample of so many images [all].")] = None
+    denoiser: Annotated[Path | None, Help("FFDNet weights: a denoiser in front of the network, from training on.")] = (
+        None
+    )
+    cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
+    workers: Annotated[int | None, Help("Decoding threads [one per core].")] = None
+    compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
 
     def chosen(self) -> dict[str, Any]:
         """The hyperparameters that are given, by name."""
@@ -146,20 +162,20 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: str = field(
-        metadata={"help": "A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", "name": "model"}
-    )
-    labels: Path | None = option(
-        "A file of label names, one per line, in the order of the scores [the dataset's].", None
-    )
-    weights: Path | None = option("A .safetensors or .pth file (timm).", None)
-    output: Literal["logits", "probabilities"] | None = option(
-        "What the scores are: logits or probabilities (onnx, module).", None
-    )
-    mean: tuple[float, ...] | None = option(
-        "Subtracted per channel in the model, as in 0.48,0.46,0.41 [its own].", None
-    )
-    std: tuple[float, ...] | None = option("Divided by per channel in the model, as in 0.23,0.22,0.23 [its own].", None)
+    spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
+    labels: Annotated[
+        Path | None, Help("A file of label names, one per line, in the order of the scores [the dataset's].")
+    ] = None
+    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
+    output: Annotated[
+        Literal["logits", "probabilities"] | None, Help("What the scores are: logits or probabilities (onnx, module).")
+    ] = None
+    mean: Annotated[
+        tuple[float, ...] | None, Help("Subtracted per channel in the model, as in 0.48,0.46,0.41 [its own].")
+    ] = None
+    std: Annotated[
+        tuple[float, ...] | None, Help("Divided by per channel in the model, as in 0.23,0.22,0.23 [its own].")
+    ] = None
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
@@ -175,35 +191,42 @@ class VotePart:
     10000
     """
 
-    draws: int | Literal["adaptive"] = option(
-        "n, the noisy copies of each image; or adaptive, as many as its certificate needs.", 1000, least=1
-    )
-    max_draws: int | None = option("The most adaptive draws per image [10000].", None, least=1)
-    radii: tuple[float, ...] = option(
-        "A radius at which adaptive draws try to prove more; repeat for several.", (), name="radius"
-    )
-    pilot_draws: int | None = option(
-        "Further draws that choose the labels to certify [100 with --no-labels].", None, least=0
-    )
-    rule: RuleName = option(
-        "What the model returns: top-k, its first labels; threshold, every label above a score.", "top-k"
-    )
-    score_threshold: float | None = option(
-        "For --rule threshold: the probability from which the model returns a label [0.5].", None, above=0, below=1
-    )
-    seed: int = option("Seed of the noise.", 0)
-    k_max: int | None = option("Ranked labels kept per draw: the largest k' [10, or all].", None, least=1)
-    batch_size: int | None = option("Noisy images per batch [what fits].", None, least=1)
-    device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
-    precision: Literal["float32", "bfloat16", "float16"] | None = option(
-        "float32, bfloat16 or float16 [float32; on a GPU bfloat16].", None
-    )
-    clamp: bool = option("Clamp noisy images to [0, 1] first.", False)
-    shard_images: int = option("Images per file of votes; an interruption costs the files under way.", 64, least=1)
-    readers: int = option("Threads that decode images.", 2, least=1)
-    on_error: Literal["stop", "record"] = option(
-        "If an image cannot be voted on: stop, or record it and continue with the others.", "stop"
-    )
+    draws: Annotated[
+        int | Literal["adaptive"],
+        Help("n, the noisy copies of each image; or adaptive, as many as its certificate needs.", least=1),
+    ] = 1000
+    max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1)] = None
+    radii: Annotated[
+        tuple[float, ...],
+        Help("A radius at which adaptive draws try to prove more; repeat for several.", name="radius"),
+    ] = ()
+    pilot_draws: Annotated[
+        int | None, Help("Further draws that choose the labels to certify [100 with --no-labels].", least=0)
+    ] = None
+    rule: Annotated[
+        RuleName, Help("What the model returns: top-k, its first labels; threshold, every label above a score.")
+    ] = "top-k"
+    score_threshold: Annotated[
+        float | None,
+        Help("For --rule threshold: the probability from which the model returns a label [0.5].", above=0, below=1),
+    ] = None
+    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    k_max: Annotated[int | None, Help("Ranked labels kept per draw: the largest k' [10, or all].", least=1)] = None
+    batch_size: Annotated[int | None, Help("Noisy images per batch [what fits].", least=1)] = None
+    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        Help("float32, bfloat16 or float16 [float32; on a GPU bfloat16]."),
+    ] = None
+    clamp: Annotated[bool, Help("Clamp noisy images to [0, 1] first.")] = False
+    shard_images: Annotated[
+        int, Help("Images per file of votes; an interruption costs the files under way.", least=1)
+    ] = 64
+    readers: Annotated[int, Help("Threads that decode images.", least=1)] = 2
+    on_error: Annotated[
+        Literal["stop", "record"],
+        Help("If an image cannot be voted on: stop, or record it and continue with the others."),
+    ] = "stop"
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -236,10 +259,10 @@ class VotePart:
     def _check_adaptive(self) -> None:
         if not self.radii:
             raise InvalidInputError(
-                "adaptive draws stop once nothing more can be proved at the given radii, and none is given; name one or "
-                "more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
+                "adaptive draws stop once nothing more can be proved at the given radii, and none is given; name one "
+                "or more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
             )
-        checked_radii(self.radii)
+        check_radii(self.radii)
         look_plan(self.most_draws)
 
 
@@ -251,29 +274,33 @@ class PredictPart:
     Threshold(t=0.5)
     """
 
-    k: int | None = option("How many labels to predict [5, or all].", None)
-    k_prime: int | None = option("How many labels the model returns per draw [half of k, rounded up].", None)
-    rule: RuleName = option("top-k: the k labels returned most often; threshold: all returned often enough.", "top-k")
-    threshold: float | None = option(
-        "For --rule threshold: the fraction of draws from which a label is predicted [0.5].", None
-    )
-    score_threshold: float | None = option(
-        "For --rule threshold: the probability from which the model returns a label [0.5].", None
-    )
-    sigma: float | None = option("The noise, for pixels in [0, 1] [the model folder's].", None)
-    draws: int = option("Draws that certify.", 1000)
-    pilot_draws: int = option("Further draws that choose the labels.", 100)
-    alpha: float = option("The probability that anything said of an image is wrong.", 0.001)
-    seed: int = option("Seed of the noise.", 0)
-    size: int | None = option("Height and width of the images [the model's].", None)
-    device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
-    precision: Literal["float32", "bfloat16", "float16"] | None = option(
-        "float32, bfloat16 or float16 [float32; on a GPU bfloat16].", None
-    )
-    clamp: bool = option("Clamp noisy images to [0, 1] first.", False)
-    on_error: Literal["stop", "record"] = option(
-        "If an image cannot be predicted: stop, or record it and continue with the others.", "stop"
-    )
+    k: Annotated[int | None, Help("How many labels to predict [5, or all].")] = None
+    k_prime: Annotated[int | None, Help("How many labels the model returns per draw [half of k, rounded up].")] = None
+    rule: Annotated[
+        RuleName, Help("top-k: the k labels returned most often; threshold: all returned often enough.")
+    ] = "top-k"
+    threshold: Annotated[
+        float | None, Help("For --rule threshold: the fraction of draws from which a label is predicted [0.5].")
+    ] = None
+    score_threshold: Annotated[
+        float | None, Help("For --rule threshold: the probability from which the model returns a label [0.5].")
+    ] = None
+    sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
+    draws: Annotated[int, Help("Draws that certify.")] = 1000
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 100
+    alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
+    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
+    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        Help("float32, bfloat16 or float16 [float32; on a GPU bfloat16]."),
+    ] = None
+    clamp: Annotated[bool, Help("Clamp noisy images to [0, 1] first.")] = False
+    on_error: Annotated[
+        Literal["stop", "record"],
+        Help("If an image cannot be predicted: stop, or record it and continue with the others."),
+    ] = "stop"
 
     def rule_for(self, num_labels: int) -> Rule:
         """The smoothed classifier, with defaults for what is left open."""
@@ -288,20 +315,31 @@ class PredictPart:
 
 @dataclass(frozen=True)
 class AttackPart:
-    """Which images to attack, at which radii, and with which confidence.
+    """Which images to attack, how hard, and with which confidence.
 
     >>> AttackPart(radii=(0.5,)).beta
     0.001
     """
 
-    radii: tuple[float, ...] = option(
-        "A norm that the attack may use; repeat for several [sigma/2, sigma ... 3 sigma].", (), name="radius"
-    )
-    own_radii: bool = option("Also attack each image at its own certified radii.", False)
-    images: int | None = option("Attack a random sample of so many images [all that have labels].", None, least=1)
-    beta: float = option("The probability, per image, of calling a sound certificate broken.", 0.001, above=0, below=1)
-    root: Path | None = option("Where the images are [where they were voted on].", None)
-    device: str | None = option("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", None)
+    attacks: Annotated[
+        tuple[Literal["pgd", "random"], ...],
+        Help("pgd (gradients through the noise), random (needs none) or both.", name="attack"),
+    ] = ("pgd", "random")
+    radii: Annotated[
+        tuple[float, ...], Help("A norm to attack at; repeat for several [sigma/2, sigma ... 3 sigma].", name="radius")
+    ] = ()
+    own_radii: Annotated[bool, Help("Also attack each image at its own certified radii.")] = False
+    images: Annotated[int | None, Help("Attack a random sample of so many images [all with labels].", least=1)] = None
+    steps: Annotated[int, Help("Gradient steps per start.")] = 20
+    copies: Annotated[int, Help("Noisy copies that a gradient, or a try, is averaged over.")] = 8
+    starts: Annotated[int, Help("Starts of pgd per radius; all but the first are random.")] = 2
+    tries: Annotated[int, Help("Perturbations that the random search tries per radius.")] = 60
+    draws: Annotated[int, Help("Fresh draws that evaluate each perturbation.")] = 500
+    beta: Annotated[float, Help("The probability of calling a sound certificate broken.", above=0, below=1)] = 0.001
+    box: Annotated[bool, Help("Keep perturbed images in [0, 1]; certificates hold without it.")] = False
+    seed: Annotated[int, Help("Seed of every random choice.")] = 0
+    root: Annotated[Path | None, Help("Where the images are [where they were voted on].")] = None
+    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
 
     def __post_init__(self) -> None:
         check_ranges(self)

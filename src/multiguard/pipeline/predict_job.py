@@ -8,7 +8,8 @@ from multiguard.certify.rules import Rule, TopK
 from multiguard.data.image import read_image
 from multiguard.data.listed import read_lines
 from multiguard.errors import DataError, ImageError, ModelError
-from multiguard.io.files import file_hash
+from multiguard.evaluate import CertifyConfig
+from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size
 from multiguard.pipeline.parts import ModelPart, PredictPart
@@ -47,14 +48,14 @@ class PredictResult:
     """The resolved smoothed classifier, and its prediction for each image.
 
     Attributes:
-        rule: The smoothed classifier.
+        config: The smoothed classifier, alpha and the number of draws.
         score_threshold: For the threshold rule, the probability from which the base classifier returns a label.
         sigma: The noise.
         images: The predictions, in the order of the files.
         failures: The images that could not be predicted, by the name of their file.
     """
 
-    rule: Rule
+    config: CertifyConfig
     score_threshold: float | None
     sigma: float
     images: tuple[ImagePrediction, ...]
@@ -74,15 +75,20 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     sigma, _ = resolve_sigma(job.model.spec, job.part.sigma)
     smoother = _smoother(job.part, classifier, rule, sigma)
     size = square_size(classifier, job.model.spec, job.part.size)
-    images, failures = [], []
+    images: list[ImagePrediction] = []
+    failures: list[ImageFailure] = []
     for number, file in enumerate(job.images, 1):
         outcome = _try_image(job.part, smoother, file, size, rule)
-        (failures if isinstance(outcome, ImageFailure) else images).append(outcome)
+        if isinstance(outcome, ImageFailure):
+            failures.append(outcome)
+        else:
+            images.append(outcome)
         if progress is not None:
             progress(number, len(job.images))
     if not images:
         raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
-    return PredictResult(rule, smoother.settings.score_threshold, sigma, tuple(images), tuple(failures))
+    config = CertifyConfig(rule, job.part.alpha, job.part.draws)
+    return PredictResult(config, smoother.settings.score_threshold, sigma, tuple(images), tuple(failures))
 
 
 def _check_readable(files: tuple[Path, ...]) -> None:
@@ -127,7 +133,7 @@ def _try_image(
 
 
 def _predict_image(part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule) -> ImagePrediction:
-    image, digest = read_image(file, size), file_hash(file)
+    image, digest = read_image(file, size), file_checksum(file)
     how = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
     try:
         prediction = smoother.predict(image, rule, image_id=digest, **how)

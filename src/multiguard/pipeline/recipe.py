@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from multiguard.certify import Method
-from multiguard.certify.arguments import checked_alpha
-from multiguard.certify.rules import RuleName, Threshold, make_rule
+from multiguard.certify.arguments import check_alpha
+from multiguard.certify.rules import RuleName, make_rule
 from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
-from multiguard.evaluate.config import checked_methods
-from multiguard.evaluate.sweeps import PARAMETERS
-from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart, check_ranges, option
-from multiguard.votes import DEFAULT_RANKS
+from multiguard.evaluate.certifier import check_methods
+from multiguard.pipeline.parts import DataPart, Help, ModelPart, TrainPart, VotePart, check_ranges
+from multiguard.votes.ranked import DEFAULT_RANKS
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,33 @@ class CertifyPart:
     TopK(k=3, k_prime=1)
     """
 
-    k: int | None = option("For --rule top-k: how many labels the smoothed classifier returns.", None, least=1)
-    k_prime: int | None = option("For --rule top-k: how many labels the model returns per draw.", None, least=1)
-    threshold: float | None = option(
-        "For --rule threshold: the fraction of draws from which the smoothed classifier returns a label.", None
+    k: Annotated[int | None, Help("For --rule top-k: how many labels the smoothed classifier returns.", least=1)] = None
+    k_prime: Annotated[int | None, Help("For --rule top-k: how many labels the model returns per draw.", least=1)] = (
+        None
     )
-    alpha: float = option("The probability of a wrong certificate, per image.", 0.001)
-    draws: int | None = option("Use the first so many draws [all; adaptive votes: always all].", None, least=1)
-    methods: tuple[Method, ...] = option(
-        "joint, paper, independent, jia or cohen; repeat for several, or all. "
-        "For --rule threshold: joint, independent or all.",
-        ("joint",),
-        name="method",
-    )
-    radius_to: float | None = option("The largest radius of the curves [3 sigma].", None, above=0)
-    radius_step: float | None = option("The step between two radii [sigma / 20].", None, above=0)
-    bands: float | None = option("Add bootstrap bands over images at this level, such as 0.95.", None, above=0, below=1)
+    threshold: Annotated[
+        float | None,
+        Help("For --rule threshold: the fraction of draws from which the smoothed classifier returns a label."),
+    ] = None
+    alpha: Annotated[float, Help("The probability of a wrong certificate, per image.")] = 0.001
+    draws: Annotated[int | None, Help("Use the first so many draws [all; adaptive votes: always all].", least=1)] = None
+    methods: Annotated[
+        tuple[Method, ...],
+        Help(
+            "joint, paper, independent, jia, cohen or all; repeat for several. For --rule threshold: joint, "
+            "independent or all.",
+            name="method",
+        ),
+    ] = ("joint",)
+    radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
+    radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
+    bands: Annotated[
+        float | None, Help("Add bootstrap bands over images at this level, such as 0.95.", above=0, below=1)
+    ] = None
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        checked_alpha(self.alpha)
+        check_alpha(self.alpha)
 
     def config(self, rule: RuleName) -> CertifyConfig:
         """What one certificate is about, under this rule."""
@@ -61,18 +68,20 @@ class SweepPart:
     {'k': (1, 3)}
     """
 
-    k: tuple[int, ...] = option("Values of k.", (), least=1)
-    k_prime: tuple[int, ...] = option("Values of k'.", (), least=1)
-    threshold: tuple[float, ...] = option("Values of the threshold.", ())
-    n: tuple[int, ...] = option("Values of n, the first so many draws.", (), least=1)
-    alpha: tuple[float, ...] = option("Values of alpha.", ())
-    sigma: tuple[float, ...] = option("Values of sigma; each is trained and voted on.", ())
-    training_noise: tuple[float, ...] = option("Noise in training, voted on at the recipe's sigma.", (), least=0)
+    k: Annotated[tuple[int, ...], Help("Values of k.", least=1)] = ()
+    k_prime: Annotated[tuple[int, ...], Help("Values of k'.", least=1)] = ()
+    threshold: Annotated[tuple[float, ...], Help("Values of the threshold.")] = ()
+    n: Annotated[tuple[int, ...], Help("Values of n, the first so many draws.", least=1)] = ()
+    alpha: Annotated[tuple[float, ...], Help("Values of alpha.")] = ()
+    sigma: Annotated[tuple[float, ...], Help("Values of sigma; each is trained and voted on.")] = ()
+    training_noise: Annotated[
+        tuple[float, ...], Help("Noise in training, voted on at the recipe's sigma.", least=0)
+    ] = ()
 
     def __post_init__(self) -> None:
         check_ranges(self)
         for value in self.alpha:
-            checked_alpha(value)
+            check_alpha(value)
 
     @property
     def vary(self) -> dict[Parameter, tuple[float, ...]]:
@@ -95,9 +104,9 @@ class ReportPart:
     True
     """
 
-    title: str | None = option("The page's title [the dataset's name].", None)
-    gallery: int | None = option("The most images in the gallery [all].", None, least=0)
-    images: bool = option("Show no images on the page.", True, name="no-images")
+    title: Annotated[str | None, Help("The page's title [the dataset's name].")] = None
+    gallery: Annotated[int | None, Help("The most images in the gallery [all].", least=0)] = None
+    images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -148,7 +157,7 @@ class RunRecipe:
         """Refuse what the votes will not be able to answer, before they are drawn."""
         vote, certify, sweep = self.vote, self.certify, self.sweep
         try:
-            checked_methods(certify.methods, self.config.rule)
+            check_methods(certify.methods, self.config.rule)
         except InvalidInputError as error:
             raise InvalidInputError(f"certify: {error}") from error
         self._check_sweep()
@@ -164,14 +173,14 @@ class RunRecipe:
         _check_most("k_prime", (certify.k_prime,), sweep.k_prime, ranks, f"the votes hold {ranks} (vote.k_max)")
 
     def _check_sweep(self) -> None:
-        known = PARAMETERS[self.vote.rule]
-        for name in self.sweep.vary:
-            if name not in known:
+        for name, values in self.sweep.vary.items():
+            if name not in self.config.parameters:
+                known = ", ".join(self.config.parameters)
                 raise InvalidInputError(
-                    f"sweep.{name}: the {self.vote.rule} rule has no {name}; what varies is {', '.join(known)}"
+                    f"sweep.{name}: the {self.vote.rule} rule has no {name}; what varies is {known}"
                 )
-        for value in self.sweep.threshold:
-            Threshold(value)
+            for value in values:
+                self.config.vary(name, value)
 
     def _check_unlabelled(self) -> None:
         """Without labels there is nothing to train on, and pilot draws must choose what is certified."""

@@ -56,12 +56,12 @@ def find_recipe(name: str, changes: Sequence[str] = ()) -> RunRecipe:
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
-    """The recipe in a file, with changes such as "certify.k=5" over it; a mistake raises `InvalidInputError`.
+    r"""The recipe in a file, with changes such as "certify.k=5" over it; a mistake raises `InvalidInputError`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "mine.yaml"
-    ...     _ = path.write_text("data: {name: digits}\\nsigma: 0.5\\ntrain: {}\\ncertify: {k: 3, k_prime: 1}")
+    ...     _ = path.write_text("data: {name: digits}\nsigma: 0.5\ntrain: {}\ncertify: {k: 3, k_prime: 1}")
     ...     read_recipe(path, ["sigma=0.25"]).sigma
     0.25
     """
@@ -75,9 +75,9 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
 
 
 def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe:
-    """The recipe that a YAML text describes; a mistake raises `InvalidInputError`.
+    r"""The recipe that a YAML text describes; a mistake raises `InvalidInputError`.
 
-    >>> parse_recipe("data: {name: digits}\\nsigma: 0.5\\ntrain: {}\\ncertify: {k: 3, k_prim: 1}", "mine.yaml")
+    >>> parse_recipe("data: {name: digits}\nsigma: 0.5\ntrain: {}\ncertify: {k: 3, k_prim: 1}", "mine.yaml")
     Traceback (most recent call last):
         ...
     multiguard.errors.InvalidInputError: mine.yaml: unknown key 'certify.k_prim': did you mean 'certify.k_prime'?

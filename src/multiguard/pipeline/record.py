@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import file_hash, write_atomically
+from multiguard.io.files import file_checksum, write_atomically
 from multiguard.io.records import convert, decode_json, encode_json
 from multiguard.pipeline.folders import RECORD_FILE
 
@@ -187,7 +187,7 @@ def write_record(run: Path, record: RunRecord) -> None:
 
 def output_hashes(run: Path, paths: Iterable[Path]) -> dict[str, str]:
     """The sha256 of each file, by its path in the run folder."""
-    return {path.relative_to(run).as_posix(): file_hash(path) for path in sorted(paths)}
+    return {path.relative_to(run).as_posix(): file_checksum(path) for path in sorted(paths)}
 
 
 def altered_outputs(run: Path, step: StepRecord) -> list[str]:
@@ -195,7 +195,7 @@ def altered_outputs(run: Path, step: StepRecord) -> list[str]:
     return [
         name
         for name, digest in (step.outputs or {}).items()
-        if not (run / name).is_file() or file_hash(run / name) != digest
+        if not (run / name).is_file() or file_checksum(run / name) != digest
     ]
 
 

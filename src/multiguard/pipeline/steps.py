@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.parts import ModelPart, TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
@@ -234,7 +234,7 @@ class CertifyStep(Step):
         named = {**asdict(job.part), "rule": job.rule, "labels": job.labels, "vary": job.vary}
         return {
             **{f"certify.{name}": value for name, value in named.items()},
-            "votes": file_hash(job.votes / MANIFEST_NAME),
+            "votes": file_checksum(job.votes / MANIFEST_NAME),
             "multiguard": __version__,
         }
 
@@ -256,7 +256,7 @@ class ReportStep(Step):
     def inputs(self) -> dict[str, Any]:
         """The certificates of every arm and what the page shows."""
         hashes = {
-            name or "main": file_hash(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()
+            name or "main": file_checksum(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()
         }
         return {
             **{f"report.{name}": value for name, value in asdict(self.plan.recipe.report).items()},

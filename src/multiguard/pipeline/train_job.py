@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.catalog import voting_split
-from multiguard.io.files import file_hash
+from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.folder import CARD_FILE, read_card
+from multiguard.models.folder import read_card
 from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import DataPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
 from multiguard.train.hyperparameters import hyperparameters_for
-from multiguard.train.job import Job, model_name, native_size, open_splits, start_backbone
+from multiguard.train.job import Job, open_splits, start_backbone
 
 
 def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
@@ -67,18 +67,16 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
 
     A recipe that cannot be certified with the labels of the images raises here, before anything is trained.
     """
-    model = model_name(job)
-    size = native_size(model) if job.size is None else job.size
-    training, validation = open_splits(job, size)
+    training, validation = open_splits(job)
     recipe.require_labels(len(training.label_names))
-    started = read_card(Path(model)).weights_sha256 if (Path(model) / CARD_FILE).is_file() else None
+    started = None if job.start_folder is None else read_card(job.start_folder).weights_sha256
     return {
         **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
-        "train.model": model,
+        "train.model": job.start,
         "train.model_weights": started,
-        "train.weights": _file_hash(job.weights),
-        "train.denoiser": _file_hash(job.denoiser),
-        "data.size": size,
+        "train.weights": _weights_checksum(job.weights),
+        "train.denoiser": _weights_checksum(job.denoiser),
+        "data.size": job.image_size,
         **image_hashes("train.images", training, job.root),
         **image_hashes("train.val_images", validation, job.root),
     }
@@ -86,17 +84,16 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
 
 def discard_old_model(job: Job) -> None:
     """Remove the old model in the job's folder, once nothing can be wrong with the job."""
-    size = native_size(model_name(job)) if job.size is None else job.size
-    training, _ = open_splits(job, size)
-    start_backbone(job, training, size)
+    training, _ = open_splits(job)
+    start_backbone(job, training)
     if job.denoiser is not None:
         load_ffdnet(job.denoiser)
     with folder_lock(job.out):
         discard_model(job.out)
 
 
-def _file_hash(name: str | Path | None) -> str | None:
+def _weights_checksum(name: str | Path | None) -> str | None:
     """The hash of a file; the name itself if it is not one."""
     if name is None or not Path(name).is_file():
         return None if name is None else str(name)
-    return file_hash(Path(name))
+    return file_checksum(Path(name))

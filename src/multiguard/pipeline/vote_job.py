@@ -12,10 +12,10 @@ from multiguard.data.sample import Catalogued, Dataset
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import ImageError, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
-from multiguard.evaluate.failed import failed_words
+from multiguard.evaluate.scores import failed_words
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
-from multiguard.io.names import shortened
+from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
@@ -242,7 +242,7 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
     if names is None and not brings_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
-        note = f"scores are read in the dataset's order of labels: {shortened(names, _LABELS_SHOWN)}"
+        note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
     classifier = load_model(job.model, job.source.size, names)
     sigma, trained = resolve_sigma(job.model.spec, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
