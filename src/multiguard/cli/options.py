@@ -26,19 +26,12 @@ Sigma = Annotated[float | None, Option(help="The noise, for pixels in [0, 1] [th
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a config a command offers, and how.
+    """Which fields of a config a command offers, and how."""
 
-    Attributes:
-        config: The config, where the parameter is a dict that takes only the values that were typed.
-        only: The fields to offer; empty for all.
-        without: Fields not to offer.
-        help: Help texts that differ from the config's.
-    """
-
-    config: type | None = None
-    only: Sequence[str] = ()
+    config: type | None = None  # where the parameter is a dict of only the values that were typed
+    only: Sequence[str] = ()  # empty for all
     without: Sequence[str] = ()
-    help: Mapping[str, str] = field(default_factory=dict)
+    help: Mapping[str, str] = field(default_factory=dict)  # texts that differ from the config's
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,7 +104,9 @@ class _FieldOption:
         kind = self._typed_kind()
         two_sided = kind is bool and self.field.default is None
         names = f"--{self.name}/--no-{self.name}" if two_sided else f"--{self.name}"
-        metavar = "|".join(self.words) if self.words and kind is str else None
+        metavar = "|".join(["<int>"] * (self.members[0] is int) + self.words) or None
+        if get_origin(self.members[0]) is tuple:
+            metavar = f"<{'float' if get_args(self.members[0])[0] is float else 'str'},...>"
         declared = Option(names, help=self._help(), metavar=metavar, show_default=False)
         default = inspect.Parameter.empty if required else None
         annotation: Any = Annotated[kind if required else kind | None, declared]

@@ -43,23 +43,14 @@ _EXECUTION = (
 
 @dataclass(frozen=True)
 class AttackJob:
-    """Which certificates to attack, and how hard.
+    """Which certificates to attack, and how hard."""
 
-    Attributes:
-        certificates: The certificates folder.
-        out: The attack folder to write.
-        part: Which images, at which radii, and how hard.
-        model: The model, if it is no longer what and where the votes say; None to use theirs.
-        command: The command line, for the record.
-        force: Whether to replace an attack that is there.
-    """
-
-    certificates: Path
+    certificates: Path  # a folder, as out
     out: Path
-    part: AttackPart = field(default_factory=AttackPart)
-    model: ModelPart | None = None
-    command: str = ""
-    force: bool = False
+    part: AttackPart = field(default_factory=AttackPart)  # which images, at which radii, and how hard
+    model: ModelPart | None = None  # the model, if it is no longer what and where the votes say; None to use theirs
+    command: str = ""  # the command line, for the record
+    force: bool = False  # whether to replace an attack that is there
 
     @property
     def plan(self) -> AttackPlan:
@@ -72,21 +63,13 @@ class AttackJob:
 
 @dataclass(frozen=True, eq=False)
 class PreparedAttack:
-    """A job whose model and images are checked to be those of the certificates.
+    """A job whose model and images are checked to be those of the certificates."""
 
-    Attributes:
-        job: The job; it attacks without gradients if the model has none.
-        certified: The certificates folder.
-        smoother: The smoothed classifier, as it was voted with.
-        images: The images that were voted on.
-        notes: What the user should know first.
-    """
-
-    job: AttackJob
+    job: AttackJob  # the job; it attacks without gradients if the model has none
     certified: CertificatesFolder
-    smoother: Smoother
-    images: Catalogued
-    notes: tuple[str, ...]
+    smoother: Smoother  # the smoothed classifier, as it was voted with
+    images: Catalogued  # the images that were voted on
+    notes: tuple[str, ...]  # what the user should know first
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
         """Attack, and write the folder, its table and its figure from what the folder then holds."""

@@ -20,18 +20,10 @@ _DEFAULT_THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Help:
-    """What a field means, and its range; as an annotation of the field it is found by `field_help`.
+    """What a field means, and its range: an annotation of the field."""
 
-    Attributes:
-        text: What the field means; it ends in the default in [brackets] where that is not the field's own.
-        name: The option on the command line, if not the field's name.
-        least: The least number allowed.
-        above: The number that a value must exceed.
-        below: The number that a value must stay under.
-    """
-
-    text: str
-    name: str | None = None
+    text: str  # ends in the default in [brackets] where that is not the field's own
+    name: str | None = None  # of the option on the command line, if not the field's
     least: float | None = None
     above: float | None = None
     below: float | None = None
@@ -69,6 +61,17 @@ def check_ranges(config: Any) -> None:
                 raise InvalidInputError(f"{name} is {one}; expected {declared.range_text}")
 
 
+Device = Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None, Help("Arithmetic of the model [float32; on a GPU bfloat16].")
+]
+Clamp = Annotated[bool, Help("Clamp noisy images to [0, 1] first.")]
+ScoreThreshold = Annotated[
+    float | None, Help("For threshold: the probability from which the model returns a label [0.5].", above=0, below=1)
+]
+OnError = Annotated[Literal["stop", "record"], Help("At a bad image: stop, or record it and continue.")]
+
+
 @dataclass(frozen=True)
 class DataPart:
     """The images to vote on, and the dataset that training reads.
@@ -86,13 +89,7 @@ class DataPart:
     table: Annotated[Path | None, Help("The CSV of labels (folder, nuswide), if not the default one.")] = None
     separator: Annotated[str | None, Help("The separator of labels in a CSV field (folder) [;].")] = None
     difficult: Annotated[bool, Help("Count difficult-only labels as present (voc2007).")] = False
-    labelled: Annotated[
-        bool,
-        Help(
-            "The images have no labels, or none to certify: pilot draws choose them. A folder then needs no CSV.",
-            name="no-labels",
-        ),
-    ] = True
+    labelled: Annotated[bool, Help("Let pilot draws choose the labels; a folder needs no CSV.", "no-labels")] = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -131,19 +128,13 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     {'epochs': 2}
     """
 
-    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder to start from [digits: cnn].")] = (
-        None
-    )
+    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
     split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
-    val_split: Annotated[
-        str | None, Help("The split to validate on [the one that belongs to --split, or a held-out tenth].")
-    ] = None
+    val_split: Annotated[str | None, Help("The split to validate on [matches --split, or a held-out tenth].")] = None
     images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
     val_images: Annotated[int | None, Help("Validate on a random sample of so many images [all].")] = None
-    denoiser: Annotated[Path | None, Help("FFDNet weights: a denoiser in front of the network, from training on.")] = (
-        None
-    )
+    denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the network.")] = None
     cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
     workers: Annotated[int | None, Help("Decoding threads [one per core].")] = None
     compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
@@ -163,18 +154,12 @@ class ModelPart:
     """
 
     spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
-    labels: Annotated[
-        Path | None, Help("A file of label names, one per line, in the order of the scores [the dataset's].")
-    ] = None
+    labels: Annotated[Path | None, Help("Label names, one per line, in the scores' order [the dataset's].")] = None
     weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
-    output: Annotated[
-        Literal["logits", "probabilities"] | None, Help("What the scores are: logits or probabilities (onnx, module).")
-    ] = None
-    mean: Annotated[
-        tuple[float, ...] | None, Help("Subtracted per channel in the model, as in 0.48,0.46,0.41 [its own].")
-    ] = None
+    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are (onnx, module).")] = None
+    mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None
     std: Annotated[
-        tuple[float, ...] | None, Help("Divided by per channel in the model, as in 0.23,0.22,0.23 [its own].")
+        tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
     ] = None
 
     def __post_init__(self) -> None:
@@ -192,41 +177,22 @@ class VotePart:
     """
 
     draws: Annotated[
-        int | Literal["adaptive"],
-        Help("n, the noisy copies of each image; or adaptive, as many as its certificate needs.", least=1),
+        int | Literal["adaptive"], Help("n, the draws per image; or adaptive, as many as needed.", least=1)
     ] = 1000
     max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1)] = None
-    radii: Annotated[
-        tuple[float, ...],
-        Help("A radius at which adaptive draws try to prove more; repeat for several.", name="radius"),
-    ] = ()
-    pilot_draws: Annotated[
-        int | None, Help("Further draws that choose the labels to certify [100 with --no-labels].", least=0)
-    ] = None
-    rule: Annotated[
-        RuleName, Help("What the model returns: top-k, its first labels; threshold, every label above a score.")
-    ] = "top-k"
-    score_threshold: Annotated[
-        float | None,
-        Help("For --rule threshold: the probability from which the model returns a label [0.5].", above=0, below=1),
-    ] = None
+    radii: Annotated[tuple[float, ...], Help("A radius at which adaptive draws try to prove more.", "radius")] = ()
+    pilot_draws: Annotated[int | None, Help("Draws that choose the labels [100 with --no-labels].", least=0)] = None
+    rule: Annotated[RuleName, Help("top-k: the model ranks labels; threshold: it returns a set of them.")] = "top-k"
+    score_threshold: ScoreThreshold = None
     seed: Annotated[int, Help("Seed of the noise.")] = 0
     k_max: Annotated[int | None, Help("Ranked labels kept per draw: the largest k' [10, or all].", least=1)] = None
     batch_size: Annotated[int | None, Help("Noisy images per batch [what fits].", least=1)] = None
-    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
-    precision: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        Help("float32, bfloat16 or float16 [float32; on a GPU bfloat16]."),
-    ] = None
-    clamp: Annotated[bool, Help("Clamp noisy images to [0, 1] first.")] = False
-    shard_images: Annotated[
-        int, Help("Images per file of votes; an interruption costs the files under way.", least=1)
-    ] = 64
+    device: Device = None
+    precision: Precision = None
+    clamp: Clamp = False
+    shard_images: Annotated[int, Help("Images per file: what an interruption costs at most.", least=1)] = 64
     readers: Annotated[int, Help("Threads that decode images.", least=1)] = 2
-    on_error: Annotated[
-        Literal["stop", "record"],
-        Help("If an image cannot be voted on: stop, or record it and continue with the others."),
-    ] = "stop"
+    on_error: OnError = "stop"
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -276,31 +242,19 @@ class PredictPart:
 
     k: Annotated[int | None, Help("How many labels to predict [5, or all].")] = None
     k_prime: Annotated[int | None, Help("How many labels the model returns per draw [half of k, rounded up].")] = None
-    rule: Annotated[
-        RuleName, Help("top-k: the k labels returned most often; threshold: all returned often enough.")
-    ] = "top-k"
-    threshold: Annotated[
-        float | None, Help("For --rule threshold: the fraction of draws from which a label is predicted [0.5].")
-    ] = None
-    score_threshold: Annotated[
-        float | None, Help("For --rule threshold: the probability from which the model returns a label [0.5].")
-    ] = None
+    rule: Annotated[RuleName, Help("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
+    threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
+    score_threshold: ScoreThreshold = None
     sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
     draws: Annotated[int, Help("Draws that certify.")] = 1000
     pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 100
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
     seed: Annotated[int, Help("Seed of the noise.")] = 0
     size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
-    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
-    precision: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        Help("float32, bfloat16 or float16 [float32; on a GPU bfloat16]."),
-    ] = None
-    clamp: Annotated[bool, Help("Clamp noisy images to [0, 1] first.")] = False
-    on_error: Annotated[
-        Literal["stop", "record"],
-        Help("If an image cannot be predicted: stop, or record it and continue with the others."),
-    ] = "stop"
+    device: Device = None
+    precision: Precision = None
+    clamp: Clamp = False
+    on_error: OnError = "stop"
 
     def rule_for(self, num_labels: int) -> Rule:
         """The smoothed classifier, with defaults for what is left open."""
@@ -322,12 +276,9 @@ class AttackPart:
     """
 
     attacks: Annotated[
-        tuple[Literal["pgd", "random"], ...],
-        Help("pgd (gradients through the noise), random (needs none) or both.", name="attack"),
+        tuple[Literal["pgd", "random"], ...], Help("pgd (by gradients), random (needs none) or both.", "attack")
     ] = ("pgd", "random")
-    radii: Annotated[
-        tuple[float, ...], Help("A norm to attack at; repeat for several [sigma/2, sigma ... 3 sigma].", name="radius")
-    ] = ()
+    radii: Annotated[tuple[float, ...], Help("A norm to attack at [sigma/2, sigma ... 3 sigma].", "radius")] = ()
     own_radii: Annotated[bool, Help("Also attack each image at its own certified radii.")] = False
     images: Annotated[int | None, Help("Attack a random sample of so many images [all with labels].", least=1)] = None
     steps: Annotated[int, Help("Gradient steps per start.")] = 20
@@ -339,7 +290,7 @@ class AttackPart:
     box: Annotated[bool, Help("Keep perturbed images in [0, 1]; certificates hold without it.")] = False
     seed: Annotated[int, Help("Seed of every random choice.")] = 0
     root: Annotated[Path | None, Help("Where the images are [where they were voted on].")] = None
-    device: Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")] = None
+    device: Device = None
 
     def __post_init__(self) -> None:
         check_ranges(self)

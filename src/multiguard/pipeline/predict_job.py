@@ -28,38 +28,23 @@ class PredictJob:
 
 @dataclass(frozen=True)
 class ImagePrediction:
-    """The prediction for one image file.
-
-    Attributes:
-        file: The file.
-        sha256: The hash of its bytes, which keys the noise.
-        names: The names of the predicted labels.
-        prediction: The labels with their radii.
-    """
+    """The prediction for one image file."""
 
     file: Path
-    sha256: str
-    names: tuple[str, ...]
-    prediction: Prediction
+    sha256: str  # the hash of its bytes, which keys the noise
+    names: tuple[str, ...]  # the names of the predicted labels
+    prediction: Prediction  # the labels with their radii
 
 
 @dataclass(frozen=True)
 class PredictResult:
-    """The resolved smoothed classifier, and its prediction for each image.
+    """The resolved smoothed classifier, and its prediction for each image."""
 
-    Attributes:
-        config: The smoothed classifier, alpha and the number of draws.
-        score_threshold: For the threshold rule, the probability from which the base classifier returns a label.
-        sigma: The noise.
-        images: The predictions, in the order of the files.
-        failures: The images that could not be predicted, by the name of their file.
-    """
-
-    config: CertifyConfig
-    score_threshold: float | None
+    config: CertifyConfig  # the smoothed classifier, alpha and the number of draws
+    score_threshold: float | None  # for the threshold rule
     sigma: float
-    images: tuple[ImagePrediction, ...]
-    failures: tuple[ImageFailure, ...]
+    images: tuple[ImagePrediction, ...]  # the predictions, in the order of the files
+    failures: tuple[ImageFailure, ...]  # the images that could not be predicted, by the name of their file
 
 
 def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> PredictResult:

@@ -1,9 +1,8 @@
 """The recipe of a run, from the images to the page; parts that contradict each other are refused at once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import check_alpha
@@ -24,29 +23,18 @@ class CertifyPart:
     TopK(k=3, k_prime=1)
     """
 
-    k: Annotated[int | None, Help("For --rule top-k: how many labels the smoothed classifier returns.", least=1)] = None
-    k_prime: Annotated[int | None, Help("For --rule top-k: how many labels the model returns per draw.", least=1)] = (
-        None
-    )
-    threshold: Annotated[
-        float | None,
-        Help("For --rule threshold: the fraction of draws from which the smoothed classifier returns a label."),
-    ] = None
+    k: Annotated[int | None, Help("For top-k: labels that the smoothed classifier returns.", least=1)] = None
+    k_prime: Annotated[int | None, Help("For top-k: labels that the model returns per draw.", least=1)] = None
+    threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs.")] = None
     alpha: Annotated[float, Help("The probability of a wrong certificate, per image.")] = 0.001
-    draws: Annotated[int | None, Help("Use the first so many draws [all; adaptive votes: always all].", least=1)] = None
+    draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
     methods: Annotated[
         tuple[Method, ...],
-        Help(
-            "joint, paper, independent, jia, cohen or all; repeat for several. For --rule threshold: joint, "
-            "independent or all.",
-            name="method",
-        ),
+        Help("joint, paper, independent, jia, cohen or all; threshold: joint, independent.", "method"),
     ] = ("joint",)
     radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
     radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
-    bands: Annotated[
-        float | None, Help("Add bootstrap bands over images at this level, such as 0.95.", above=0, below=1)
-    ] = None
+    bands: Annotated[float | None, Help("The level of bootstrap bands, such as 0.95.", above=0, below=1)] = None
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -86,13 +74,7 @@ class SweepPart:
     @property
     def vary(self) -> dict[Parameter, tuple[float, ...]]:
         """The values that vary over one set of votes."""
-        named: dict[Parameter, tuple[float, ...]] = {
-            "k": self.k,
-            "k_prime": self.k_prime,
-            "threshold": self.threshold,
-            "n": self.n,
-            "alpha": self.alpha,
-        }
+        named: dict[Parameter, tuple[float, ...]] = {name: getattr(self, name) for name in get_args(Parameter)}
         return {name: values for name, values in named.items() if values}
 
 
@@ -149,9 +131,8 @@ class RunRecipe:
 
     def require_labels(self, count: int) -> None:
         """Raises `InvalidInputError` where more labels are requested than there are; known before hours of work."""
-        reason = f"there are {count} labels"
-        _check_most("k", (self.certify.k,), self.sweep.k, count, reason)
-        _check_most("k_prime", (self.certify.k_prime,), self.sweep.k_prime, count, reason)
+        for name in ("k", "k_prime"):
+            self._check_most(name, name, count, f"there are {count} labels")
 
     def _check_certify(self) -> None:
         """Refuse what the votes will not be able to answer, before they are drawn."""
@@ -164,13 +145,20 @@ class RunRecipe:
         for name, value in (("certify.draws", certify.draws), ("sweep.n", sweep.n)):
             if vote.adaptive and value:
                 raise InvalidInputError(
-                    f"{name} takes the first so many draws, but adaptive votes decide themselves how many draws each "
-                    f"image has; leave {name} out"
+                    f"{name} takes the first so many draws, but adaptive votes decide how many each image has; leave "
+                    f"{name} out"
                 )
         ranks = DEFAULT_RANKS if vote.k_max is None else vote.k_max
-        _check_most("draws", (certify.draws,), (), vote.most_draws, f"the votes hold {vote.most_draws} (vote.draws)")
-        _check_most("n", (), sweep.n, vote.most_draws, f"the votes hold {vote.most_draws} (vote.draws)")
-        _check_most("k_prime", (certify.k_prime,), sweep.k_prime, ranks, f"the votes hold {ranks} (vote.k_max)")
+        self._check_most("draws", "n", vote.most_draws, f"the votes hold {vote.most_draws} (vote.draws)")
+        self._check_most("k_prime", "k_prime", ranks, f"the votes hold {ranks} (vote.k_max)")
+
+    def _check_most(self, certified: str, swept: str, most: int, reason: str) -> None:
+        """Refuse a number to certify with, or a list to sweep over, that is larger than there will be."""
+        numbers = [(f"certify.{certified}", getattr(self.certify, certified))]
+        numbers += [(f"sweep.{swept}", value) for value in getattr(self.sweep, swept)]
+        for name, value in numbers:
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} is {value}, and {reason}; take {most} at most")
 
     def _check_sweep(self) -> None:
         for name, values in self.sweep.vary.items():
@@ -192,29 +180,14 @@ class RunRecipe:
             raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")
 
 
-def _check_most(name: str, certify: Sequence[int | None], sweep: Sequence[int], most: int, reason: str) -> None:
-    """Refuse a number of the certify or the sweep section that is larger than there will be."""
-    for section, values in (("certify", certify), ("sweep", sweep)):
-        for value in values:
-            if value is not None and value > most:
-                raise InvalidInputError(f"{section}.{name} is {value}, and {reason}; take {most} at most")
-
-
 @dataclass(frozen=True)
 class Arm:
-    """One line of a run from model to certificates.
+    """One line of a run from model to certificates."""
 
-    Attributes:
-        name: Its name; empty for the main one.
-        home: Its folder.
-        sigma: The noise of its votes.
-        noise: The noise in training; None for the recipe's.
-    """
-
-    name: str
-    home: Path
-    sigma: float
-    noise: float | None = None
+    name: str  # its name; empty for the main one
+    home: Path  # its folder
+    sigma: float  # the noise of its votes
+    noise: float | None = None  # the noise in training; None for the recipe's
 
     @property
     def certificates(self) -> Path:

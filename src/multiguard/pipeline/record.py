@@ -25,19 +25,12 @@ _PROCESS = Path("/proc/self")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a piece of work took.
+    """What a piece of work took."""
 
-    Attributes:
-        seconds: Wall-clock time.
-        device: The GPU if one was used, else the number of CPU cores.
-        memory: The peak bytes of this process; None where the system does not tell.
-        device_memory: The peak bytes that torch held on the GPU; None if none was used.
-    """
-
-    seconds: float
-    device: str
-    memory: int | None
-    device_memory: int | None
+    seconds: float  # wall-clock time
+    device: str  # the GPU if one was used, else the number of CPU cores
+    memory: int | None  # the peak bytes of this process; None where the system does not tell
+    device_memory: int | None  # the peak bytes that torch held on the GPU; None if none was used
 
 
 class Meter:

@@ -23,31 +23,18 @@ PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
 @dataclass(frozen=True)
 class ReportJob:
-    """What to report on, and where the report goes.
+    """What to report on, and where the report goes."""
 
-    Attributes:
-        main: The certificates that the report is about.
-        page: The page to write.
-        figures: The folder for figures.
-        tables: The folder for tables.
-        beside: Other certificates of the same images, by name.
-        part: What the page shows.
-        commands: The commands that make the certificates; empty for those that the certificates name.
-        command: The command that then makes the report; empty if those do.
-        root: Where the images are, if not where they were voted on.
-        force: Whether to replace a report that is there.
-    """
-
-    main: CertificatesFolder
+    main: CertificatesFolder  # the certificates that the report is about
     page: Path
-    figures: Path
+    figures: Path  # a folder, as tables
     tables: Path
-    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)
-    part: ReportPart = field(default_factory=ReportPart)
-    commands: Sequence[str] = ()
-    command: str = ""
-    root: Path | None = None
-    force: bool = False
+    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)  # others of the same images, by name
+    part: ReportPart = field(default_factory=ReportPart)  # what the page shows
+    commands: Sequence[str] = ()  # the commands that make the certificates; empty for those that the certificates name
+    command: str = ""  # the command that then makes the report; empty if those do
+    root: Path | None = None  # where the images are, if not where they were voted on
+    force: bool = False  # whether to replace a report that is there
 
 
 @dataclass(frozen=True)
@@ -125,19 +112,12 @@ def _notes(job: ReportJob, missing: str | None, replaced: int) -> list[str]:
 
 @dataclass(frozen=True)
 class FoundCertificates:
-    """Certificates folders, and how the run that made them reports them.
+    """Certificates folders, and how the run that made them reports them."""
 
-    Attributes:
-        main: The certificates folder that a report is about.
-        beside: Those of the run's other arms, by name.
-        report: What the page shows.
-        commands: The command of the run, if there is one.
-    """
-
-    main: Path
-    beside: Mapping[str, Path] = field(default_factory=dict)
-    report: ReportPart = field(default_factory=ReportPart)
-    commands: Sequence[str] = ()
+    main: Path  # the certificates folder that a report is about
+    beside: Mapping[str, Path] = field(default_factory=dict)  # those of the run's other arms, by name
+    report: ReportPart = field(default_factory=ReportPart)  # what the page shows
+    commands: Sequence[str] = ()  # the command of the run, if there is one
 
 
 def find_certificates(folder: Path) -> FoundCertificates:

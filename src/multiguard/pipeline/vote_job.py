@@ -45,25 +45,15 @@ _LABELS_SHOWN = 5
 
 @dataclass(frozen=True)
 class VoteJob:
-    """What to vote on, with which classifier, and how.
-
-    Attributes:
-        model: The base classifier.
-        source: The images.
-        out: The votes folder to write, or to resume.
-        sigma: The noise; None for the one that the model folder was made for.
-        part: How the classifier is sampled.
-        target: What adaptive draws try to prove; None for a fixed number of draws.
-        command: The command line, for the record.
-    """
+    """What to vote on, with which classifier, and how."""
 
     model: ModelPart
     source: Source
-    out: Path
-    sigma: float | None = None
-    part: VotePart = field(default_factory=VotePart)
-    target: CertifyConfig | None = None
-    command: str = ""
+    out: Path  # the votes folder to write, or to resume
+    sigma: float | None = None  # the noise; None for the one that the model folder was made for
+    part: VotePart = field(default_factory=VotePart)  # how the classifier is sampled
+    target: CertifyConfig | None = None  # what adaptive draws try to prove; None for a fixed number of draws
+    command: str = ""  # the command line, for the record
 
     def __post_init__(self) -> None:
         if self.part.adaptive != (self.target is not None):
@@ -76,19 +66,12 @@ class VoteJob:
 
 @dataclass(frozen=True)
 class VoteResult:
-    """The votes as they are in the folder after a vote.
+    """The votes as they are in the folder after a vote."""
 
-    Attributes:
-        images: How many images there are.
-        failures: Those that could not be voted on.
-        files: The files of the votes.
-        mean_draws: The mean number of draws per image.
-    """
-
-    images: int
-    failures: tuple[ImageFailure, ...]
-    files: tuple[Path, ...]
-    mean_draws: float
+    images: int  # how many images there are
+    failures: tuple[ImageFailure, ...]  # those that could not be voted on
+    files: tuple[Path, ...]  # the files of the votes
+    mean_draws: float  # the mean number of draws per image
 
     def failure_text(self) -> str | None:
         """How many images failed, and the first of them; None if all were voted on."""
@@ -100,23 +83,14 @@ class VoteResult:
 
 @dataclass(frozen=True, eq=False)
 class PreparedVote:
-    """A job whose model is loaded and whose images are listed: everything that decides the votes is known.
+    """A job whose model is loaded and whose images are listed: everything that decides the votes is known."""
 
-    Attributes:
-        job: The job; the size of its images is resolved.
-        sigma: The noise.
-        classifier: The base classifier.
-        images: The images.
-        trained_sigma: The noise that the model folder was made for; None if the model does not say.
-        order_note: A message where the scores are taken to be in the dataset's order of labels; None where the model
-            or a file gives the order.
-    """
-
-    job: VoteJob
+    job: VoteJob  # the job; the size of its images is resolved
     sigma: float
     classifier: Classifier
     images: Catalogued
-    trained_sigma: float | None
+    trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
+    # a message if the scores are taken to be in the dataset's order of labels, since neither model nor file gives one
     order_note: str | None = None
 
     def inputs(self) -> dict[str, Any]:
