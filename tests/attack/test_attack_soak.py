@@ -1,7 +1,7 @@
 """The digits recipe with a smaller network: every image at every certified radius, attacked with all effort."""
 
 import pytest
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.results import read_attacks
 

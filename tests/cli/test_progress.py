@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from multiguard.cli.progress import progress_bar, say
+from multiguard.cli.progress import print_line, progress_bar
 
 
 def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +18,7 @@ def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[st
     with progress_bar("images") as progress:
         progress("reading [x]", 3, 10)
         progress("training", 5, 20)
-        say("epoch 1 [red] done")
+        print_line("epoch 1 [red] done")
     output = capsys.readouterr()
     assert output.err == ""
     for part in ("reading [x]", "3/10", "training", "5/20", "images/s", "\nepoch 1 [red] done\n"):

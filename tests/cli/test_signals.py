@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from tests.pipeline.tiny import RECIPE, command, state
+from tests.pipeline.tiny_run import RECIPE, command, state
 
 from multiguard.cli import signals
 from multiguard.cli.signals import Stopped, graceful_stop, immediate_stop
@@ -14,7 +14,7 @@ from multiguard.cli.signals import Stopped, graceful_stop, immediate_stop
 MAIN = threading.current_thread() is threading.main_thread()
 pytestmark = pytest.mark.skipif(not MAIN, reason="signals reach the main thread alone")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 TRAIN = ["train", "--data", "digits", "--model", "cnn:2", "--images", 40, "--val-images", 40, "--batch", 8]
 
 
@@ -38,7 +38,7 @@ def test_training_stops_at_once_and_keeps_the_epochs_that_have_ended(tmp_path, n
     code, _, err = command(*asked)
     sent.join()
     assert code == CODES[number]
-    assert err == (f"multiguard: {WORDS[number]}; the epochs that have ended are kept, and the same command goes on\n")
+    assert err == (f"multiguard: {WORDS[number]}; the finished epochs are kept, and the same command resumes\n")
     assert "state/last.safetensors" in state(tmp_path / "model")
     assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
 
@@ -52,12 +52,12 @@ def test_a_run_stops_at_the_next_shard_and_goes_on(tmp_path):
     sent.join()
     assert code == 143
     assert err == (
-        "multiguard: asked to end; the shards under way are finished first (again to stop at once), "
-        "and the same command goes on\n"
+        "multiguard: terminated; the shards under way are finished first (again to stop at once), "
+        "and the same command resumes\n"
     )
     code, out, err = command(*asked)
     assert (code, err) == (0, "")
-    assert "vote: going on where it was interrupted" in out
+    assert "vote: resuming after an interruption" in out
 
 
 def stopped_by(block, *numbers):
@@ -69,7 +69,7 @@ def stopped_by(block, *numbers):
                 os.kill(os.getpid(), number)
                 lived += 1
     except Stopped as stopped:
-        return stopped.exit_code, stopped.said, lived
+        return stopped.exit_code, stopped.announced, lived
     return None
 
 

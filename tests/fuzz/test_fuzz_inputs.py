@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save
 from tests.fuzz.mutations import HOSTILE, damaged, estranged, estranged_text, fuzz, read_or_refused
-from tests.pipeline.tiny import RECIPE
+from tests.pipeline.tiny_run import RECIPE
 
 from multiguard.data import load_pixels, open_dataset
 from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS

@@ -11,7 +11,7 @@ from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_
 from multiguard.evaluate import certify_votes, curves, radius_grid
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.pipeline.certifying import read_source
+from multiguard.pipeline.certify_job import read_source
 from multiguard.report import Study, write_page, write_tables
 from multiguard.results import read_attacks, read_certificates, write_attacks, write_certificates
 from multiguard.votes import read_votes

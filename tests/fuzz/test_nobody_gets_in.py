@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluate.votes_cases import random_votes, stored_votes
-from tests.pipeline.tiny import RECIPE, command
+from tests.pipeline.tiny_run import RECIPE, command
 from tests.votes.vote_runs import reseal
 
 import multiguard
@@ -23,9 +23,9 @@ from multiguard.models.from_hf import load_hf
 from multiguard.models.loading import runs_code
 from multiguard.models.options import ModelOptions
 from multiguard.pipeline import parse_recipe, run_recipe
-from multiguard.pipeline.certifying import CertifyJob, certify
+from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.pipeline.reporting import ReportJob, report
+from multiguard.pipeline.report_job import ReportJob, report
 from multiguard.results import read_certificates, write_certificates
 
 GRID = radius_grid(0.5, step=0.5)
@@ -202,11 +202,11 @@ def test_a_link_in_a_run_folder_leads_no_run_out_of_it(tmp_path, name):
 
 
 def test_a_run_folder_may_itself_be_a_link(tmp_path):
-    from multiguard.pipeline.places import require_inside
+    from multiguard.pipeline.folders import check_inside
 
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    require_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
+    check_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
 
 
 def test_links_beside_votes_and_certificates_lead_no_writer_away(tmp_path):

@@ -1,7 +1,7 @@
 import shutil
 
 import pytest
-from tests.pipeline.tiny import RECIPE, command
+from tests.pipeline.tiny_run import RECIPE, command
 
 
 @pytest.fixture(scope="session")

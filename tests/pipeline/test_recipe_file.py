@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 import pytest
-from tests.pipeline.tiny import RECIPE
+from tests.pipeline.tiny_run import RECIPE
 
 from multiguard.errors import InvalidInputError
 from multiguard.pipeline import TrainPart, find_recipe, parse_recipe, recipe_names, recipe_text

@@ -11,7 +11,7 @@ from benchmarks.results.runs import open_run
 from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
 from tests.certify import literal
 from tests.certify.cases import random_ranked
-from tests.pipeline.tiny import command, state
+from tests.pipeline.tiny_run import command, state
 
 from multiguard.certify.group import Setting
 from multiguard.report.rounding import percent_value
@@ -46,7 +46,7 @@ def test_a_run_without_certificates_fills_its_part_of_the_page(home, tmp_path):
     before = state(run)
     open_run(run)
     assert state(run) == before
-    assert command("run", home / "tiny.yaml", "--out", run)[1].count("skipped, for nothing") == 4
+    assert command("run", home / "tiny.yaml", "--out", run)[1].count("skipped (unchanged)") == 4
 
 
 def public_size(counts, labels, *, draws, k, k_prime, alpha, r):

@@ -8,7 +8,7 @@ from tests.report.studies import ADAPTIVE, SWEPT, make_run
 
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting, set_scores
-from multiguard.pipeline.leftovers import NAMES
+from multiguard.pipeline.folders import REPORT_NAMES
 from multiguard.report import Study, write_tables
 from multiguard.report.families import families
 from multiguard.report.strokes import strokes_apart, strokes_in_order
@@ -26,7 +26,7 @@ def test_every_family_is_there_in_order(study: Study) -> None:
 def test_what_a_report_writes_is_known_by_name(which: str, request, tmp_path) -> None:
     """What an earlier report has left is found by these names."""
     written = write_tables(request.getfixturevalue(which), tmp_path)
-    assert {path.stem for path in written} <= set(NAMES)
+    assert {path.stem for path in written} <= set(REPORT_NAMES)
 
 
 def test_a_study_without_sweeps_or_other_runs_has_its_methods_only(tmp_path) -> None:

@@ -11,7 +11,7 @@ from torch.distributed import HashStore
 
 from multiguard.errors import VotesError
 from multiguard.io.ranks import Rank
-from multiguard.pipeline.voting import _own_device
+from multiguard.pipeline.job_model import own_device
 from multiguard.smooth import team
 from multiguard.smooth.team import Team
 
@@ -146,7 +146,7 @@ def test_a_store_that_is_gone_is_said():
 )
 def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch, asked, gpus, local, expected):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert _own_device(asked) == asked, "alone it takes what was asked for"
+    assert own_device(asked) == asked, "alone it takes what was asked for"
     for name, value in (("WORLD_SIZE", 8), ("RANK", 5), ("LOCAL_RANK", local)):
         monkeypatch.setenv(name, str(value))
-    assert _own_device(asked) == expected
+    assert own_device(asked) == expected

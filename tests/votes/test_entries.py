@@ -12,7 +12,7 @@ from tests.votes.vote_runs import provenance, reseal, row, write
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.pipeline.discarding import discard_votes
+from multiguard.pipeline.folders import discard_votes
 from multiguard.votes import ImageFailure, VotesWriter, read_votes
 
 RUN = provenance()

@@ -7,7 +7,7 @@ import signal
 import threading
 
 import pytest
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.errors import FolderInUseError
 from multiguard.io.lock import LOCK_NAME, NoLocksWarning, folder_lock

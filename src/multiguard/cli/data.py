@@ -1,4 +1,4 @@
-"""`multiguard data check`: read a dataset through and print what is in it."""
+"""`multiguard data check`: read a dataset and print what is in it."""
 
 from collections.abc import Sequence
 from functools import partial

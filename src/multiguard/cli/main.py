@@ -16,7 +16,7 @@ from multiguard.cli.data import data_app
 from multiguard.cli.predict import predict_command
 from multiguard.cli.report import report_command
 from multiguard.cli.run import demo_command, run_command
-from multiguard.cli.signals import immediate_stop, stopped_line
+from multiguard.cli.signals import immediate_stop, stopped_exit
 from multiguard.cli.terminal import echo
 from multiguard.cli.train import train_command
 from multiguard.cli.vote import vote_command
@@ -25,64 +25,64 @@ from multiguard.io.lock import NoLocksWarning
 from multiguard.io.ranks import this_rank
 
 _MISTAKE = 2
-_GOES_ON = ("vote", "run", "demo")
-_TOGETHER = ("train", "vote")
+_RESUMES = ("vote", "run", "demo")
+_DISTRIBUTED = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _OneLine(TyperGroup):
-    """Says what went wrong in one line where the user can mend it, or wanted it; a bug keeps its traceback."""
+    """Prints one line for a mistake that the user can fix and for an interruption; a bug keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            with immediate_stop(), _warned():
+            with immediate_stop(), _lock_warnings():
                 return super().invoke(ctx)
         except MultiGuardError as error:
-            raise _left(str(error), _MISTAKE) from error
+            raise _exit_with(str(error), _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _left(_told(error), _MISTAKE) from error
+            raise _exit_with(_system_message(error), _MISTAKE) from error
         except KeyboardInterrupt as stopped:
-            raise stopped_line(stopped, _how_to_go_on(ctx.invoked_subcommand)) from stopped
+            raise stopped_exit(stopped, _advice(ctx.invoked_subcommand)) from stopped
 
 
-def _require_alone(command: str | None) -> None:
-    """Pass only where the command can be one of several processes, or is none."""
-    if this_rank().count == 1 or command in _TOGETHER:
+def _check_single(command: str | None) -> None:
+    """Raises unless the command may run in several processes, or runs in one."""
+    if this_rank().count == 1 or command in _DISTRIBUTED:
         return
     raise InvalidInputError(
-        f"{command} is work for one process, and this is one of {this_rank().count} (WORLD_SIZE); train and vote share "
-        f"their work among many, {command} is run without torchrun and without WORLD_SIZE in the environment"
+        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train and vote run in "
+        f"several: run {command} without torchrun and without WORLD_SIZE in the environment"
     )
 
 
 @contextmanager
-def _warned() -> Iterator[None]:
-    """While the block lasts, what the user must know of a folder without locks is a line on stderr."""
+def _lock_warnings() -> Iterator[None]:
+    """While the block lasts, a warning about a folder without locks is one line on stderr."""
     with warnings.catch_warnings():
-        usual = warnings.showwarning
+        show_other = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, NoLocksWarning):
                 echo(f"multiguard: note: {message}", err=True)
             else:
-                usual(message, category, *where, **more)
+                show_other(message, category, *where, **more)
 
         warnings.simplefilter("always", NoLocksWarning)
         warnings.showwarning = show
         yield
 
 
-def _how_to_go_on(command: str | None) -> str:
+def _advice(command: str | None) -> str:
     if command == "train":
-        return "the epochs that have ended are kept, and the same command goes on"
-    return "the same command goes on" if command in _GOES_ON else "nothing is lost: run it again"
+        return "the finished epochs are kept, and the same command resumes"
+    return "the same command resumes" if command in _RESUMES else "nothing is lost: run it again"
 
 
-def _left(message: str, code: int) -> typer.Exit:
-    """Say what is wrong, and in which process where it is not the main one."""
+def _exit_with(message: str, code: int) -> typer.Exit:
+    """Print what is wrong, and in which process if it is not the main one."""
     echo(f"{_who()}: {' '.join(message.split())}", err=True)
     return typer.Exit(code)
 
@@ -95,11 +95,11 @@ def _who() -> str:
     return "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
 
 
-def _told(error: OSError) -> str:
-    """What the system said, the file first where it is known."""
+def _system_message(error: OSError) -> str:
+    """The system's message, the file first if it is known."""
     if error.filename is None or error.strerror is None:
         return str(error) or type(error).__name__
-    kept = "; what was there before is as it was" if error.errno in _FULL else ""
+    kept = "; nothing that was there before has changed" if error.errno in _FULL else ""
     return f"{error.filename}: {error.strerror}{kept}"
 
 
@@ -126,13 +126,13 @@ app.add_typer(data_app, name="data")
 @app.callback()
 def _root(context: typer.Context) -> None:
     """Provable robustness for any multi-label classifier."""
-    _require_alone(context.invoked_subcommand)
+    _check_single(context.invoked_subcommand)
 
 
 def run() -> None:
-    """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
-    # Threads that wait for each other give the core away soon: beside other work they would block each other for long.
+    """Run the command; a mistake that the user can fix is one line on stderr and exit code 2."""
+    # Waiting threads yield their core soon; otherwise they would block each other for long beside other work.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # An image is decoded whole or refused in our own words; what Pillow warns of beside says no more.
+    # A bad image is refused with our own message; Pillow's warnings say no more.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     app()

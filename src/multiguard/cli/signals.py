@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one line that says how to go on, at once or after what is under way, and the usual exit code."""
+"""Ctrl-C and SIGTERM: one line that says how to resume, and the exit code that shells expect."""
 
 import signal
 import sys
@@ -12,9 +12,9 @@ import typer
 
 from multiguard.io.ranks import this_rank
 
-# Seconds in which a signal that comes again is one: a scheduler may signal all processes while torchrun passes it on.
+# Seconds within which the same signal counts once: a scheduler may signal all processes while torchrun passes it on.
 _ONE_REQUEST = 2.0
-_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Stopped(KeyboardInterrupt):
@@ -22,21 +22,21 @@ class Stopped(KeyboardInterrupt):
 
     Attributes:
         number: Which signal.
-        said: Whether the user has been told already.
+        announced: Whether a message has been printed.
     """
 
-    def __init__(self, number: int, *, said: bool = False) -> None:
+    def __init__(self, number: int, *, announced: bool = False) -> None:
         super().__init__()
-        self.number, self.said = number, said
+        self.number, self.announced = number, announced
 
     @property
     def exit_code(self) -> int:
-        """What a shell takes for "ended by this signal": 130 for Ctrl-C, 143 for SIGTERM."""
+        """The exit code for this signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
 
     @property
-    def words(self) -> str:
-        """What happened, in words."""
+    def text(self) -> str:
+        """What happened."""
         return _WORDS[signal.Signals(self.number)]
 
 
@@ -53,32 +53,32 @@ def immediate_stop() -> Iterator[None]:
 
 @contextmanager
 def graceful_stop(doing: str) -> Iterator[Callable[[], bool]]:
-    """A function that says whether to stop; the block then ends in its own time, and `Stopped` is raised after it.
+    """A function that says whether to stop; the block then ends by itself, and `Stopped` is raised after it.
 
-    The first signal is answered with a line; a second one raises `Stopped` at once. The same signal again within two
-    seconds is the first one, delivered twice.
+    The first signal prints a line; a second one raises `Stopped` at once. The same signal within two seconds is the
+    first one, delivered twice.
 
     Args:
-        doing: What is still done after the first signal, in words.
+        doing: What is still done after the first signal.
     """
-    asked: list[tuple[int, float]] = []
+    received: list[tuple[int, float]] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if asked and asked[0][0] == number and time.monotonic() - asked[0][1] < _ONE_REQUEST:
+        if received and received[0][0] == number and time.monotonic() - received[0][1] < _ONE_REQUEST:
             return
-        asked.append((number, time.monotonic()))
-        if len(asked) > 1:
-            raise Stopped(number, said=True)
-        _say(f"{Stopped(number).words}; {doing} (again to stop at once), and the same command goes on")
+        received.append((number, time.monotonic()))
+        if len(received) > 1:
+            raise Stopped(number, announced=True)
+        _print(f"{Stopped(number).text}; {doing} (again to stop at once), and the same command resumes")
 
     with _handled(stop):
-        yield lambda: bool(asked)
-    if asked:
-        raise Stopped(asked[0][0], said=True)
+        yield lambda: bool(received)
+    if received:
+        raise Stopped(received[0][0], announced=True)
 
 
-def _say(line: str) -> None:
-    """A line on stderr, above the bar where one is shown; of processes that work together only the main one speaks."""
+def _print(line: str) -> None:
+    """Print a line on stderr, above the progress bar if there is one; only the main process prints."""
     if this_rank().is_main:
         with suppress(RuntimeError):  # the signal came in the middle of another write
             sys.stderr.write(f"multiguard: {line}\n")
@@ -87,7 +87,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Both signals go to this handler while the block lasts; where signals cannot be caught, all is as it was."""
+    """Both signals go to this handler while the block lasts, if they can be caught."""
     before: dict[signal.Signals, Any] = {}
     try:
         for number in _WORDS:
@@ -99,9 +99,9 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
             signal.signal(number, earlier)
 
 
-def stopped_line(stopped: KeyboardInterrupt, more: str) -> typer.Exit:
-    """Tell the user, who does not know yet, that the command was stopped, and end with the signal's exit code."""
-    told = stopped if isinstance(stopped, Stopped) else Stopped(signal.SIGINT)
-    if not told.said:
-        _say(f"{told.words}; {more}")
-    return typer.Exit(told.exit_code)
+def stopped_exit(stopped: KeyboardInterrupt, advice: str) -> typer.Exit:
+    """The exit of a stopped command, announced if it has not been."""
+    stop = stopped if isinstance(stopped, Stopped) else Stopped(signal.SIGINT)
+    if not stop.announced:
+        _print(f"{stop.text}; {advice}")
+    return typer.Exit(stop.exit_code)

@@ -16,7 +16,7 @@ from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
 from multiguard.evaluate.attacked import all_radii, proved_sizes
-from multiguard.evaluate.curve import checked_radius
+from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models import Classifier
@@ -159,7 +159,7 @@ def execution_notes(certified: CertificatesFolder, smoother: Smoother) -> tuple[
 
 def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
     """0 and the radii to attack at, from small to large."""
-    radii = checked_radius(part.radii or radius_grid(sigma, step=sigma / 2))
+    radii = check_radius(part.radii or radius_grid(sigma, step=sigma / 2))
     if not np.any(radii > 0):
         raise InvalidInputError("radius 0 leaves an attack nothing to change; give a larger one, such as --radius 0.5")
     return (0.0, *sorted({float(radius) for radius in radii} - {0.0}))

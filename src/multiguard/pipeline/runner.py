@@ -82,16 +82,17 @@ def run_recipe(
     command: str = "",
     observer: Observer | None = None,
 ) -> RunResult:
-    """Make everything that the recipe asks for in the folder; what an earlier run made from the same inputs is kept.
+    r"""Make everything that the recipe asks for in the folder; what an earlier run made from the same inputs is kept.
 
     A run that was killed resumes when it is called again. A model or votes with other inputs are never replaced without
     `force`; certificates and the report are made again as needed.
 
-    >>> from multiguard.pipeline import find_recipe
-    >>> run_recipe(find_recipe("digits", ["data.root=somewhere"]), Path("run"))
+    >>> from multiguard.pipeline import parse_recipe
+    >>> text = "data: {name: digits}\nsigma: 0.5\nmodel: runs/digits\ncertify: {k: 3, k_prime: 1}"
+    >>> run_recipe(parse_recipe(text, "mine.yaml"), Path("runs/mine"), until="train")
     Traceback (most recent call last):
         ...
-    multiguard.errors.InvalidInputError: digits are embedded and take no root
+    multiguard.errors.InvalidInputError: until train, but the recipe names a model: its first step is vote
 
     Args:
         recipe: What to do.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.pipeline.tiny import command, state
+from tests.pipeline.tiny_run import command, state
 
 from multiguard.certify import look_plan, threshold_radii
 from multiguard.data import DigitsDataset, Source
@@ -15,7 +15,7 @@ from multiguard.errors import VotesError
 from multiguard.results import read_certificates
 from multiguard.votes import most_frequent, passing, read_votes
 
-MODEL = ["--model", "tests.cli.test_deployed_commands:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.5]
+MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
 DIGITS = ["--data", "digits", "--images", 6, "--shard-images", 4]
 TOP_K = ["--k", 4, "--k-prime", 2, "--alpha", 0.05]
 THRESHOLD = ["--rule", "threshold", "--threshold", 0.4, "--alpha", 0.05]
@@ -23,7 +23,7 @@ LABELS = tuple("0123456789")
 LOOKS = look_plan(300)
 
 
-def a_tagger():
+def linear_model():
     """A linear tagger that is sure of some labels and undecided about others."""
     torch.manual_seed(1)
     layer = torch.nn.Linear(3 * 16 * 16, 10)
@@ -90,7 +90,7 @@ def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp
     out = done(*asked, "--out", tmp_path / "c")
     found = read_certificates(tmp_path / "c")
     assert found.certificates.methods == ("joint", "independent")
-    assert {curve.setting.threshold for curve in found.curves} == {0.3, 0.4, 0.6}
+    assert {curve.config.rule.t for curve in found.curves} == {0.3, 0.4, 0.6}
     for position, (true, false) in enumerate(
         zip(found.certificates.radii["joint"], found.certificates.false_radii["joint"], strict=True)
     ):

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.pipeline.tiny import RECIPE, command
+from tests.pipeline.tiny_run import RECIPE, command
 
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves
 from multiguard.io.records import checksum
-from multiguard.pipeline.attacking import AttackJob, _run_otherwise, prepare_attack
+from multiguard.pipeline.attack_job import AttackJob, execution_notes, prepare_attack
+from multiguard.pipeline.parts import AttackPart
 from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
@@ -188,10 +189,10 @@ def test_what_a_stranger_names_is_neither_fetched_nor_read_without_end(told, sai
 
 
 def test_a_classifier_that_runs_otherwise_is_told(run):
-    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", device="cpu"))
+    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackPart(device="cpu")))
     assert ready.notes == ()
-    altered = {**ready.proved.provenance, "compiled": True, "device": "NVIDIA H200"}
-    (note,) = _run_otherwise(replace(ready.proved, provenance=altered), ready.smoother)
+    altered = {**ready.certified.provenance, "compiled": True, "device": "NVIDIA H200"}
+    (note,) = execution_notes(replace(ready.certified, provenance=altered), ready.smoother)
     assert "device NVIDIA H200, here cpu" in note
     assert "compiled True, here False" in note
 

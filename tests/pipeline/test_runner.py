@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import yaml
-from tests.pipeline.tiny import RECIPE, command, state
+from tests.pipeline.tiny_run import RECIPE, command, state
 from tests.votes.vote_runs import reseal
 
 from multiguard.pipeline import parse_recipe, read_record
@@ -22,7 +22,7 @@ def rerun(home, *more):
 
 
 def skipped(out):
-    return [line.split(":")[0] for line in out.splitlines() if "skipped, for nothing that it reads has changed" in line]
+    return [line.split(":")[0] for line in out.splitlines() if "skipped (unchanged)" in line]
 
 
 def runs(out):
@@ -34,17 +34,17 @@ def runs(out):
 def test_everything_is_in_the_run_folder(finished):
     home, out = finished
     run = home / "run"
-    assert runs(out) == dict.fromkeys(STEPS, "running for the first time")
+    assert runs(out) == dict.fromkeys(STEPS, "running")
     assert f"report: {run / 'report.html'}" in out
     assert len(read_votes(run / "votes")) == 6
-    assert {curve.setting.k for curve in read_curves(run / "certificates" / "curves.csv")} == {2, 3}
-    assert {curve.setting.draws for curve in read_curves(run / "certificates" / "curves.csv")} == {30, 60}
+    assert {curve.config.rule.k for curve in read_curves(run / "certificates" / "curves.csv")} == {2, 3}
+    assert {curve.config.n for curve in read_curves(run / "certificates" / "curves.csv")} == {30, 60}
     assert "plotly" in (run / "report.html").read_text(encoding="utf-8")
     assert list((run / "figures").iterdir())
     assert list((run / "tables").iterdir())
     record = read_record(run)
     assert list(record.steps) == STEPS
-    assert all(step.ended and step.seconds is not None for step in record.steps.values())
+    assert all(step.finished and step.seconds is not None for step in record.steps.values())
     assert all(step.device.endswith("cores") and step.device_memory is None for step in record.steps.values())
     assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run}"
 
@@ -53,7 +53,7 @@ def test_the_table_is_that_of_the_curves(finished):
     home, out = finished
     found = read_certificates(home / "run" / "certificates")
     for curve in found.curves:
-        if curve.setting == found.certificates.setting and curve.averaging == "mean":
+        if curve.config == found.certificates.config and curve.averaging == "mean":
             line = next(line for line in out.splitlines() if line.startswith(f"{curve.method} "))
             assert [float(word.rstrip("%")) for word in line.split()[2:]] == pytest.approx(
                 [100 * curve.scores.recall[place] for place in range(0, 61, 10)], abs=0.1
@@ -85,9 +85,9 @@ def test_another_k_takes_the_votes_that_are_there(home):
     before = state(home / "run" / "votes")
     code, out, _ = rerun(home, "--set", "certify.k=4", "--until", "certify")
     assert (code, skipped(out)) == (0, ["train", "vote"])
-    assert runs(out)["certify"] == "running, for certify.k was 3 and is 4"
+    assert runs(out)["certify"] == "running again: certify.k was 3 and is 4"
     assert state(home / "run" / "votes") == before
-    assert read_certificates(home / "run" / "certificates").certificates.setting.k == 4
+    assert read_certificates(home / "run" / "certificates").certificates.config.rule.k == 4
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_gone_or_altered_is_made_anew(home, harmed, step):
         (home / "run" / harmed).unlink()
     code, out, err = rerun(home, "--until", step)
     assert code == 0, err
-    assert runs(out)[step] == f"running, for {harmed} is gone or altered"
+    assert runs(out)[step] == f"running again: {harmed} is missing or altered"
     assert set(skipped(out)) >= set(STEPS[: STEPS.index(step)])
     after = state(home / "run")
     assert after.keys() == before.keys()
@@ -157,7 +157,7 @@ def test_a_run_that_was_interrupted_goes_on(home):
     first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
     code, out, err = rerun(home, "--until", "vote")
     assert code == 0, err
-    assert runs(out)["vote"] == "going on where it was interrupted"
+    assert runs(out)["vote"] == "resuming after an interruption"
     assert (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns == first
     assert (run / "votes" / "votes-00001.parquet").read_bytes() == whole
 

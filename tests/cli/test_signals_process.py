@@ -1,4 +1,4 @@
-"""Ctrl-C and a full disk in a real process: one line, what was there stays whole, the same command goes on."""
+"""Ctrl-C and a full disk in a real process: one line, what was there stays whole, the same command resumes."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ import sys
 import time
 
 import torch
-from tests.pipeline.tiny import command, state
+from tests.pipeline.tiny_run import command, state
 
 from multiguard.votes import read_votes
 
@@ -20,7 +20,7 @@ ENVIRONMENT = {
 }
 
 
-def a_tagger():
+def linear_model():
     """A random network: its votes are as hard to compress as votes can be."""
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
@@ -56,12 +56,12 @@ def wait_for(path, process):
 
 
 def voting(out, draws, images):
-    model = ["--model", "tests.cli.test_interrupted:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.5]
+    model = ["--model", "tests.cli.test_signals_process:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
     asked = ["--data", "digits", "--images", images, "--draws", draws, "--shard-images", 1]
     return ["vote", *model, *asked, "--out", out]
 
 
-FINISHING = "the shards under way are finished first (again to stop at once), and the same command goes on"
+FINISHING = "the shards under way are finished first (again to stop at once), and the same command resumes"
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
@@ -92,7 +92,7 @@ def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out.count("\n")) == (2, 1), err
     shard = tmp_path / "votes" / "votes-00000.parquet"
-    assert err == f"multiguard: {shard}: File too large; what was there before is as it was\n"
+    assert err == f"multiguard: {shard}: File too large; nothing that was there before has changed\n"
     assert [path.name for path in (tmp_path / "votes").iterdir()] == ["manifest.json"]
     ended(*asked)
     assert len(read_votes(tmp_path / "votes")) == 2

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from tests.pipeline.tiny import command, state
+from tests.pipeline.tiny_run import command, state
 
 from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
@@ -13,7 +13,7 @@ from multiguard.pipeline import find_recipe, parse_recipe, recipe_names
 from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
-MODEL = "model: {spec: tests.cli.test_deployed_commands:a_tagger, output: logits}"
+MODEL = "model: {spec: tests.cli.test_certify:linear_model, output: logits}"
 SETS = f"""
 data: {{name: digits, images: 6, size: 16}}
 sigma: 0.5
@@ -109,7 +109,7 @@ def test_images_without_labels_need_a_model_and_pilot_draws():
 
 def test_the_recipes_that_come_with_it_ask_for_what_they_say():
     sets, adaptive = find_recipe("digits-threshold"), find_recipe("digits-adaptive")
-    assert (sets.vote.rule, sets.setting.threshold, sets.vote.draws) == ("threshold", 0.5, 1000)
+    assert (sets.vote.rule, sets.config.rule.t, sets.vote.draws) == ("threshold", 0.5, 1000)
     assert len(sets.sweep.threshold) > 2
     assert (adaptive.vote.adaptive, adaptive.vote.radii, adaptive.vote.most_draws) == (True, (0.5,), 10_000)
     assert sets.train == adaptive.train == find_recipe("digits").train
@@ -131,7 +131,7 @@ def sets(tmp_path_factory):
 def test_a_run_of_the_threshold_rule_goes_to_the_page(sets):
     home, out = sets
     assert read_votes(home / "run/votes").rule == "threshold"
-    assert {curve.setting.threshold for curve in read_curves(home / "run/certificates/curves.csv")} == {0.3, 0.5}
+    assert {curve.config.rule.t for curve in read_curves(home / "run/certificates/curves.csv")} == {0.3, 0.5}
     assert "t = 0.5, n = 60" in out
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
 
@@ -142,9 +142,9 @@ def test_another_threshold_takes_the_votes_that_are_there(sets):
     code, out, err = run(home, SETS, "--set", "certify.threshold=0.7", "--until", "certify")
     assert code == 0, err
     assert "vote: skipped" in out
-    assert "certify: running, for certify.threshold was 0.5 and is 0.7" in out
+    assert "certify: running again: certify.threshold was 0.5 and is 0.7" in out
     assert state(home / "run/votes") == before
-    assert read_certificates(home / "run/certificates").certificates.setting.threshold == 0.7
+    assert read_certificates(home / "run/certificates").certificates.config.rule.t == 0.7
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
     run_of = read_votes(tmp_path / "run/votes").provenance
     assert (run_of.stopping["k"], run_of.stopping["radii"], run_of.draws) == (4, (0.1, 0.3), 200)
     code, out, _ = run(tmp_path, ADAPTIVE, "--until", "certify")
-    assert (code, out.count("skipped, for")) == (0, 2)
+    assert (code, out.count("skipped (unchanged)")) == (0, 2)
     code, _, err = run(tmp_path, ADAPTIVE, "--set", "certify.k=3", "--until", "certify")
     assert (code, err.count("\n")) == (2, 1)
     assert "votes was made with other inputs: certify.k was 4 and is 3" in err
@@ -199,4 +199,4 @@ def test_a_run_on_a_folder_without_labels(tmp_path):
     assert "no images" not in out
     assert not read_certificates(tmp_path / "run/certificates").certificates.labelled
     code, again, _ = command("run", tmp_path / "run/recipe.yaml", "--out", tmp_path / "run")
-    assert (code, again.count("skipped, for")) == (0, 3)
+    assert (code, again.count("skipped (unchanged)")) == (0, 3)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.certify import certified_size
 from multiguard.results import read_certificates
@@ -51,7 +51,7 @@ def test_the_joint_certificate_proves_the_most(certified):
     recall = {
         curve.method: curve.scores.recall
         for curve in certified.curves
-        if curve.setting == certified.certificates.setting and curve.averaging == "mean"
+        if curve.config == certified.certificates.config and curve.averaging == "mean"
     }
     for weaker in ("paper", "independent", "jia"):
         assert np.mean(recall["joint"] - recall[weaker]) > 0.01

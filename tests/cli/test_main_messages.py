@@ -5,17 +5,17 @@ import json
 import pytest
 import torch
 from PIL import Image
-from tests.pipeline.tiny import RECIPE, command, state
+from tests.pipeline.tiny_run import RECIPE, command, state
 
 from multiguard.data import DigitsDataset
 from multiguard.votes import read_votes
 
-MODEL = ["--model", "tests.cli.test_said_plainly:a_tagger", "--output", "logits", "--size", 16]
+MODEL = ["--model", "tests.cli.test_main_messages:linear_model", "--output", "logits", "--size", 16]
 VOTE = ["vote", *MODEL, "--data", "digits", "--images", 3, "--draws", 20, "--sigma", 0.5]
 NAMES = "\n".join("0123456789")
 
 
-def a_tagger():
+def linear_model():
     """A linear tagger of ten labels."""
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
@@ -51,7 +51,7 @@ def test_the_order_of_the_scores_is_said_unless_a_file_says_it(home):
 
 def test_a_run_says_the_order_of_the_scores_too(home):
     lines = [line for line in RECIPE.splitlines() if not line.startswith("train")]
-    model = "model: {spec: 'tests.cli.test_said_plainly:a_tagger', output: logits}"
+    model = "model: {spec: 'tests.cli.test_main_messages:linear_model', output: logits}"
     (home / "r.yaml").write_text("\n".join([*lines, model]))
     code, out, err = command("run", "r.yaml", "--out", "r", "--until", "vote")
     assert code == 0, err
@@ -59,7 +59,7 @@ def test_a_run_says_the_order_of_the_scores_too(home):
     assert said in " ".join(out.split())
     code, out, _ = command("run", "r.yaml", "--out", "r", "--until", "vote")
     assert code == 0
-    assert "took: vote skipped\n" in out
+    assert "time: vote skipped\n" in out
 
 
 def test_a_vote_that_fails_at_its_first_image_blocks_nothing(home):

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from accelerate import Accelerator
 from PIL import Image
-from tests.pipeline.tiny import RECIPE, command, state
+from tests.pipeline.tiny_run import RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.pipeline.discarding import discard_model
-from multiguard.pipeline.recipe import ModelPart
-from multiguard.pipeline.voting import VoteJob, prepare_vote
+from multiguard.pipeline.folders import discard_model
+from multiguard.pipeline.parts import ModelPart
+from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
-TAGGER = "tests.cli.test_step_commands:a_tagger"
+TAGGER = "tests.cli.test_main_examples:linear_model"
 SMALL = {
     "train": ["--epochs", 1, "--images", 64, "--val-images", 40, "--model", "cnn:4", "--size", 16],
     "vote": ["--images", 5, "--draws", 60, "--shard-images", 2],
@@ -80,14 +80,14 @@ def test_votes_say_where_they_come_from(examples):
 
 def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
     (tmp_path / "digits.yaml").write_text(RECIPE)
-    monkeypatch.setattr("multiguard.pipeline.embedded._FOLDER", tmp_path)
+    monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
     code, out, err = command(*example_of("demo"))
     assert code == 0, err
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
     assert out.splitlines()[-1] == "report: runs/demo/report.html"
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
-    assert (code, again.count("skipped, for")) == (0, 4)
+    assert (code, again.count("skipped (unchanged)")) == (0, 4)
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -193,7 +193,7 @@ def test_certificates_and_reports_are_replaced_only_by_force(place):
     assert code == 0
     found = read_certificates(place / "runs/certificates")
     assert found.certificates.methods == ("joint",)
-    assert {curve.setting.k for curve in found.curves} == {2, 3, 4}
+    assert {curve.config.rule.k for curve in found.curves} == {2, 3, 4}
     assert "paper" not in out
     assert found.command.startswith("multiguard certify runs/votes --k 3")
 
@@ -317,7 +317,7 @@ def test_the_labels_of_a_folder_take_the_order_of_the_model(odd, tmp_path):
     )
 
 
-def a_tagger():
+def linear_model():
     import torch
 
     torch.manual_seed(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.pipeline.tiny import RECIPE, command
+from tests.pipeline.tiny_run import RECIPE, command
 from typer.main import get_command
 
 from multiguard.cli.main import app
@@ -81,7 +81,7 @@ def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
     (tmp_path / "recipes").mkdir()
     for name in ("digits", "digits-figures"):
         (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE)
-    monkeypatch.setattr("multiguard.pipeline.embedded._FOLDER", tmp_path / "recipes")
+    monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path / "recipes")
     monkeypatch.chdir(tmp_path)
     for words in commands_of(page.read_text(encoding="utf-8")):
         for name in words if words[0] == "predict" else ():

@@ -8,12 +8,11 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.evaluate.failed import failed_words
 from multiguard.pipeline import read_record
-from multiguard.pipeline.cost import Cost
-from multiguard.pipeline.record import StepRecord
+from multiguard.pipeline.record import Cost, StepRecord
 from multiguard.votes import read_votes
 
 NAMES = [f"{number}.png" for number in range(6)]
@@ -75,14 +74,14 @@ def test_failed_images_are_tried_again_where_the_recipe_does_not_record_them(hom
     assert (code, "2 of 6 images could not be voted on and are left out" in said) == (0, True), said
     assert "vote: skipped" in run(home)[1]
     code, said = run(home, *STOP)
-    assert (code, "vote: going on, for 2 failed images are tried again" in said) == (2, True), said
+    assert (code, "vote: resuming: 2 failed images are tried again" in said) == (2, True), said
     assert "0.png" in said
     mend(home, 0)
     code, said = run(home, *STOP)
     assert (code, "3.png" in said) == (2, True), said
     mend(home, 3)
     code, said = run(home, *STOP, until="certify")
-    assert (code, "vote: going on where it was interrupted" in said) == (0, True), said
+    assert (code, "vote: resuming after an interruption" in said) == (0, True), said
     votes = read_votes(home / "run" / "votes")
     assert (len(votes), votes.failures) == (6, ())
     assert "none left out" in said
@@ -137,13 +136,13 @@ def test_force_begins_anew_where_the_manifest_of_an_interrupted_run_is_damaged(h
 def test_what_a_step_takes_is_added_up_over_its_starts(home):
     assert run(home, *STOP)[0] == 2
     first = read_record(home / "run").steps["vote"]
-    assert (first.ended, first.untimed) == (False, 0)
+    assert (first.finished, first.untimed) == (False, 0)
     assert first.seconds is not None
     mend(home, 0)
     mend(home, 3)
     assert run(home, *STOP)[0] == 0
     step = read_record(home / "run").steps["vote"]
-    assert (step.ended, step.untimed) == (True, 0)
+    assert (step.finished, step.untimed) == (True, 0)
     assert step.seconds >= first.seconds
 
 
@@ -152,12 +151,12 @@ def test_a_start_that_was_killed_is_on_record_as_untimed(home):
     assert read_record(home / "run").steps["vote"].untimed == 1
     assert run(home)[0] == 0
     step = read_record(home / "run").steps["vote"]
-    assert (step.ended, step.untimed) == (True, 1)
+    assert (step.finished, step.untimed) == (True, 1)
 
 
 def test_costs_add_up():
-    step = StepRecord({}).begun_again({"a": 1}).having_taken(Cost(1.5, "a GPU", 7, None))
-    step = step.begun_again({"a": 1}).begun_again({"a": 1}).having_taken(Cost(2.0, "a CPU", 5, 9))
+    step = StepRecord({}).started({"a": 1}).with_cost(Cost(1.5, "a GPU", 7, None))
+    step = step.started({"a": 1}).started({"a": 1}).with_cost(Cost(2.0, "a CPU", 5, 9))
     assert (step.seconds, step.device, step.memory, step.device_memory, step.untimed) == (3.5, "a CPU", 7, 9, 1)
 
 

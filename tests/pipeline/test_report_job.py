@@ -6,8 +6,8 @@ import shlex
 import signal
 
 import pytest
-from tests.cli.test_interrupted import started, wait_for
-from tests.pipeline.tiny import command, state
+from tests.cli.test_signals_process import started, wait_for
+from tests.pipeline.tiny_run import command, state
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from multiguard.pipeline import find_recipe
-from multiguard.pipeline.cost import Meter
-from multiguard.pipeline.run import plan_arms
+from multiguard.pipeline.recipe import plan_arms
+from multiguard.pipeline.record import Meter
 from multiguard.pipeline.steps import arm_votes
 
 MEGABYTE = 2**20

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.pipeline.tiny import command
+from tests.pipeline.tiny_run import command
 
 from multiguard.results import read_certificates
 from multiguard.votes import read_votes
 
-MODEL = ["--model", "tests.cli.test_bad_commands:a_tagger", "--output", "logits", "--size", 16, "--sigma", 0.25]
+MODEL = ["--model", "tests.cli.test_vote_failures:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.25]
 DRAWS = ["--draws", 40, "--shard-images", 3]
 BAD = {
     "cut.png": "not a readable image (",
@@ -37,7 +37,7 @@ class Tagger(torch.nn.Module):
         return self.layer(images.flatten(1))
 
 
-def a_tagger():
+def linear_model():
     return Tagger()
 
 
