@@ -47,7 +47,7 @@ def coco_blocks(run: Run, docs: Path, commit: str | None) -> dict[str, str]:
         **study_blocks(run.study, "coco", docs),
         **study_blocks(other, "coco-1-3", docs),
         **second_terms(run.study, "coco"),
-        **statistics_block(run, [(run.setting.k, run.setting.k_prime), _OTHER], docs),
+        **statistics_block(run, [(run.rule.k, run.rule.k_prime), _OTHER], docs),
         **difference([run.study, other], docs),
         **adaptive_block(run, docs),
         **costs(run, "coco"),

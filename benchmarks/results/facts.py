@@ -30,7 +30,7 @@ def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
         ["labels", str(len(told["label_names"]))],
         ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
         ["noise", f"sigma {plain(told['sigma'])}, seed {told['seed']}, before normalisation"],
-        ["draws an image", f"{told['draws']:,}, of which the first {run.setting.n:,} certify unless n is varied"],
+        ["draws an image", f"{told['draws']:,}, of which the first {run.config.n:,} certify unless n is varied"],
         ["drawn on", f"{told['device']}, {told['precision']}"],
         ["versions", versions],
         *([["commit", commit]] if commit else []),

@@ -91,15 +91,15 @@ def _gain(radius: np.ndarray, gain: np.ndarray) -> list[str]:
 
 def adaptive_block(run: Run, docs: Path) -> dict[str, str]:
     """Certified recall against the draws it takes, fixed and adaptive, with a figure."""
-    setting = run.setting
+    rule, alpha = run.rule, run.config.alpha
     most = run.votes.provenance.draws
     tried = [n for n in (100, 200, 500, 1000, 2000, 5000, 7000, 10000) if n <= most]
     asked = argparse.Namespace(
-        k=setting.k, k_prime=setting.k_prime, alpha=setting.alpha, radius=0.5, draws=tried, forecast_margin=[2.0]
+        k=rule.k, k_prime=rule.k_prime, alpha=alpha, radius=0.5, draws=tried, forecast_margin=[2.0]
     )
-    loaded = adaptive.load(run.folder / "votes", setting.k_prime)
+    loaded = adaptive.load(run.folder / "votes", rule.k_prime)
     found = [dict(zip(adaptive.COLUMNS, row, strict=True)) for row in adaptive.rows(*loaded, asked)]
-    words = f"k′ = {setting.k_prime}, k = {setting.k}, α = {plain(setting.alpha)}, R = 0.5, method joint"
+    words = f"k′ = {rule.k_prime}, k = {rule.k}, α = {plain(alpha)}, R = 0.5, method joint"
     tradeoff_figure([row for row in found if row["images"] != "chosen"], docs / IMAGES, words)
     table = markdown(["draws", "at most", "on average", "certified recall, %"], _adaptive_rows(found))
     return {"adaptive": f"{_image(Path('tradeoff.svg'), 'Certified recall against the draws it takes')}\n\n{table}"}

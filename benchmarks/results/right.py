@@ -30,7 +30,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
     num_true = [len(true) for true in images.labels]
     panels, rows = [], []
     for k, k_prime in settings:
-        setting = Setting(k, k_prime, run.setting.alpha)
+        setting = Setting(k, k_prime, run.config.alpha)
         found = {name: images.radii(setting, solver) for name, solver in statistics(k_prime).items()}
         lines = []
         for name, radii in found.items():
@@ -39,7 +39,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
             at = [float(recall[place_of(radius, one)]) for one in RADII]
             rows.append([f"{k_prime}, {k}", name, *map(percent_value, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
-    words = f"{len(num_true)} images, n = {run.setting.n}, α = {plain(run.setting.alpha)}, σ = {plain(images.sigma)}."
+    words = f"{len(num_true)} images, n = {run.config.n}, α = {plain(run.config.alpha)}, σ = {plain(images.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
     heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
     image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"
@@ -47,7 +47,7 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
 
 
 def _images(run: Run) -> Images:
-    votes, n = run.votes, run.setting.n
+    votes, n = run.votes, run.config.n
     kept = [i for i, true in enumerate(votes.labels) if len(true)]
     ranked = [np.asarray(votes.ranked(i))[:n] for i in kept]
     labels = [list(votes.labels[i]) for i in kept]

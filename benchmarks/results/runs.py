@@ -1,31 +1,30 @@
 """Run folders as the page needs them: certified where they are not yet, the main run with its arms beside it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from multiguard.certify import TopK
 from multiguard.errors import DataError
-from multiguard.evaluate import AnySetting, Parameter, Setting
-from multiguard.evaluate.setting import resolved
-from multiguard.evaluate.sweeps import swept_settings
+from multiguard.evaluate import CertifyConfig, Parameter
+from multiguard.evaluate.sweeps import sweep_configs
 from multiguard.models.folder import CARD_FILE, ModelCard, read_card
 from multiguard.pipeline import (
     CertifyJob,
+    Observer,
     RunRecipe,
     RunRecord,
     StepRecord,
-    Watcher,
     certify,
     read_recipe,
     read_record,
 )
-from multiguard.pipeline.cost import Meter
-from multiguard.pipeline.parsing import RECIPE_FILE
-from multiguard.pipeline.record import output_hashes, write_record
-from multiguard.pipeline.reporting import PAGE
-from multiguard.pipeline.run import plan_arms
-from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
+from multiguard.pipeline.recipe import Arm
+from multiguard.pipeline.recipe_file import RECIPE_FILE
+from multiguard.pipeline.record import Meter, output_hashes, write_record
+from multiguard.pipeline.report_job import PAGE
+from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep, Step
 from multiguard.report import Study
 from multiguard.results import read_certificates
 from multiguard.votes import Votes, read_votes
@@ -49,11 +48,15 @@ class Run:
     study: Study
 
     @property
-    def setting(self) -> Setting:
-        """What the main run is asked; top-k, its draws a number."""
-        found = self.study.setting
-        assert isinstance(found, Setting)
-        return found
+    def config(self) -> CertifyConfig:
+        """What the main run certifies, its draws a number."""
+        return self.study.config
+
+    @property
+    def rule(self) -> TopK:
+        """The smoothed classifier of the main run."""
+        assert isinstance(self.config.rule, TopK)
+        return self.config.rule
 
     @cached_property
     def votes(self) -> Votes:
@@ -67,12 +70,11 @@ class Run:
         return read_card(home) if (home / CARD_FILE).is_file() else None
 
     def asked_again(self, k: int, k_prime: int) -> Study:
-        """The same votes in another setting, as a study of its own."""
-        setting = Setting(k, k_prime, self.setting.alpha, self.setting.draws)
-        home = self.folder / f"certificates-{k_prime}-{k}"
-        part, votes = self.recipe.certify, self.folder / "votes"
-        if not _is_of(home, votes, setting, {}):
-            certify(CertifyJob(votes, home, setting, part.methods, radius_to=part.radius_to, force=True))
+        """The same votes with other k and k', as a study of its own."""
+        home, votes = self.folder / f"certificates-{k_prime}-{k}", self.folder / "votes"
+        part = replace(self.recipe.certify, k=k, k_prime=k_prime, radius_step=None, bands=None)
+        if not _is_of(home, votes, part.config("top-k"), {}):
+            certify(CertifyJob(votes, home, part, force=True))
         return Study(read_certificates(home))
 
 
@@ -82,39 +84,40 @@ def open_run(folder: Path) -> Run:
     What is made now goes on the run's record, with what it took, as `multiguard run` would put it there.
     """
     recipe = read_recipe(folder / RECIPE_FILE)
-    arms = plan_arms(recipe, folder)
+    plan = Plan(recipe, folder, read_record(folder).command)
+    arms = plan.arms
     voted = {name: arm for name, arm in arms.items() if (arm.home / "votes" / MANIFEST_NAME).is_file()}
     if "" not in voted:
         raise DataError(f"{folder} holds no votes of its main run; bring them back from where they were drawn")
-    anew = [_certify(recipe, arm, folder) for arm in voted.values()]
-    if voted == arms and (any(anew) or not (folder / PAGE).is_file()):
-        _take(ReportStep(recipe, folder, arms, read_record(folder).command), folder)
-    found = {name: read_certificates(arm.home / "certificates") for name, arm in voted.items()}
+    certified = [_certify(plan, arm) for arm in voted.values()]
+    if voted == arms and (any(certified) or not (folder / PAGE).is_file()):
+        _take(ReportStep(plan), folder)
+    found = {name: plan.certificates(arm) for name, arm in voted.items()}
     return Run(folder, recipe, read_record(folder), Study(found.pop(""), found))
 
 
-def _certify(recipe: RunRecipe, arm: Arm, folder: Path) -> bool:
+def _certify(plan: Plan, arm: Arm) -> bool:
     """Certify an arm unless that is done; whether it was done now."""
-    home, vary = arm.home / "certificates", {} if arm.name else recipe.sweep.vary
-    if _is_of(home, arm.home / "votes", recipe.setting, vary):
+    vary = {} if arm.name else plan.recipe.sweep.vary
+    if _is_of(arm.certificates, arm.home / "votes", plan.recipe.config, vary):
         return False
-    _take(CertifyStep(recipe, arm, read_record(folder).command), folder)
+    _take(CertifyStep(plan, arm), plan.out)
     return True
 
 
 def _take(step: Step, folder: Path) -> None:
     """Do a step and put it on the record."""
     meter = Meter()
-    outputs = output_hashes(folder, step.do(Watcher()))
+    outputs = output_hashes(folder, step.run(Observer()))
     done = StepRecord(step.inputs(), outputs, **asdict(meter.read()))
     write_record(folder, read_record(folder).with_step(step.name, done))
 
 
-def _is_of(home: Path, votes: Path, setting: AnySetting, vary: Mapping[Parameter, Sequence[float]]) -> bool:
-    """Whether the folder holds certificates of these votes as they are, in this setting and swept so."""
+def _is_of(home: Path, votes: Path, config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]) -> bool:
+    """Whether the folder holds certificates of these votes as they are, with this config and swept so."""
     try:
         found, drawn = read_certificates(home), read_votes(votes)
     except DataError:
         return False
-    asked = {resolved(setting, drawn.provenance), *swept_settings(drawn, setting, vary)}
-    return found.votes_hash == drawn.manifest_hash and asked <= {curve.setting for curve in found.curves}
+    configs = {config.resolve(drawn.provenance), *sweep_configs(drawn, config, vary)}
+    return found.votes_hash == drawn.manifest_hash and configs <= {curve.config for curve in found.curves}

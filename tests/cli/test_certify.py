@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.certify import look_plan, threshold_radii
+from multiguard.certify import Threshold, TopK, certified_radii, look_plan
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import VotesError
 from multiguard.results import read_certificates
-from multiguard.votes import most_frequent, passing, read_votes
+from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
 DIGITS = ["--data", "digits", "--images", 6, "--shard-images", 4]
@@ -94,7 +94,7 @@ def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp
     for position, (true, false) in enumerate(
         zip(found.certificates.radii["joint"], found.certificates.false_radii["joint"], strict=True)
     ):
-        proved = threshold_radii(sets.hits(position), sets.labels[position], threshold=0.4, sigma=0.5, alpha=0.05)
+        proved = certified_radii(sets.hits(position), sets.labels[position], Threshold(0.4), sigma=0.5, alpha=0.05)
         assert np.array_equal(true, proved.true)
         assert np.array_equal(false, proved.false)
     assert "t = 0.4, n = 80, alpha = 0.05, sigma = 0.5; means over images" in out
@@ -143,11 +143,9 @@ def test_what_pilot_draws_chose_is_certified_by_others(deployed, votes, name, as
     given, found = votes(name), read_certificates(tmp_path / "c").certificates
     assert not found.labelled
     for position, labels in enumerate(found.labels):
-        if asked is TOP_K:
-            assert labels == most_frequent(given.pilot_ranked(position), k=4, k_prime=2, num_labels=10)
-        else:
-            assert labels == passing(given.pilot_hits(position), threshold=0.4)
-    assert "share of the predicted labels that provably stay" in out
+        pilots = given.pilot_ranked(position) if asked is TOP_K else given.pilot_hits(position)
+        assert labels == (TopK(4, 2) if asked is TOP_K else Threshold(0.4)).returned(pilots, 10)
+    assert "fraction of the predicted labels that provably stay" in out
     names = {name for _, name in shown(out)}
     assert names == ({"stay"} if asked is TOP_K else {"stay", "floor", "ceiling"})
 
@@ -162,7 +160,7 @@ def test_adaptive_votes_are_recognised_and_their_mean_is_told(deployed, votes, t
     told = f"an average of {np.mean(draws):.1f} votes on each of 6 images at sigma 0.5: {deployed[0] / 'adaptive'}\n"
     assert deployed[1]["adaptive"].splitlines(keepends=True)[1] == told
     out = done("certify", deployed[0] / "adaptive", *TOP_K, "--out", tmp_path / "c")
-    assert f"adaptive draws: {np.mean(draws):.1f} an image on average, 300 at most" in out
+    assert f"adaptive draws: {np.mean(draws):.1f} per image on average, 300 at most" in out
     assert list(read_certificates(tmp_path / "c").certificates.draws) == draws
     assert "n = " not in out
 

@@ -174,8 +174,8 @@ def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
     code, out, err = run(tmp_path, ADAPTIVE, "--until", "certify")
     assert code == 0, err
     found = read_certificates(tmp_path / "run/certificates").certificates
-    assert f"vote: {np.mean(found.draws):.1f} draws of an image on average" in out
-    assert f"adaptive draws: {np.mean(found.draws):.1f} an image on average, 200 at most" in out
+    assert f"vote: {np.mean(found.draws):.1f} draws per image on average" in out
+    assert f"adaptive draws: {np.mean(found.draws):.1f} per image on average, 200 at most" in out
     run_of = read_votes(tmp_path / "run/votes").provenance
     assert (run_of.stopping["k"], run_of.stopping["radii"], run_of.draws) == (4, (0.1, 0.3), 200)
     code, out, _ = run(tmp_path, ADAPTIVE, "--until", "certify")

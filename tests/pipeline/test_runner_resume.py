@@ -10,7 +10,7 @@ import yaml
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
-from multiguard.evaluate.failed import failed_words
+from multiguard.evaluate.scores import failed_words
 from multiguard.pipeline import read_record
 from multiguard.pipeline.record import Cost, StepRecord
 from multiguard.votes import read_votes
