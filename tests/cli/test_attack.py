@@ -50,7 +50,8 @@ def claim_too_much(run):
     write_certificates(run / "certificates", claimed, curves(claimed, grid), **more)
 
 
-def test_it_draws_what_is_reached_beside_what_is_certified(run):
+def test_attack_of_run(run):
+    """It draws what is reached beside what is certified."""
     code, out, err = command("attack", run, *QUICK)
     assert code == 0, err
     assert "no certificate was broken: 0 of " in out
@@ -63,7 +64,8 @@ def test_it_draws_what_is_reached_beside_what_is_certified(run):
     assert {found.attack for image in attacks.images for found in image.reached} == {"none", "pgd", "random"}
 
 
-def test_the_same_command_finds_the_same_and_replaces_only_by_force(run):
+def test_repeated_attack(run):
+    """The same command finds the same and replaces only by force."""
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
     before = (run / "attack" / "attack.parquet").read_bytes()
     code, _, err = command("attack", run, *QUICK)
@@ -73,7 +75,8 @@ def test_the_same_command_finds_the_same_and_replaces_only_by_force(run):
     assert len(read_attacks(run / "attack").attacks.images) == 3
 
 
-def test_a_false_certificate_is_told_and_leaves_with_code_1(run):
+def test_broken_certificate(run):
+    """A false certificate is reported with exit code 1."""
     claim_too_much(run)
     code, out, _ = command("attack", run / "certificates", *QUICK, "--draws", "400", "--out", run / "found")
     assert code == 1
@@ -128,7 +131,8 @@ def _certified(home, model, voted, certified):
     ],
     ids=["threshold", "no labels"],
 )
-def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, voted, certified, goals):
+def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
+    """Other kinds of certificates are attacked too."""
     folder = _certified(tmp_path, blind, voted, certified)
     code, out, err = command("attack", folder, *QUICK, *OWN)
     assert code == 0, out + err
@@ -137,14 +141,16 @@ def test_other_kinds_of_certificates_are_attacked_too(own_run, tmp_path, blind, 
     assert set(attacks.images[0].proved) == goals
 
 
-def test_a_model_without_gradients_is_searched_at_random(own_run):
+def test_no_gradients(own_run):
+    """A model without gradients is searched at random."""
     code, out, err = command("attack", own_run, *QUICK, *OWN)
     assert code == 0, err
-    assert "blind:make has no gradients (its scores carry none): pgd cannot be used, random search is" in out
+    assert "blind:make has no gradients (its scores carry none): random search replaces pgd" in out
     assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
 
 
-def test_code_that_certificates_name_is_imported_only_where_the_user_names_it(own_run, monkeypatch):
+def test_recorded_code_not_run(own_run, monkeypatch):
+    """Code that certificates name is imported only where the user names it."""
     monkeypatch.delitem(sys.modules, "blind")
     code, _, err = command("attack", own_run, *QUICK)
     assert (code, "name it yourself: --model blind:make" in err) == (2, True), err
@@ -165,30 +171,33 @@ def told(run):
     return attack
 
 
-def test_a_model_folder_that_moved_is_found_beside_the_certificates_or_asked_for(run, told):
+def test_moved_model(run, told):
+    """A model folder that moved is found beside the certificates, or --model is needed."""
     code, _, err = told(str(run / "gone" / "model"))
     assert code == 0, err
     shutil.rmtree(run / "attack")
     shutil.rmtree(run / "model")
     code, _, err = told(str(run / "gone" / "model"))
-    assert (code, "which is not there; --model names where it is now" in err, "code" in err) == (2, True, False), err
+    assert (code, "which is gone; --model names where it is now" in err, "code" in err) == (2, True, False), err
 
 
 @pytest.mark.parametrize(
     ("said", "message"),
     [
         ({"spec": "timm:resnet18", "weights": "pretrained"}, "nothing is fetched because a file says so"),
-        ({"spec": "timm:resnet18", "labels": "/dev/zero"}, "/dev/zero, which is no regular file"),
-        ({"spec": "timm:resnet18", "weights": "/dev/zero"}, "/dev/zero, which is no regular file"),
-        ({"spec": "onnx:/dev/zero"}, "/dev/zero, which is no regular file"),
+        ({"spec": "timm:resnet18", "labels": "/dev/zero"}, "/dev/zero, which is not a regular file"),
+        ({"spec": "timm:resnet18", "weights": "/dev/zero"}, "/dev/zero, which is not a regular file"),
+        ({"spec": "onnx:/dev/zero"}, "/dev/zero, which is not a regular file"),
     ],
 )
-def test_what_a_stranger_names_is_neither_fetched_nor_read_without_end(told, said, message):
+def test_hostile_model_record(told, said, message):
+    """A recorded model makes us neither fetch weights nor read a device."""
     code, _, err = told(**said)
     assert (code, message in err) == (2, True), err
 
 
-def test_a_classifier_that_runs_otherwise_is_told(run):
+def test_execution_notes(run):
+    """A classifier that runs differently than when it voted is noted."""
     ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackPart(device="cpu")))
     assert ready.notes == ()
     altered = {**ready.certified.provenance, "compiled": True, "device": "NVIDIA H200"}
@@ -197,7 +206,8 @@ def test_a_classifier_that_runs_otherwise_is_told(run):
     assert "compiled True, here False" in note
 
 
-def test_a_image_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
+def test_replaced_image(own_run, tmp_path):
+    """An image that is not the one voted on is refused."""
     other = DigitsDataset("test", size=16, images=9)[8].image[0]
     Image.fromarray(other).save(tmp_path / "images" / "2.png")
     code, _, err = command("attack", own_run, *QUICK, *OWN)
@@ -208,10 +218,10 @@ def test_a_image_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
     ("words", "message"),
     [
         (["--attack", "fgsm"], "unknown attack"),
-        (["--images", "7"], "7 images were asked for; 6 have labels"),
-        (["--beta", "2"], "beta must lie strictly between 0 and 1"),
+        (["--images", "7"], "--images is 7, and 6 images have labels"),
+        (["--beta", "2"], "beta is 2.0; expected strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
-        (["--radius", "0"], "give a norm above it"),
+        (["--radius", "0"], "give a larger one"),
         (["--steps", "0"], "steps must be at least 1"),
         (["--draws", "0"], "--draws (judge_draws) must be at least 1"),
         (["--attack", "pgd,pgd"], "--attack (attacks) must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
@@ -222,22 +232,25 @@ def test_a_image_that_is_not_the_one_voted_on_is_refused(own_run, tmp_path):
         (["--std", "0.5"], "--std describes the model that --model names"),
     ],
 )
-def test_what_cannot_be_is_one_line(finished, tmp_path, words, message):
+def test_attack_mistakes(finished, tmp_path, words, message):
+    """What cannot be is one line."""
     code, _, err = command("attack", finished, "--out", tmp_path / "out", *words)
     assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
     assert not (tmp_path / "out" / "attack.json").exists()
 
 
-def test_another_model_is_refused(run, blind):
+def test_other_model(run, blind):
+    """Another model is refused."""
     code, _, err = command("attack", run, *QUICK, "--model", blind, "--output", "logits")
     assert (code, "is not the classifier that" in err) == (2, True)
     shutil.copytree(run / "model", run / "other")
     assert command("attack", run, *QUICK, "--images", "1", "--model", run / "other")[0] == 0, "the same, elsewhere"
 
 
-def test_a_folder_of_another_kind_is_not_written_into(run):
+def test_folder_of_other_content(run):
+    """A folder of another kind is not written into."""
     code, _, err = command("attack", run, *QUICK, "--out", run / "votes")
     assert (code, "holds votes" in err) == (2, True)
     code, _, err = command("attack", run / "votes", *QUICK)
-    assert (code, "no certificates there" in err) == (2, True)
+    assert (code, "holds no certificates" in err) == (2, True)

@@ -24,7 +24,7 @@ LOOKS = look_plan(300)
 
 
 def linear_model():
-    """A linear tagger that is sure of some labels and undecided about others."""
+    """A linear classifier that is sure of some labels and undecided about others."""
     torch.manual_seed(1)
     layer = torch.nn.Linear(3 * 16 * 16, 10)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def draws_of(votes):
 
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory):
-    """Votes of every kind, in folders of their own, and what was said of them; not to be changed."""
+    """Votes of every kind, each in its folder, and what the commands printed; not to be changed."""
     home = tmp_path_factory.mktemp("deployed")
     (home / "images/sub").mkdir(parents=True)
     digits = DigitsDataset("test", size=40)
@@ -83,7 +83,8 @@ def shown(out):
     return rows
 
 
-def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp_path):
+def test_floors_and_ceilings(deployed, votes, tmp_path):
+    """Votes of sets are certified by floors and ceilings."""
     sets = votes("sets")
     assert (sets.rule, sets.provenance.score_threshold, sets.provenance.draws) == ("threshold", 0.4, 80)
     asked = ["certify", deployed[0] / "sets", *THRESHOLD, "--method", "all", "--sweep", "threshold=0.3,0.4,0.6"]
@@ -102,7 +103,8 @@ def test_votes_of_sets_are_certified_by_floors_and_ceilings(deployed, votes, tmp
     assert max(map(len, out.splitlines()[:-1])) <= 80
 
 
-def test_no_floor_is_rounded_up_and_no_ceiling_down(deployed, tmp_path):
+def test_rounded_counts(deployed, tmp_path):
+    """No floor is rounded up and no ceiling down."""
     rows = shown(done("certify", deployed[0] / "sets", *THRESHOLD, "--radius-to", 0.6, "--out", tmp_path / "c"))
     found = read_certificates(tmp_path / "c")
     scores = next(curve.scores for curve in found.curves if curve.averaging == "mean")
@@ -119,7 +121,8 @@ def test_no_floor_is_rounded_up_and_no_ceiling_down(deployed, tmp_path):
     assert len(set(rows["joint", "ceiling"])) > 2
 
 
-def test_images_without_labels_are_every_image_of_the_folder(deployed, votes):
+def test_unlabelled_folder(deployed, votes):
+    """Images without labels are every image of the folder."""
     unlabelled = votes("unlabelled")
     assert unlabelled.ids == ("0.png", "2.png", "4.png", "sub/1.png", "sub/3.png")
     assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
@@ -128,7 +131,8 @@ def test_images_without_labels_are_every_image_of_the_folder(deployed, votes):
     assert tuple(Source.from_dict(said["data"]).open().ids) == unlabelled.ids
 
 
-def test_the_labels_of_a_dataset_are_not_kept_unasked(votes):
+def test_unlabelled_dataset(votes):
+    """With --no-labels the labels of a dataset are not kept."""
     unlabelled = votes("unlabelled-digits")
     assert unlabelled.ids == votes("ranked").ids
     assert unlabelled.provenance.pilot_draws == 100
@@ -138,7 +142,8 @@ def test_the_labels_of_a_dataset_are_not_kept_unasked(votes):
 
 
 @pytest.mark.parametrize(("name", "asked"), [("unlabelled", TOP_K), ("piloted", TOP_K), ("adaptive-sets", THRESHOLD)])
-def test_what_pilot_draws_chose_is_certified_by_others(deployed, votes, name, asked, tmp_path):
+def test_pilot_labels(deployed, votes, name, asked, tmp_path):
+    """What pilot draws chose is certified by others."""
     out = done("certify", deployed[0] / name, *asked, "--no-labels", "--out", tmp_path / "c")
     given, found = votes(name), read_certificates(tmp_path / "c").certificates
     assert not found.labelled
@@ -150,7 +155,8 @@ def test_what_pilot_draws_chose_is_certified_by_others(deployed, votes, name, as
     assert names == ({"stay"} if asked is TOP_K else {"stay", "floor", "ceiling"})
 
 
-def test_adaptive_votes_are_recognised_and_their_mean_is_told(deployed, votes, tmp_path):
+def test_adaptive_votes(deployed, votes, tmp_path):
+    """Adaptive votes are recognised and their mean number of draws is printed."""
     adaptive = votes("adaptive")
     draws = draws_of(adaptive)
     assert adaptive.looks == LOOKS.draws
@@ -165,7 +171,8 @@ def test_adaptive_votes_are_recognised_and_their_mean_is_told(deployed, votes, t
     assert "n = " not in out
 
 
-def test_draws_that_an_adaptive_image_took_are_those_of_a_fixed_run(deployed, votes):
+def test_adaptive_prefix(deployed, votes):
+    """Draws that an adaptive image took are those of a fixed run."""
     adaptive, fixed = votes("adaptive"), votes("ranked")
     for position, draws in enumerate(draws_of(adaptive)):
         both = min(draws, 80)
@@ -173,7 +180,8 @@ def test_draws_that_an_adaptive_image_took_are_those_of_a_fixed_run(deployed, vo
 
 
 @pytest.mark.parametrize("name", ["adaptive-sets", "unlabelled"])
-def test_a_report_shows_images_that_have_no_labels(deployed, name, tmp_path):
+def test_report_without_labels(deployed, name, tmp_path):
+    """A report shows images that have no labels."""
     asked = THRESHOLD if name == "adaptive-sets" else TOP_K
     done("certify", deployed[0] / name, *asked, "--no-labels", "--out", tmp_path / "certificates")
     out = done("report", tmp_path / "certificates")
@@ -186,7 +194,8 @@ def predicting(deployed, *more):
     return ["predict", image, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, *more]
 
 
-def test_a_threshold_prediction_tells_what_stays_and_what_may_come_in(deployed):
+def test_threshold_prediction(deployed):
+    """A threshold prediction tells what stays and what may come in."""
     found = json.loads(done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6, "--json")))
     assert (found["rule"], found["threshold"], found["score_threshold"]) == ("threshold", 0.4, 0.6)
     assert "k" not in found
@@ -206,7 +215,8 @@ def test_a_threshold_prediction_tells_what_stays_and_what_may_come_in(deployed):
         assert 0 <= radii[most] - float(radius) < 0.001
 
 
-def test_labels_that_the_draws_do_not_confirm_are_marked(deployed):
+def test_unconfirmed_labels(deployed):
+    """Labels that the draws do not confirm are marked."""
     text = done(*predicting(deployed, "--threshold", 0.5, "--draws", 5))
     assert "unconfirmed" in text
     assert re.search(r"(none|fewer than \d+) +unconfirmed", text)
@@ -242,11 +252,11 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         ([*VOTE, "--rule", "threshold", "--k-max", 3], "k_max belongs to the top-k rule"),
         ([*VOTE, "--score-threshold", 0.5], "score_threshold belongs to the threshold rule"),
         ([*VOTE, "--rule", "threshold", "--score-threshold", 1], "strictly between 0 and 1"),
-        ([*VOTE, "--draws", "many"], "--draws many: expected a whole number, or the word adaptive"),
+        ([*VOTE, "--draws", "many"], "--draws many: expected a whole number or adaptive"),
         ([*VOTE, "--radius", 0.5], "radii and max_draws belong to adaptive draws, and draws is 1000"),
         ([*VOTE, "--k", 4], "--k tells adaptive draws when to stop, and --draws is 1000"),
         ([*ADAPTIVE, *TOP_K], "name one or more"),
-        ([*ADAPTIVE, "--radius", -1, *TOP_K], "not negative"),
+        ([*ADAPTIVE, "--radius", -1, *TOP_K], "none negative"),
         ([*ADAPTIVE, "--radius", 0.5], "k is missing; the top-k rule needs k and k_prime"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "max_draws"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--alpha", 0], "alpha"),
@@ -275,14 +285,15 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
                 "--size",
                 0,
             ],
-            "the size is 0",
+            "--size is 0; expected 1 or more",
         ),
         (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--size", -2], "the size is -2"),
         (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
         (["predict", "images/0.png", *MODEL, "--labels", "names.txt", *THRESHOLD, "--k", 3], "k belongs"),
     ],
 )
-def test_misuse_is_one_line(deployed, arguments, message, tmp_path, monkeypatch):
+def test_rule_mistakes(deployed, arguments, message, tmp_path, monkeypatch):
+    """Misuse is one line."""
     monkeypatch.chdir(deployed[0])
     out = tmp_path / "new"
     arguments = [*arguments, "--out", out] if arguments[0] != "predict" else arguments
@@ -292,7 +303,8 @@ def test_misuse_is_one_line(deployed, arguments, message, tmp_path, monkeypatch)
     assert not out.exists() or not list(out.iterdir())
 
 
-def test_votes_of_another_rule_are_refused_where_votes_lie(deployed, tmp_path):
+def test_other_rule_in_folder(deployed, tmp_path):
+    """Votes of another rule are refused where votes lie."""
     done("vote", *MODEL, *DIGITS, "--draws", 20, "--out", tmp_path / "v")
     before = state(tmp_path)
     code, _, err = command("vote", *MODEL, *DIGITS, "--draws", 20, "--rule", "threshold", "--out", tmp_path / "v")

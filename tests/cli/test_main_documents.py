@@ -49,11 +49,13 @@ def parse(words):
 
 
 @pytest.mark.parametrize(("page", "words"), DOCUMENTED, ids=[" ".join(words)[:60] for _, words in DOCUMENTED])
-def test_a_documented_command_parses(page, words):
+def test_documented_options(page, words):
+    """A documented command parses."""
     parse(words)
 
 
-def test_the_check_can_fail():
+def test_check_can_fail():
+    """The check can fail."""
     with pytest.raises(Exception, match="No such option"):
         parse(["vote", "--model", "m", "--data", "digits", "--out", "v", "--drawz", "3"])
     with pytest.raises(AssertionError, match="no such command"):
@@ -77,7 +79,8 @@ def needs_only_digits(words):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
+def test_documented_pages(page, tmp_path, monkeypatch):
+    """The commands of a page run in their order."""
     (tmp_path / "recipes").mkdir()
     for name in ("digits", "digits-figures"):
         (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE)

@@ -57,7 +57,8 @@ def place(examples, tmp_path, monkeypatch):
     return tmp_path / "place"
 
 
-def test_every_example_says_where_its_output_is(examples):
+def test_example_outputs(examples):
+    """Every example says where its output is."""
     home, said = examples
     assert said["train"].endswith("model: runs/digits\n")
     assert said["vote"] == "60 votes on each of 5 images at sigma 0.25: runs/votes\n"
@@ -68,7 +69,8 @@ def test_every_example_says_where_its_output_is(examples):
     assert [line for text in said.values() for line in text.splitlines() if len(line) > 80] == []
 
 
-def test_votes_say_where_they_come_from(examples):
+def test_votes_source(examples):
+    """Votes say where they come from."""
     said = json.loads((examples[0] / "runs/votes/source.json").read_text())
     votes = read_votes(examples[0] / "runs/votes")
     images = Source.from_dict(said["data"]).open()
@@ -78,7 +80,8 @@ def test_votes_say_where_they_come_from(examples):
     assert read_certificates(examples[0] / "runs/certificates").source == said
 
 
-def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
+def test_demo(tmp_path, monkeypatch):
+    """The example of demo is the recipe of digits."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
     monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -91,7 +94,8 @@ def test_the_example_of_demo_is_the_recipe_of_digits(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_the_same_votes_are_not_drawn_twice(place, force):
+def test_same_votes_kept(place, force):
+    """The same votes are not drawn twice."""
     before = state(place / "runs/votes")
     code, out, _ = command(*example_of("vote"), *SMALL["vote"], *force)
     after = state(place / "runs/votes")
@@ -100,7 +104,8 @@ def test_the_same_votes_are_not_drawn_twice(place, force):
     assert all(after[name] == before[name] for name in before if name.endswith(".parquet"))
 
 
-def test_votes_of_another_sigma_are_refused_and_left_whole(place):
+def test_other_sigma_refused(place):
+    """Votes of another sigma are refused and stay intact."""
     before = state(place / "runs/votes")
     code, out, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5)
     assert code == 2
@@ -111,7 +116,7 @@ def test_votes_of_another_sigma_are_refused_and_left_whole(place):
 
 
 @pytest.mark.parametrize("variables", [{"TORCHELASTIC_RESTART_COUNT": "1"}, {"WORLD_SIZE": "2", "RANK": "1"}])
-def test_force_throws_nothing_away_in_a_process_that_may_not(place, variables, monkeypatch):
+def test_force_in_other_process(place, variables, monkeypatch):
     """Torchrun's restarts and the processes beside the main one: the first must not, the others hold no lock."""
     before = state(place)
     for name, value in variables.items():
@@ -128,13 +133,15 @@ def test_force_throws_nothing_away_in_a_process_that_may_not(place, variables, m
     assert state(place) == before
 
 
-def test_force_votes_anew(place):
+def test_force_votes_again(place):
+    """With --force the votes of another sigma are replaced."""
     code, _, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5, "--force")
     assert code == 0, err
     assert read_votes(place / "runs/votes").provenance.sigma == 0.5
 
 
-def test_force_throws_nothing_away_for_a_mistake(place):
+def test_force_with_mistake(place):
+    """Force throws nothing away for a mistake."""
     before = state(place)
     for mistake in (["--sigma", 0], ["--k-max", 11], ["--device", "cuda"], ["--draws", 0]):
         code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
@@ -145,14 +152,16 @@ def test_force_throws_nothing_away_for_a_mistake(place):
     assert state(place) == before
 
 
-def test_two_pages_of_one_folder_have_figures_of_their_own(place):
+def test_two_pages(place):
+    """Two pages of one folder have figures of their own."""
     code, out, err = command("report", "runs/certificates", "--out", "runs/other.html", "--no-images")
     assert code == 0, err
     assert "runs/other-figures" in out
     assert list((place / "runs/other-tables").iterdir())
 
 
-def test_force_trains_anew(place):
+def test_force_trains_again(place):
+    """With --force another run's model is replaced, the same run resumes."""
     again = [*example_of("train"), *SMALL["train"], "--seed", 3]
     code, _, err = command(*again)
     assert code == 2
@@ -167,7 +176,8 @@ def test_force_trains_anew(place):
     assert all(after[name] == before[name] for name in before if name != "curve.png")
 
 
-def test_force_throws_what_cannot_be_read_away(place):
+def test_force_over_damage(place):
+    """Force throws what cannot be read away."""
     (place / "runs/digits/state/last.safetensors").write_bytes(b"half")
     (place / "runs/votes/manifest.json").write_text("{")
     for name in ("train", "vote"):
@@ -178,14 +188,15 @@ def test_force_throws_what_cannot_be_read_away(place):
     assert len(read_votes(place / "runs/votes")) == 5
 
 
-def test_certificates_and_reports_are_replaced_only_by_force(place):
+def test_force_certify_report(place):
+    """Certificates and reports are replaced only by force."""
     before = state(place / "runs")
     code, _, err = command(*example_of("certify"))
     assert (code, err.count("\n")) == (2, 1)
     assert "runs/certificates holds certificates already; --force replaces them" in err
     code, _, err = command(*example_of("report"))
     assert (code, err.count("\n")) == (2, 1)
-    assert "runs/report.html is there already; --force replaces it" in err
+    assert "runs/report.html exists already; --force replaces it" in err
     assert state(place / "runs") == before
     code, out, _ = command(
         "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--bands", 0.9
@@ -198,7 +209,8 @@ def test_certificates_and_reports_are_replaced_only_by_force(place):
     assert found.command.startswith("multiguard certify runs/votes --k 3")
 
 
-def test_the_radii_of_the_table_are_rounded_down(place):
+def test_rounded_radii(place):
+    """The radii of the table are rounded down."""
     asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--radius-step", 0.0987654]
     code, out, err = command("certify", "runs/votes", *asked, "--out", "odd/certificates")
     assert code == 0, err
@@ -212,13 +224,15 @@ def test_the_radii_of_the_table_are_rounded_down(place):
     assert max(len(line) for line in out.splitlines()) <= 80
 
 
-def test_a_tiny_alpha_of_a_prediction_is_said_as_it_is(examples):
+def test_tiny_alpha(examples):
+    """A tiny alpha is printed exactly."""
     code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
     assert code == 0, err
-    assert out.splitlines()[-1] == "what is said of an image is wrong, in any part, with probability 1e-12 at most"
+    assert out.splitlines()[-1] == "for each image, all of this is right with probability at least 1 - 1e-12"
 
 
-def test_a_report_does_without_images_and_says_so(place):
+def test_report_without_images(place):
+    """A report does without images and says so."""
     source = place / "runs/votes/source.json"
     said = json.loads(source.read_text())
     source.write_text(json.dumps({**said, "data": {**said["data"], "data": "coco", "root": "gone"}}))
@@ -229,7 +243,8 @@ def test_a_report_does_without_images_and_says_so(place):
     assert (place / "other/report.html").is_file()
 
 
-def test_a_prediction_is_rounded_down_and_its_guesses_are_named(examples):
+def test_prediction_table(examples):
+    """A prediction is rounded down and its guesses are named."""
     home, said = examples
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
@@ -253,7 +268,8 @@ def _predicting(home, *more):
     return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], *more]
 
 
-def test_a_renamed_image_has_the_same_answer(examples, tmp_path):
+def test_renamed_image(examples, tmp_path):
+    """A renamed image has the same answer."""
     home = examples[0]
     shutil.copy(home / "digit.png", tmp_path / "renamed.png")
     both = [_predicting(home, "--json"), ["predict", tmp_path / "renamed.png", *_predicting(home, "--json")[2:]]]
@@ -263,7 +279,8 @@ def test_a_renamed_image_has_the_same_answer(examples, tmp_path):
     assert one["sha256"] == hashlib.sha256((home / "digit.png").read_bytes()).hexdigest()
 
 
-def test_a_radius_without_end_is_valid_json(examples):
+def test_infinite_radius(examples):
+    """An infinite radius is valid JSON."""
     code, text, err = command(*_predicting(examples[0], "--json", "--k", 10, "--k-prime", 2))
     assert code == 0, err
     assert {label["radius"] for label in json.loads(text)["images"][0]["labels"]} == {"inf"}
@@ -290,13 +307,15 @@ def odd(tmp_path_factory):
     return home
 
 
-def test_labels_that_look_like_markup_are_printed_as_they_are(odd):
+def test_markup_labels(odd):
+    """Labels that look like markup are printed as they are."""
     code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50)
     assert code == 0, err
     assert all(label in out for label in ("[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"))
 
 
-def test_the_labels_of_a_folder_take_the_order_of_the_model(odd, tmp_path):
+def test_label_order(odd, tmp_path):
+    """The labels of a folder take the order of the model."""
     (tmp_path / "names.txt").write_text("ordinary\n[/x]\n:cat:\n[red]tag\n=1+1\n")
     model = [
         "--model",
@@ -333,7 +352,7 @@ def linear_model():
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--method", "papr", "--out", "c"], "'papr'"),
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "kk=1", "--out", "c"], "did you mean 'k'"),
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "k=x", "--out", "c"], "expected numbers"),
-        (["report", "gone"], "gone: no certificates there"),
+        (["report", "gone"], "gone holds no certificates"),
         (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
         (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
         (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such image"),
@@ -355,7 +374,8 @@ def linear_model():
         (["run", "voc2007", "--out", "v"], "voc2007: no root folder given"),
     ],
 )
-def test_a_mistake_is_one_line(place, arguments, message):
+def test_command_mistakes(place, arguments, message):
+    """A mistake is one line."""
     before = state(place)
     code, _, err = command(*arguments)
     assert code == 2, err
@@ -369,7 +389,8 @@ def test_a_mistake_is_one_line(place, arguments, message):
     [("file,labels\n", "no rows below the header"), ("file,labels\n0.png,horse\n", "horse")],
     ids=["empty", "other labels"],
 )
-def test_a_model_that_the_images_do_not_fit_is_one_line(odd, tmp_path, table, message):
+def test_other_labels(odd, tmp_path, table, message):
+    """A model that the images do not fit is one line."""
     shutil.copy(odd / "0.png", tmp_path)
     (tmp_path / "labels.csv").write_text(table)
     code, _, err = command(

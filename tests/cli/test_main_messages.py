@@ -16,7 +16,7 @@ NAMES = "\n".join("0123456789")
 
 
 def linear_model():
-    """A linear tagger of ten labels."""
+    """A linear classifier of ten labels."""
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
 
@@ -35,12 +35,13 @@ def refused(*arguments):
     return err
 
 
-def test_the_order_of_the_scores_is_said_unless_a_file_says_it(home):
+def test_score_order_note(home):
+    """The assumed order of the scores is printed unless a file gives it."""
     code, out, err = command(*VOTE, "--out", "v")
     assert code == 0, err
     assert out.splitlines()[0] == (
         "scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); "
-        "--labels FILE if the model's order is another"
+        "--labels FILE if the model's differs"
     )
     assert json.loads((home / "v/source.json").read_text())["model"]["labels"] == "dataset"
     code, out, err = command(*VOTE, "--labels", "names.txt", "--out", "w")
@@ -49,7 +50,8 @@ def test_the_order_of_the_scores_is_said_unless_a_file_says_it(home):
     assert json.loads((home / "w/source.json").read_text())["model"]["labels"] == "names.txt"
 
 
-def test_a_run_says_the_order_of_the_scores_too(home):
+def test_score_order_in_run(home):
+    """A run says the order of the scores too."""
     lines = [line for line in RECIPE.splitlines() if not line.startswith("train")]
     model = "model: {spec: 'tests.cli.test_main_messages:linear_model', output: logits}"
     (home / "r.yaml").write_text("\n".join([*lines, model]))
@@ -62,7 +64,8 @@ def test_a_run_says_the_order_of_the_scores_too(home):
     assert "time: vote skipped\n" in out
 
 
-def test_a_vote_that_fails_at_its_first_image_blocks_nothing(home):
+def test_failed_first_image(home):
+    """A vote that fails at its first image blocks nothing."""
     wrong = [*VOTE, "--images", 1, "--labels", "few.txt", "--no-labels", "--data", "folder", "--root", "p"]
     (home / "p").mkdir()
     (home / "digit.png").rename(home / "p/digit.png")
@@ -75,7 +78,8 @@ def test_a_vote_that_fails_at_its_first_image_blocks_nothing(home):
     assert len(read_votes(home / "v")) == 1
 
 
-def test_votes_of_other_noise_and_seed_are_refused_in_a_whole_sentence(home):
+def test_other_noise_and_seed(home):
+    """Votes of other noise and seed are refused, and both are named."""
     assert command(*VOTE, "--out", "v")[0] == 0
     err = refused(*VOTE, "--seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
     assert "sigma and seed differ. Vote with --force to throw them away, or choose another folder." in err
@@ -99,7 +103,8 @@ def test_votes_of_other_noise_and_seed_are_refused_in_a_whole_sentence(home):
         (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; name the files of images"),
     ],
 )
-def test_a_mistake_is_told_in_the_words_of_the_command(home, arguments, message):
+def test_messages_name_options(home, arguments, message):
+    """A message names the option as the user typed it."""
     assert message in refused(*arguments)
     assert not (home / "v").exists()
     assert not (home / "r").exists()
@@ -110,22 +115,24 @@ def test_a_mistake_is_told_in_the_words_of_the_command(home, arguments, message)
     [
         ("vote.draws=0", "vote: draws is 0; expected 1 or more"),
         ("vote.shard_images=0", "vote: shard_images is 0"),
-        ("certify.alpha=1.5", "below 1, but it is 1.5"),
+        ("certify.alpha=1.5", "below 1, got 1.5"),
         ("certify.k=0", "certify: k is 0"),
         ("certify.bands=95", "bands is 95"),
         ("certify.radius_step=0", "radius_step is 0"),
         ("sweep.n=[10, 0]", "sweep: n is 0"),
-        ("sweep.alpha=[2]", "but it is 2"),
+        ("sweep.alpha=[2]", "got 2"),
         ("data.images=0", "data: images is 0"),
         ("sigma=0", "sigma is 0"),
     ],
 )
-def test_numbers_of_a_recipe_are_checked_before_anything_runs(home, change, message):
+def test_recipe_numbers(home, change, message):
+    """Numbers of a recipe are checked before anything runs."""
     assert message in refused("run", "digits", "--set", change, "--out", "r")
     assert not (home / "r").exists()
 
 
-def test_every_file_that_is_no_image_is_named_before_the_model_is_loaded(home):
+def test_bad_files_first(home):
+    """Every file that is no image is named before the model is loaded."""
     (home / "bad.png").write_text("no image")
     (home / "worse.png").write_text("none either")
     err = refused("predict", "digit.png", "bad.png", "none.png", "worse.png", "--model", "no-such-model")
@@ -135,7 +142,8 @@ def test_every_file_that_is_no_image_is_named_before_the_model_is_loaded(home):
     assert "unlist" not in err
 
 
-def test_folders_of_another_kind_are_refused_and_left_whole(home):
+def test_other_folders_kept(home):
+    """Folders with other content are refused and stay intact."""
     assert command(*VOTE, "--out", "v")[0] == 0
     before = state(home)
     assert "v holds votes (manifest.json), where a run would go" in refused("run", "digits", "--out", "v")
@@ -151,7 +159,8 @@ def test_folders_of_another_kind_are_refused_and_left_whole(home):
     )
 
 
-def test_a_page_is_named_by_a_folder_or_without_its_ending(home):
+def test_page_names(home):
+    """A page is named by a folder or without its ending."""
     assert command(*VOTE, "--out", "v")[0] == 0
     assert command("certify", "v", "--k", 2, "--k-prime", 1, "--out", "c")[0] == 0
     for out, page in (("new/", "new/report.html"), ("new", "new/report.html"), ("plain", "plain.html")):
@@ -161,14 +170,16 @@ def test_a_page_is_named_by_a_folder_or_without_its_ending(home):
         assert (home / page).is_file()
 
 
-def test_labels_that_the_model_does_not_know_are_told_so(home):
+def test_unknown_labels(home):
+    """Labels that the model does not know are named."""
     (home / "labels.csv").write_text("file,labels\ndigit.png,cat\n")
     asked = ["vote", *MODEL, "--data", "folder", "--root", ".", "--labels", "names.txt", "--sigma", 1, "--out", "v"]
     assert "unknown label 'cat'" in (err := refused(*asked))
     assert "(the known labels are the model's)" in err
 
 
-def test_training_with_other_settings_names_only_those(home):
+def test_changed_settings(home):
+    """Training with other settings names only those."""
     train = ["train", "--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 16, "--val-images", 40]
     assert command(*train, "--epochs", 1, "--out", "m")[0] == 0
     err = refused(*train, "--epochs", 2, "--out", "m")

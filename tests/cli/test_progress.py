@@ -5,13 +5,15 @@ import pytest
 from multiguard.cli.progress import print_line, progress_bar
 
 
-def test_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Silent where there is no terminal."""
     with progress_bar("images") as progress:
         progress("reading", 3, 10)
     assert capsys.readouterr() == ("", "")
 
 
-def test_count_rate_and_time_left_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+def test_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """Count rate and time left on a terminal."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)

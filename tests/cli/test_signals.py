@@ -32,7 +32,8 @@ def sent_when(path, number):
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_training_stops_at_once_and_keeps_the_epochs_that_have_ended(tmp_path, number):
+def test_interrupted_training(tmp_path, number):
+    """Training stops at once and keeps the epochs that have ended."""
     asked = [*TRAIN, "--epochs", 400, "--out", tmp_path / "model"]
     sent = sent_when(tmp_path / "model" / "state" / "last.safetensors", number)
     code, _, err = command(*asked)
@@ -43,7 +44,8 @@ def test_training_stops_at_once_and_keeps_the_epochs_that_have_ended(tmp_path, n
     assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
 
 
-def test_a_run_stops_at_the_next_shard_and_goes_on(tmp_path):
+def test_terminated_run(tmp_path):
+    """A terminated run stops at the next shard and resumes."""
     recipe = RECIPE.replace("draws: 60, shard_images: 4", "draws: 2000, shard_images: 1")
     (tmp_path / "tiny.yaml").write_text(recipe)
     asked = ["run", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--until", "vote"]
@@ -73,12 +75,14 @@ def stopped_by(block, *numbers):
     return None
 
 
-def test_a_signal_that_is_delivered_twice_is_one():
+def test_repeated_signal():
+    """A signal that is delivered twice is one."""
     assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == (143, True, 3)
     assert stopped_by(graceful_stop("first"), signal.SIGTERM, signal.SIGTERM, signal.SIGINT) == (130, True, 2)
 
 
-def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
+def test_second_signal(monkeypatch):
+    """The first signal asks and the second stops."""
     monkeypatch.setattr(signals, "_ONE_REQUEST", 0)
     before = signal.getsignal(signal.SIGTERM)
     assert stopped_by(graceful_stop("first")) is None
@@ -90,13 +94,14 @@ def test_the_first_signal_asks_and_the_second_stops(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", [["run", "digits"], ["certify", "votes", "--k", 3], ["report", "certificates"]])
-def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
+def test_single_process_commands(asked, monkeypatch):
+    """What is work for one process refuses to be many."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     code, out, err = command(*asked)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"multiguard: {asked[0]} is work for one process, and this is one of 2 (WORLD_SIZE); train and vote share"
+        f"multiguard: {asked[0]} runs in one process, and this is one of 2 (WORLD_SIZE); only train and vote run in"
     )
     assert err.endswith("without torchrun and without WORLD_SIZE in the environment\n")
     assert err.count("\n") == 1
@@ -117,7 +122,8 @@ def test_what_is_work_for_one_process_refuses_to_be_many(asked, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("asked", ["certify", "vote"])
-def test_an_environment_that_says_no_place_is_one_line(asked, variables, message, monkeypatch):
+def test_bad_environment(asked, variables, message, monkeypatch):
+    """An environment that says no place is one line."""
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -41,7 +41,7 @@ def started(*arguments, limit=None):
 
 
 def ended(*arguments):
-    """Run the command to its end in a process of its own: what it imports is on record with the votes."""
+    """Run the command in its own process: what it imports is recorded with the votes."""
     process = started(*arguments)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -56,7 +56,16 @@ def wait_for(path, process):
 
 
 def voting(out, draws, images):
-    model = ["--model", "tests.cli.test_signals_process:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
+    model = [
+        "--model",
+        "tests.cli.test_signals_process:linear_model",
+        "--output",
+        "logits",
+        "--size",
+        16,
+        "--sigma",
+        0.5,
+    ]
     asked = ["--data", "digits", "--images", images, "--draws", draws, "--shard-images", 1]
     return ["vote", *model, *asked, "--out", out]
 
@@ -64,7 +73,8 @@ def voting(out, draws, images):
 FINISHING = "the shards under way are finished first (again to stop at once), and the same command resumes"
 
 
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
+def test_interrupted_vote(tmp_path):
+    """Ctrl-C prints one line and the same command resumes."""
     asked = voting(tmp_path / "votes", 300, 40)
     process = started(*asked)
     wait_for(tmp_path / "votes" / "votes-00001.parquet", process)
@@ -86,7 +96,8 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 40
 
 
-def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
+def test_full_disk(tmp_path):
+    """A full disk is one line that names the file."""
     asked = voting(tmp_path / "votes", 6000, 2)
     process = started(*asked, limit=16_000)
     out, err = process.communicate(timeout=120)
@@ -98,7 +109,8 @@ def test_a_full_disk_is_one_line_that_names_the_file(tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 2
 
 
-def test_a_full_disk_leaves_earlier_certificates_whole(tmp_path):
+def test_full_disk_certificates(tmp_path):
+    """A full disk leaves earlier certificates intact."""
     assert command(*voting(tmp_path / "votes", 50, 4))[0] == 0
     certifying = ["certify", tmp_path / "votes", "--k", 3, "--k-prime", 2]
     assert command(*certifying)[0] == 0
@@ -111,7 +123,8 @@ def test_a_full_disk_leaves_earlier_certificates_whole(tmp_path):
     assert state(tmp_path) == before
 
 
-def test_a_folder_that_may_not_be_written_to_is_one_line(tmp_path):
+def test_unwritable_folder(tmp_path):
+    """A folder that may not be written to is one line."""
     (tmp_path / "file").write_text("no folder")
     code, _, err = command(*voting(tmp_path / "file" / "votes", 50, 2))
     assert (code, err.count("\n")) == (2, 1)

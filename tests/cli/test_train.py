@@ -1,3 +1,5 @@
+"""`multiguard train` and `multiguard data check`: examples, mistakes, help; one of them in a process of its own."""
+
 import os
 import re
 import subprocess
@@ -6,17 +8,9 @@ from dataclasses import fields
 
 import pytest
 from PIL import Image
+from tests.pipeline.tiny_run import command
 
-from multiguard.cli.main import run
 from multiguard.train import Hyperparameters, hyperparameters_for
-
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "CUDA_VISIBLE_DEVICES": ""}
-
-
-def multiguard(*arguments, cwd=None):
-    command = [sys.executable, "-m", "multiguard", *map(str, arguments)]
-    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, cwd=cwd, check=False)
 
 
 def example_of(help_text):
@@ -24,19 +18,31 @@ def example_of(help_text):
     return re.search(r"Example: multiguard (.+?) (Arguments|Options):", words)[1].split()
 
 
-def test_the_example_of_train_works(tmp_path):
-    example = example_of(multiguard("train", "--help").stdout)
-    done = multiguard(*example, "--epochs", 1, "--images", 64, "--val-images", 50, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"epoch +1  sigma 0\.25  loss +\d", done.stdout)
-    assert "best epoch 1: mAP 0." in done.stdout
+def test_train_example(tmp_path, monkeypatch):
+    """The example of train works."""
+    monkeypatch.chdir(tmp_path)
+    example = example_of(command("train", "--help")[1])
+    code, out, err = command(*example, "--epochs", 1, "--images", 64, "--val-images", 50)
+    assert code == 0, err
+    assert re.search(r"epoch +1  sigma 0\.25  loss +\d", out)
+    assert "best epoch 1: mAP 0." in out
     assert (tmp_path / "runs/digits/model.json").is_file()
 
 
-def test_the_example_of_data_check_works():
-    done = multiguard(*example_of(multiguard("data", "check", "--help").stdout))
+def test_data_check_process():
+    """The example of data check works, as a process started with python -m multiguard."""
+    example = example_of(command("data", "check", "--help")[1])
+    path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
+    done = subprocess.run(
+        [sys.executable, "-m", "multiguard", *example],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path},
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    assert "digits/test?seed=0: 1000 images, 1000 readable" in done.stdout
+    assert "1000 images, 1000 readable" in done.stdout
     assert re.search(r"^ *7 +\d+ +2\d\.\d%", done.stdout, re.MULTILINE)
 
 
@@ -45,36 +51,27 @@ def test_the_example_of_data_check_works():
     [
         (["train", "--data", "digitz", "--out", "x"], "unknown dataset 'digitz': did you mean 'digits'?"),
         (["train", "--data", "digits", "--out", "x", "--loss", "als"], "did you mean 'asl'"),
-        (["train", "--data", "digits", "--out", "x", "--sigma", "-1"], "sigma is -1.0; it must be 0 or more"),
+        (["train", "--data", "digits", "--out", "x", "--sigma", "-1"], "sigma is -1.0; it must be at least 0"),
         (["train", "--data", "coco", "--root", ".", "--out", "x"], "no model given for 'coco'"),
         (["train", "--data", "digits", "--out", "x", "--weights", "no.pth"], "no.pth: no such weights file"),
         (["data", "check", "coco"], "coco: no root folder given"),
         (["data", "check", "folder", "--root", "nowhere"], "nowhere: no such folder"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
-    done = multiguard(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("multiguard: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_mistakes(tmp_path, monkeypatch, arguments, message):
+    """A mistake is one line and exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(*arguments)
+    assert (code, out, err[:12], err.count("\n")) == (2, "", "multiguard: ", 1)
+    assert message in err
     assert not (tmp_path / "x").exists()
-
-
-def in_process(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["multiguard", *map(str, arguments)])
-    with pytest.raises(SystemExit) as left:
-        run()
-    said = capsys.readouterr()
-    return left.value.code, said.out, said.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--size", "0"], "the size is 0"),
-        (["--size", "-3"], "the size is -3"),
+        (["--size", "0"], "--size is 0; expected 1 or more"),
+        (["--size", "-3"], "--size is -3"),
         (["--workers", "-1"], "workers is -1"),
         (["--seed", "-1"], "seed is -1"),
         (["--sigma", "nan"], "sigma is nan"),
@@ -87,55 +84,61 @@ def in_process(monkeypatch, capsys, *arguments):
         (["--out", "empty"], "empty: no folder that can be written to"),
     ],
 )
-def test_no_mistake_in_an_option_is_a_traceback(tmp_path, monkeypatch, capsys, arguments, message):
+def test_option_mistakes(tmp_path, monkeypatch, arguments, message):
+    """No mistake in an option is a traceback."""
     (tmp_path / "empty").touch()
     monkeypatch.chdir(tmp_path)
     common = ["train", "--data", "digits", "--out", "x", "--images", 20, "--val-images", 20]
-    code, out, err = in_process(monkeypatch, capsys, *common, *arguments)
+    code, out, err = command(*common, *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
 
-def test_an_empty_separator_is_a_line(tmp_path, monkeypatch, capsys):
+def test_empty_separator(tmp_path):
+    """An empty separator is refused in one line."""
     (tmp_path / "labels.csv").write_text("file,labels\na.png,x\n")
-    code, _, err = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path, "--separator", "")
+    code, _, err = command("data", "check", "folder", "--root", tmp_path, "--separator", "")
     assert code == 2
     assert "the separator is empty" in err
 
 
-def test_labels_that_look_like_markup_are_printed_as_they_are(tmp_path, monkeypatch, capsys):
+def test_markup_labels(tmp_path):
+    """Labels that look like markup are printed as they are."""
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     (tmp_path / "labels.csv").write_text("file,labels\na.png,[/x];[red]tag;:cat:\n")
-    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    code, out, _ = command("data", "check", "folder", "--root", tmp_path)
     assert code == 0
     assert all(label in out for label in ("[/x]", "[red]tag", ":cat:"))
 
 
-def test_check_lists_the_faults_of_the_table_beside_those_of_the_images(tmp_path, monkeypatch, capsys):
+def test_table_problems(tmp_path):
+    """Check lists the faults of the table beside those of the images."""
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     (tmp_path / "labels.csv").write_text("file,x\na.png,1\n./a.png,0\nb.png,2\nc.png,1\n")
-    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    code, out, _ = command("data", "check", "folder", "--root", tmp_path)
     assert code == 1
     for part in ("line 3: the image 'a.png' stands already in line 2", "line 4: '2' under 'x'", "c.png: no such"):
         assert part in out
     (tmp_path / "labels.csv").write_text("file,x\na.png,3\nb.png,2\n")
-    code, out, _ = in_process(monkeypatch, capsys, "data", "check", "folder", "--root", tmp_path)
+    code, out, _ = command("data", "check", "folder", "--root", tmp_path)
     assert code == 1
     assert out.count("expected 0 or 1") == 2
 
 
-def test_check_reads_a_seeded_part_when_asked(monkeypatch, capsys):
+def test_seeded_sample():
+    """With --images the check reads a seeded sample."""
     asked = ["data", "check", "digits", "--images", 12, "--seed", 3]
-    code, out, _ = in_process(monkeypatch, capsys, *asked)
+    code, out, _ = command(*asked)
     assert code == 0
     assert "digits/train?seed=0[images=12,seed=3]: 12 images, 12 readable" in out
 
 
-def test_random_weights_are_said(tmp_path, monkeypatch, capsys):
+def test_random_weights_note(tmp_path):
+    """A note says that a network starts from random weights."""
     options = ["--model", "timm:test_vit3", "--size", 32, "--images", 20, "--val-images", 20, "--epochs", 0]
-    code, out, err = in_process(monkeypatch, capsys, "train", "--data", "digits", *options, "--out", tmp_path)
+    code, out, err = command("train", "--data", "digits", *options, "--out", tmp_path)
     assert code == 0, err
     assert out.count("timm:test_vit3 starts from random weights") == 1
 
@@ -146,8 +149,9 @@ def shown(value):
     return f"{value:g}"
 
 
-def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):
-    _, text, _ = in_process(monkeypatch, capsys, "train", "--help")
+def test_help_defaults():
+    """The defaults in the help are those of the recipe."""
+    _, text, _ = command("train", "--help")
     said = {}
     for words in re.split(r"\n  (?=--)", text.split("Options:")[1])[1:]:
         default = re.search(r"\[([^]]+)\]\.?$", " ".join(words.split()))
@@ -161,29 +165,31 @@ def test_the_defaults_in_the_help_are_those_of_the_recipe(monkeypatch, capsys):
     assert (said["val-sigma"], said["loss"]) == ("sigma", usual.loss)
 
 
-def test_check_prints_every_problem_and_exits_with_1(tmp_path):
+def test_image_problems(tmp_path):
+    """Check prints every problem and exits with 1."""
     Image.new("CMYK", (20, 10)).save(tmp_path / "good.jpg")
     (tmp_path / "bad.jpg").write_bytes(b"no image")
     (tmp_path / "labels.csv").write_text("file,labels\ngood.jpg,Käfer\nbad.jpg,Käfer\ngone.jpg,dog\n")
-    done = multiguard("data", "check", "folder", "--root", tmp_path)
-    assert done.returncode == 1
-    assert "3 images, 1 readable" in done.stdout
-    assert "bad.jpg: not a readable image" in done.stdout
-    assert "gone.jpg: no such image" in done.stdout
-    assert "sizes: 10x20 (1)" in done.stdout
-    assert "never present: dog" in done.stdout
+    code, out, _ = command("data", "check", "folder", "--root", tmp_path)
+    assert code == 1
+    assert "3 images, 1 readable" in out
+    assert "bad.jpg: not a readable image" in out
+    assert "gone.jpg: no such image" in out
+    assert "sizes: 10x20 (1)" in out
+    assert "never present: dog" in out
 
 
-def test_a_folder_of_images_trains_with_a_held_out_tenth(tmp_path):
+def test_folder_training(tmp_path):
+    """A folder of images trains with a held out tenth."""
     rows = ["file,red,blue"]
     for number in range(40):
         red = number % 2
         Image.new("RGB", (24, 20), (200 * red, 30, 200 * (1 - red))).save(tmp_path / f"{number}.png")
         rows.append(f"{number}.png,{red},{1 - red}")
     (tmp_path / "labels.csv").write_text("\n".join(rows))
-    done = multiguard(
+    code, out, err = command(
         *["train", "--data", "folder", "--root", tmp_path, "--model", "cnn:4", "--size", 16],
         *["--epochs", 3, "--batch", 6, "--sigma", 0.25, "--out", tmp_path / "m"],
     )
-    assert done.returncode == 0, done.stderr
-    assert "best epoch" in done.stdout
+    assert code == 0, err
+    assert "best epoch" in out

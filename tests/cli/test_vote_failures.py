@@ -24,7 +24,7 @@ BAD = {
 
 
 class Tagger(torch.nn.Module):
-    """A linear tagger that cannot bear the dark."""
+    """A linear classifier that fails on dark images."""
 
     def __init__(self):
         super().__init__()
@@ -71,14 +71,15 @@ def voting(home, out, *more):
     return ["vote", *MODEL, *folder, *DRAWS, "--out", home / out, *more]
 
 
-def test_the_default_is_a_stop_that_names_the_file(home):
+def test_stop_by_default(home):
+    """The default is a stop that names the file."""
     err = said(*voting(home, "stopped"), code=2)
     assert re.fullmatch(r"multiguard: \S*images/cut\.png: not a readable image \(.*\); replace .*\n", err)
 
 
 @pytest.fixture(scope="module")
 def recorded(home):
-    """What vote, certify and report said; while the report was made, another image lay in the place of b.png."""
+    """What vote, certify and report printed; during the report another image was in the place of b.png."""
     out = {"vote": said(*voting(home, "votes", "--on-error", "record"))}
     out["certify"] = said("certify", home / "votes", "--k", 4, "--k-prime", 2, "--alpha", 0.05, "--sweep", "k=2")
     (home / "images/b.png").rename(home / "kept.png")
@@ -88,7 +89,8 @@ def recorded(home):
     return out
 
 
-def test_with_record_the_others_go_all_the_way_and_everyone_says_who_is_missing(home, recorded):
+def test_recorded_failures(home, recorded):
+    """With record the others go all the way and everyone says who is missing."""
     votes = read_votes(home / "votes")
     assert votes.ids == ("a.png", "b.png")
     assert [failure.image_id for failure in votes.failures] == list(BAD)
@@ -104,18 +106,21 @@ def test_with_record_the_others_go_all_the_way_and_everyone_says_who_is_missing(
     assert all(name in page for name in BAD)
 
 
-def test_going_on_keeps_what_is_recorded_and_a_stop_tries_again(home, recorded):
+def test_resume_and_retry(home, recorded):
+    """Going on keeps what is recorded and a stop tries again."""
     before = read_votes(home / "votes").manifest_hash
     said(*voting(home, "votes", "--on-error", "record"))
     assert read_votes(home / "votes").manifest_hash == before
     assert "cut.png: not a readable image" in said(*voting(home, "votes"), code=2)
 
 
-def test_a_replaced_image_is_left_out_of_the_gallery(recorded):
-    assert "1 image is not shown: another lies in its place than the one voted on" in recorded["report"]
+def test_replaced_image_in_gallery(recorded):
+    """A replaced image is left out of the gallery."""
+    assert "1 image is not shown: it is not the one voted on" in recorded["report"]
 
 
-def test_predict_names_every_bad_file_or_goes_on_past_them(home):
+def test_predict_failures(home):
+    """Predict names every bad file, or records them and continues."""
     images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png")]
     asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60]
     err = said("predict", *images, *asked, code=2)

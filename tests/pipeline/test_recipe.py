@@ -47,7 +47,7 @@ def run(home, text, *more):
 @pytest.mark.parametrize(
     ("text", "was", "becomes", "message"),
     [
-        (SETS, "threshold: 0.5, a", "threshold: 1, a", "certify: threshold is the share of draws"),
+        (SETS, "threshold: 0.5, a", "threshold: 1, a", "certify: threshold must lie strictly between 0 and 1"),
         (SETS, "threshold: 0.5, a", "a", "certify: threshold is missing; the threshold rule needs threshold"),
         (SETS, "threshold: 0.5, a", "threshold: 0.5, k: 3, a", "certify: k belongs to the top-k rule"),
         (SETS, "[joint, independent]", "[joint, paper]", "certify: unknown"),
@@ -59,18 +59,18 @@ def run(home, text, *more):
         (SETS, "rule: threshold, ", "", "vote: score_threshold belongs to the threshold rule"),
         (SETS, "draws: 60", "draws: 60, radii: [0.5]", "vote: radii and max_draws belong to adaptive draws"),
         (SETS, "draws: 60", "draws: adaptiv", "vote.draws is 'adaptiv'; expected a whole number or adaptive"),
-        (SETS, "n: [30]", "n: [30, 61]", "sweep.n asks for 61, and the votes hold 60 (vote.draws)"),
-        (SETS, "alpha: 0.05", "alpha: 0.05, draws: 61", "certify.draws asks for 61, and the votes hold 60"),
-        (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime asks for 2, and the votes hold 1 (vote.k_max)"),
+        (SETS, "n: [30]", "n: [30, 61]", "sweep.n is 61, and the votes hold 60 (vote.draws)"),
+        (SETS, "alpha: 0.05", "alpha: 0.05, draws: 61", "certify.draws is 61, and the votes hold 60"),
+        (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime is 2, and the votes hold 1 (vote.k_max)"),
         (
             RANKS.replace("[1, 3]", "[1, 11]").replace("k_max: 3", "k_max: 11"),
             ", k_max: 11",
             "",
             "hold 10 (vote.k_max)",
         ),
-        (RANKS, "k_prime: [1, 3]", "k_prime: [1, 4]", "sweep.k_prime asks for 4, and the votes hold 3"),
-        (ADAPTIVE, "radii: [0.1, 0.3], ", "", "vote: adaptive draws stop where nothing more"),
-        (ADAPTIVE, "[0.1, 0.3]", "[-0.1]", "vote: radii must be one or more numbers"),
+        (RANKS, "k_prime: [1, 3]", "k_prime: [1, 4]", "sweep.k_prime is 4, and the votes hold 3"),
+        (ADAPTIVE, "radii: [0.1, 0.3], ", "", "vote: adaptive draws stop once nothing more"),
+        (ADAPTIVE, "[0.1, 0.3]", "[-0.1]", "vote: radii must be one or more finite numbers"),
         (ADAPTIVE, "max_draws: 200", "max_draws: 0", "vote: max_draws"),
         (ADAPTIVE, "alpha: 0.05", "alpha: 0.05, draws: 50", "certify.draws takes the first so many draws"),
         (ADAPTIVE, "\ncertify", "\nsweep: {n: [50]}\ncertify", "sweep.n takes the first so many draws"),
@@ -78,7 +78,8 @@ def run(home, text, *more):
         (ADAPTIVE, "size: 16", "labelled: maybe", "data.labelled is 'maybe'; expected true or false"),
     ],
 )
-def test_what_does_not_go_together_is_a_line_before_anything_is_done(text, was, becomes, message):
+def test_contradictory_parts(text, was, becomes, message):
+    """Parts that contradict each other are refused in one line when the recipe is read."""
     parse_recipe(text, "tiny.yaml")
     assert was in text
     with pytest.raises(InvalidInputError) as error:
@@ -89,16 +90,18 @@ def test_what_does_not_go_together_is_a_line_before_anything_is_done(text, was, 
 
 
 @pytest.mark.parametrize("made_by", [MODEL, "train: {model: 'cnn:4', images: 20, val_images: 10, epochs: 1}"])
-def test_more_labels_than_there_are_cannot_be_asked_for_and_nothing_is_made_first(tmp_path, made_by):
+def test_too_few_labels(tmp_path, made_by):
+    """A recipe that needs more labels than there are is refused before anything is made."""
     recipe = RANKS.replace(MODEL, made_by)
     for was, becomes, name in (("k: 4", "k: 11", "certify.k"), ("sweep: {", "sweep: {k: [4, 11], ", "sweep.k")):
         code, _, err = run(tmp_path, recipe.replace(was, becomes))
         assert (code, err.count("\n")) == (2, 1)
-        assert f"{name} asks for 11, and there are 10 labels; ask for 10 at most" in err
+        assert f"{name} is 11, and there are 10 labels; take 10 at most" in err
         assert not any((tmp_path / "run").rglob("*.*"))
 
 
-def test_images_without_labels_need_a_model_and_pilot_draws():
+def test_unlabelled_images():
+    """Images without labels need a model and pilot draws."""
     unlabelled = ["data.name=folder", "data.root=x", "data.labelled=false"]
     assert not parse_recipe(ADAPTIVE, "x", unlabelled).data.labelled
     with pytest.raises(InvalidInputError, match="pilot_draws is 0, and without labels"):
@@ -107,7 +110,8 @@ def test_images_without_labels_need_a_model_and_pilot_draws():
         parse_recipe(ADAPTIVE.replace(MODEL, "train: {epochs: 1}"), "x", unlabelled)
 
 
-def test_the_recipes_that_come_with_it_ask_for_what_they_say():
+def test_embedded_rules():
+    """The recipes that come with it ask for what they say."""
     sets, adaptive = find_recipe("digits-threshold"), find_recipe("digits-adaptive")
     assert (sets.vote.rule, sets.config.rule.t, sets.vote.draws) == ("threshold", 0.5, 1000)
     assert len(sets.sweep.threshold) > 2
@@ -115,7 +119,8 @@ def test_the_recipes_that_come_with_it_ask_for_what_they_say():
     assert sets.train == adaptive.train == find_recipe("digits").train
 
 
-def test_the_help_names_every_recipe_that_comes_with_it():
+def test_recipe_names_in_help():
+    """The help names every recipe that comes with it."""
     words = re.split(r"[\s,.]+", re.sub(r"-\n\s+", "-", command("run", "--help")[1]))
     assert set(recipe_names()) <= set(words)
 
@@ -128,7 +133,8 @@ def sets(tmp_path_factory):
     return home, out
 
 
-def test_a_run_of_the_threshold_rule_goes_to_the_page(sets):
+def test_threshold_run(sets):
+    """A run of the threshold rule goes to the page."""
     home, out = sets
     assert read_votes(home / "run/votes").rule == "threshold"
     assert {curve.config.rule.t for curve in read_curves(home / "run/certificates/curves.csv")} == {0.3, 0.5}
@@ -136,7 +142,8 @@ def test_a_run_of_the_threshold_rule_goes_to_the_page(sets):
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
 
 
-def test_another_threshold_takes_the_votes_that_are_there(sets):
+def test_other_threshold_same_votes(sets):
+    """Another threshold takes the votes that are there."""
     home, _ = sets
     before = state(home / "run/votes")
     code, out, err = run(home, SETS, "--set", "certify.threshold=0.7", "--until", "certify")
@@ -156,7 +163,8 @@ def test_another_threshold_takes_the_votes_that_are_there(sets):
         (["data.labelled=false"], "data.labelled was true and is false"),
     ],
 )
-def test_other_votes_are_not_made_unasked(sets, change, told):
+def test_other_votes_refused(sets, change, told):
+    """Votes with other inputs are not replaced without --force."""
     home, _ = sets
     text = SETS
     if change[0] == "vote.rule=top-k":
@@ -170,7 +178,8 @@ def test_other_votes_are_not_made_unasked(sets, change, told):
     assert state(home / "run/votes") == before
 
 
-def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
+def test_adaptive_run(tmp_path):
+    """A run of adaptive draws is made for what it certifies."""
     code, out, err = run(tmp_path, ADAPTIVE, "--until", "certify")
     assert code == 0, err
     found = read_certificates(tmp_path / "run/certificates").certificates
@@ -185,7 +194,8 @@ def test_a_run_of_adaptive_draws_is_made_for_what_it_certifies(tmp_path):
     assert "votes was made with other inputs: certify.k was 4 and is 3" in err
 
 
-def test_a_run_on_a_folder_without_labels(tmp_path):
+def test_unlabelled_folder_run(tmp_path):
+    """A run on a folder without labels."""
     (tmp_path / "images").mkdir()
     digits = DigitsDataset("test", size=20)
     for number in range(3):

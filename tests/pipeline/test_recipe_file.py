@@ -18,7 +18,7 @@ from multiguard.train import Hyperparameters
         ("draws: 60", "draws: many", "vote.draws is 'many'; expected a whole number"),
         ("draws: 60", "draws: 1.5", "vote.draws is 1.5; expected a whole number"),
         ("draws: 60", "draws: true", "vote.draws is True; expected a whole number"),
-        ("sigma: 0.5", "sigma: .nan", "sigma is nan; expected a number"),
+        ("sigma: 0.5", "sigma: .nan", "sigma is nan; expected a finite number"),
         ("sigma: 0.5", "sigma: 0", "sigma is 0.0; without noise there is no certificate"),
         ("k: [2, 3]", "k: 2", "sweep.k is 2; expected a list"),
         ("k: [2, 3]", "k: [2, x]", "sweep.k[1] is 'x'; expected a whole number"),
@@ -31,7 +31,8 @@ from multiguard.train import Hyperparameters
         ("sigma: 0.5", "sigma: [", "tiny.yaml, line"),
     ],
 )
-def test_a_mistake_is_a_line_with_its_place(was, becomes, message):
+def test_recipe_mistakes(was, becomes, message):
+    """A mistake is one line that names the key, the value and what was expected."""
     assert was in RECIPE
     with pytest.raises(InvalidInputError) as error:
         parse_recipe(RECIPE.replace(was, becomes), "tiny.yaml")
@@ -41,30 +42,34 @@ def test_a_mistake_is_a_line_with_its_place(was, becomes, message):
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b", "just words", "1"])
-def test_what_is_no_recipe_is_refused(text):
+def test_not_a_recipe(text):
+    """What is no recipe is refused."""
     with pytest.raises(InvalidInputError, match="expected the keys of a recipe"):
         parse_recipe(text, "some.yaml")
 
 
-def test_a_model_that_exists_takes_the_place_of_training():
+def test_existing_model():
+    """A model that exists takes the place of training."""
     trained = RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")]
     named = parse_recipe(RECIPE.replace(trained, "model: onnx:tagger.onnx\n"), "x")
     assert (named.train, named.model.spec) == (None, "onnx:tagger.onnx")
     told = "model: {spec: onnx:t.onnx, output: probabilities, mean: [0.5, 0.5, 1]}\n"
     said = parse_recipe(RECIPE.replace(trained, told), "x").model
     assert (said.spec, said.output, said.mean) == ("onnx:t.onnx", "probabilities", (0.5, 0.5, 1.0))
-    with pytest.raises(InvalidInputError, match=r"sweep\.training_noise trains anew"):
+    with pytest.raises(InvalidInputError, match=r"sweep\.training_noise needs training"):
         parse_recipe(RECIPE.replace(trained, told).replace("sweep: {", "sweep: {training_noise: [0], "), "x")
 
 
-def test_numbers_as_people_write_them():
+def test_number_formats():
+    """Numbers as people write them."""
     recipe = parse_recipe(RECIPE, "x", ["train.lr=1e-3", "train.weight_decay=2", "data.root=0123", "train.flip=false"])
     assert (recipe.train.lr, recipe.train.weight_decay, str(recipe.data.root)) == (0.001, 2.0, "0123")
     assert recipe.train.flip is False
     assert parse_recipe(RECIPE.replace("sigma: 0.5", "sigma: 5E-1"), "x").sigma == 0.5
 
 
-def test_changes_stand_over_the_file():
+def test_changes():
+    """Changes stand over the file."""
     recipe = parse_recipe(RECIPE, "x", ["certify.k=5", "sweep.k=[1, 5]", "data.images=null", "report.title=a = b"])
     assert (recipe.certify.k, recipe.sweep.k, recipe.data.images) == (5, (1, 5), None)
     assert recipe.report.title == "a = b"
@@ -75,12 +80,14 @@ def test_changes_stand_over_the_file():
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_the_text_of_a_recipe_parses_to_an_equal_one(name):
+def test_recipe_round_trip(name):
+    """The text of a recipe parses to an equal one."""
     recipe = find_recipe(name)
     assert parse_recipe(recipe_text(recipe), "x") == recipe
 
 
-def test_training_knows_every_option_of_the_training_recipe():
+def test_hyperparameter_fields():
+    """Training knows every option of the training recipe."""
     assert {field.name for field in fields(Hyperparameters)} <= {field.name for field in fields(TrainPart)}
 
 
@@ -88,7 +95,8 @@ def test_training_knows_every_option_of_the_training_recipe():
     ("name", "split", "train", "k_prime", "k"),
     [("voc2007", "test", "trainval", 1, 3), ("coco", "val", "train", 3, 10), ("nuswide", "val", "train", 3, 10)],
 )
-def test_the_papers_recipes_have_the_papers_parameters(name, split, train, k_prime, k):
+def test_paper_recipes(name, split, train, k_prime, k):
+    """The papers recipes have the papers parameters."""
     recipe = find_recipe(name)
     assert (recipe.data.split, recipe.train.split, recipe.data.images) == (split, train, 500)
     assert (recipe.certify.k_prime, recipe.certify.k, recipe.certify.alpha) == (k_prime, k, 0.001)
@@ -98,7 +106,8 @@ def test_the_papers_recipes_have_the_papers_parameters(name, split, train, k_pri
     assert recipe.sweep.training_noise == (0.0,)
 
 
-def test_an_unknown_recipe_names_the_nearest(tmp_path):
+def test_unknown_recipe(tmp_path):
+    """An unknown recipe names the nearest."""
     with pytest.raises(InvalidInputError, match="did you mean 'digits'"):
         find_recipe("digit")
     with pytest.raises(InvalidInputError, match="no such recipe file"):

@@ -18,7 +18,8 @@ def hold(megabytes):
     return float(np.ones(megabytes * MEGABYTE // 8).sum())
 
 
-def test_memory_is_that_of_the_step():
+def test_step_memory():
+    """Memory is that of the step."""
     hold(400)
     meter = Meter()
     before = meter.read().memory
@@ -29,7 +30,8 @@ def test_memory_is_that_of_the_step():
     assert 150 * MEGABYTE < after - before < 350 * MEGABYTE
 
 
-def test_a_gpu_that_was_used_is_named(monkeypatch):
+def test_gpu_name(monkeypatch):
+    """A gpu that was used is named."""
     asked = []
     cuda = SimpleNamespace(
         is_initialized=lambda: True,
@@ -42,7 +44,8 @@ def test_a_gpu_that_was_used_is_named(monkeypatch):
     assert (found.device, found.device_memory, asked) == ("a GPU", 7 * MEGABYTE, ["reset"])
 
 
-def test_only_the_main_arm_takes_the_draws_that_n_is_swept_over(tmp_path):
+def test_arm_draws(tmp_path):
+    """Only the main arm takes the draws that n is swept over."""
     recipe = find_recipe("coco-subset", ["data.root=coco"])
     draws = {name: arm_votes(recipe, arm).draws for name, arm in plan_arms(recipe, tmp_path).items()}
     assert draws == {"": 10_000, "sigma-0.25": 1000, "sigma-1": 1000, "training-noise-0": 1000}

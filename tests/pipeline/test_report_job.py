@@ -21,7 +21,8 @@ def reported(alone, *more):
     return command("report", alone / "certificates", "--no-images", *more)
 
 
-def test_ctrl_c_loses_nothing_and_the_same_command_makes_the_report(alone):
+def test_interrupted_report(alone):
+    """Ctrl-C loses nothing and the same command makes the report."""
     process = started("report", alone / "certificates", "--no-images")
     wait_for(alone / "figures" / "methods.png", process)
     process.send_signal(signal.SIGINT)
@@ -37,7 +38,8 @@ def test_ctrl_c_loses_nothing_and_the_same_command_makes_the_report(alone):
 @pytest.mark.parametrize(
     "mistake", [["--gallery", -1], ["--beside", "x"], ["--beside", "x=gone"], ["--tables", "tiny.yaml"]]
 )
-def test_a_mistake_in_an_option_leaves_nothing(alone, mistake, monkeypatch):
+def test_report_mistakes(alone, mistake, monkeypatch):
+    """A mistake in an option leaves nothing."""
     monkeypatch.chdir(alone)
     before = state(alone)
     code, _, err = reported(alone, *mistake)
@@ -50,7 +52,8 @@ def commands_on(page):
     return html.unescape(re.search("<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)[1]).splitlines()
 
 
-def test_a_page_says_what_makes_it_again(home):
+def test_commands_on_page(home):
+    """A page says what makes it again."""
     run, certificates = home / "run", home / "run/certificates"
     whole = commands_on(run / "report.html")
     assert command("report", run, "--force")[0] == 0
@@ -72,13 +75,15 @@ def test_a_page_says_what_makes_it_again(home):
     assert commands_on(run / "report.html") == [*whole, f"multiguard report {run} --title Mine --force"]
 
 
-def test_a_gallery_of_no_image_is_one(home):
+def test_empty_gallery(home):
+    """A gallery of no image is one."""
     code, _, err = command("report", home / "run", "--force", "--gallery", 0)
     assert code == 0, err
     assert "0 weakest of 6" in (home / "run/report.html").read_text(encoding="utf-8")
 
 
-def test_what_a_killed_report_left_is_cleared_and_what_is_not_its_own_stays(alone):
+def test_stale_report_files(alone):
+    """Stale and partial files of a report are removed, other files stay."""
     assert reported(alone)[0] == 0
     whole = sorted(state(alone))
     left = ["figures/.n.svg.x1y2.part", "figures/alpha.png", "tables/.k.tex.ab_c.part", ".report.html.z9.part"]
@@ -89,10 +94,11 @@ def test_what_a_killed_report_left_is_cleared_and_what_is_not_its_own_stays(alon
     assert sorted(state(alone)) == sorted([*whole, *mine])
 
 
-def test_a_folder_of_other_files_is_not_written_to_unasked(alone):
+def test_foreign_figures(alone):
+    """A folder with files that no report wrote is not written to without --force."""
     (alone / "figures").mkdir()
     (alone / "figures" / "holiday.png").write_text("mine")
     code, _, err = reported(alone)
     assert (code, err.count("\n")) == (2, 1)
-    assert "figures holds holiday.png, which is no report's; --force writes beside it" in err
+    assert "figures holds holiday.png, which no report wrote; --force writes beside it" in err
     assert sorted(path.name for path in (alone / "figures").iterdir()) == ["holiday.png"]

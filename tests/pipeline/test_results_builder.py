@@ -9,18 +9,19 @@ from benchmarks.results import blocks
 from benchmarks.results.__main__ import digits_blocks
 from benchmarks.results.runs import open_run
 from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
+from multiguard.certify.group import Setting
 from tests.certify import literal
 from tests.certify.cases import random_ranked
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.certify.group import Setting
 from multiguard.report.rounding import percent_value
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, KINDLY = "public code: n k' trials, without the cap", "Eq. 5 as printed, read kindly (not sound)"
 
 
-def test_a_block_is_replaced_and_nothing_else():
+def test_page_blocks():
+    """A block is replaced and nothing else."""
     page = "a\n<!-- results: x -->\nold\n<!-- end: x -->\nb\n<!-- results: y -->\nkept\n<!-- end: y -->\n"
     assert blocks.names(page) == ["x", "y"]
     assert blocks.filled(page, {"x": "new | \\1\n"}) == page.replace("old", "new | \\1")
@@ -29,7 +30,8 @@ def test_a_block_is_replaced_and_nothing_else():
         blocks.filled(page, {"z": ""})
 
 
-def test_a_run_without_certificates_fills_its_part_of_the_page(home, tmp_path):
+def test_digits_blocks(home, tmp_path):
+    """A run without certificates fills its part of the page."""
     run = home / "run"
     shutil.rmtree(run / "certificates")
     opened = open_run(run)
@@ -64,7 +66,8 @@ def public_size(counts, labels, *, draws, k, k_prime, alpha, r):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_public_codes_statistics_are_those_of_its_formula(seed):
+def test_public_code_formula(seed):
+    """The public codes statistics are those of its formula."""
     asked = {"draws": 300, "k": 3, "k_prime": 2, "alpha": 0.01}
     ranked = random_ranked(np.random.default_rng(seed), labels=12, depth=4, draws=300, spread=3.0)
     counts = np.bincount(ranked[:, :2].ravel(), minlength=12)
@@ -77,7 +80,8 @@ def test_the_public_codes_statistics_are_those_of_its_formula(seed):
         assert public_size(counts.tolist(), labels, **asked, r=r * (1 + 1e-6)) < np.sum(radii >= r)
 
 
-def test_only_the_printed_bound_claims_more_often_than_alpha():
+def test_printed_bound():
+    """Only the printed bound claims more often than alpha."""
     rival, alpha = np.geomspace(1e-4, 0.4, 2000), 0.05
     worst = {
         name: false_claim_chances(solver, draws=120, alpha=alpha, rival=rival).max()
@@ -87,6 +91,7 @@ def test_only_the_printed_bound_claims_more_often_than_alpha():
     assert worst[KINDLY] < 0.1
 
 
-def test_claims_beyond_are_counted_label_by_label():
+def test_claims_beyond():
+    """Claims beyond are counted label by label."""
     more, right = [np.array([np.inf, 0.6, 0.4])], [np.array([0.5, 0.4, -np.inf])]
     assert [claims_beyond(more, right, radius) for radius in (0.0, 0.4, 0.5, 0.7)] == [1, 1, 1, 1]

@@ -27,11 +27,14 @@ def skipped(out):
 
 def runs(out):
     return {
-        line.split(": ")[0]: line.split(": ")[1] for line in out.splitlines() if re.search(": (running|going on)", line)
+        line.split(": ")[0]: line.split(": ", 1)[1]
+        for line in out.splitlines()
+        if re.search(": (running|resuming)", line)
     }
 
 
-def test_everything_is_in_the_run_folder(finished):
+def test_run_folder(finished):
+    """Everything is in the run folder."""
     home, out = finished
     run = home / "run"
     assert runs(out) == dict.fromkeys(STEPS, "running")
@@ -49,7 +52,8 @@ def test_everything_is_in_the_run_folder(finished):
     assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run}"
 
 
-def test_the_table_is_that_of_the_curves(finished):
+def test_score_table(finished):
+    """The table is that of the curves."""
     home, out = finished
     found = read_certificates(home / "run" / "certificates")
     for curve in found.curves:
@@ -64,7 +68,8 @@ def test_the_table_is_that_of_the_curves(finished):
     assert max(len(line) for line in out.splitlines() if str(home) not in line) <= 80
 
 
-def test_the_recipe_of_the_run_is_whole_and_repeats_it(home):
+def test_written_recipe(home):
+    """The recipe in the run folder is complete and repeats the run."""
     written = (home / "run" / "recipe.yaml").read_text()
     assert parse_recipe(written, "x").train.lr == 0.002
     assert yaml.safe_load(written)["data"]["split"] == "test"
@@ -74,14 +79,16 @@ def test_the_recipe_of_the_run_is_whole_and_repeats_it(home):
     assert state(home / "run") == before
 
 
-def test_a_rerun_skips_every_step_and_touches_no_file(home):
+def test_unchanged_rerun(home):
+    """A rerun skips every step and touches no file."""
     before = state(home / "run")
     code, out, _ = rerun(home)
     assert (code, skipped(out)) == (0, STEPS)
     assert state(home / "run") == before
 
 
-def test_another_k_takes_the_votes_that_are_there(home):
+def test_other_k_same_votes(home):
+    """Another k takes the votes that are there."""
     before = state(home / "run" / "votes")
     code, out, _ = rerun(home, "--set", "certify.k=4", "--until", "certify")
     assert (code, skipped(out)) == (0, ["train", "vote"])
@@ -98,7 +105,8 @@ def test_another_k_takes_the_votes_that_are_there(home):
         ("data.images=5", "votes was made with other inputs: data.files has changed; data.ids has changed"),
     ],
 )
-def test_a_model_or_votes_are_not_replaced_unasked(home, change, told):
+def test_costly_outputs_kept(home, change, told):
+    """A model or votes with other inputs are not replaced without --force."""
     before = state(home / "run")
     code, out, err = rerun(home, "--set", change)
     assert code == 2
@@ -109,7 +117,8 @@ def test_a_model_or_votes_are_not_replaced_unasked(home, change, told):
     assert state(home / "run") == before
 
 
-def test_force_replaces_them(home):
+def test_forced_vote(home):
+    """Force replaces them."""
     code, out, err = rerun(home, "--set", "vote.draws=70", "--force", "--until", "vote")
     assert code == 0, err
     assert list(runs(out)) == ["vote"]
@@ -129,7 +138,8 @@ def test_force_replaces_them(home):
         ("report.html", "report"),
     ],
 )
-def test_what_is_gone_or_altered_is_made_anew(home, harmed, step):
+def test_altered_outputs(home, harmed, step):
+    """Outputs that are missing or altered are made again."""
     before = state(home / "run")
     if step == "vote":
         (home / "run" / harmed).write_bytes(b"no longer what it was")
@@ -145,7 +155,8 @@ def test_what_is_gone_or_altered_is_made_anew(home, harmed, step):
     assert {name: after[name][0] for name in again} == {name: before[name][0] for name in again}
 
 
-def test_a_run_that_was_interrupted_goes_on(home):
+def test_interrupted_run(home):
+    """A run that was interrupted resumes."""
     run = home / "run"
     whole = (run / "votes" / "votes-00001.parquet").read_bytes()
     record = json.loads((run / "run.json").read_text())
@@ -162,7 +173,8 @@ def test_a_run_that_was_interrupted_goes_on(home):
     assert (run / "votes" / "votes-00001.parquet").read_bytes() == whole
 
 
-def test_until_stops_after_that_step(tmp_path, home):
+def test_until(tmp_path, home):
+    """Until stops after that step."""
     shutil.rmtree(home / "run" / "certificates")
     (home / "run" / "report.html").unlink()
     code, out, _ = rerun(home, "--until", "vote")
@@ -174,7 +186,8 @@ def test_until_stops_after_that_step(tmp_path, home):
     assert "'votes' is none of train, vote, certify, report" in err
 
 
-def test_arms_for_other_noise_lie_in_folders_of_their_own(home):
+def test_arms(home):
+    """Arms for other noise lie in folders of their own."""
     more = ["--set", "sweep.sigma=[0.25, 0.5]", "--set", "sweep.training_noise=[0]"]
     code, out, err = rerun(home, *more)
     assert code == 0, err
@@ -196,7 +209,8 @@ def drawn(run):
     return {path.relative_to(run).as_posix() for name in ("figures", "tables") for path in (run / name).iterdir()}
 
 
-def test_a_report_with_fewer_sweeps_leaves_nothing_of_the_old_one(home):
+def test_fewer_sweeps(home):
+    """A report with fewer sweeps leaves nothing of the old one."""
     run = home / "run"
     assert {"figures/n.png", "figures/k.svg", "tables/n.md", "tables/k.tex"} <= drawn(run)
     for name in ("figures/mine.png", "tables/n.txt"):
@@ -214,7 +228,7 @@ def test_a_report_with_fewer_sweeps_leaves_nothing_of_the_old_one(home):
 TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.images=false"]
 
 
-def test_a_report_made_again_is_the_run_s_own(home):
+def test_report_of_run(home):
     """Title, gallery, images and command are those of the run, as are its arms; not those of a run before it."""
     run = home / "run"
     code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]")
@@ -237,7 +251,8 @@ def test_a_report_made_again_is_the_run_s_own(home):
     assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
 
 
-def test_what_is_typed_stands_over_the_recipe(home):
+def test_report_options(home):
+    """Options of the report command override the recipe."""
     code, _, err = rerun(home, *TITLED, "--until", "certify")
     assert code == 0, err
     code, _, err = command("report", home / "run", "--force", "--title", "Another", "--gallery", 3)
@@ -248,7 +263,7 @@ def test_what_is_typed_stands_over_the_recipe(home):
 
 
 @pytest.mark.parametrize("change", [["vote.draws=70", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])
-def test_a_run_that_has_not_come_to_its_certificates_is_not_reported_as_if(home, change):
+def test_unfinished_run_report(home, change):
     """The recipe beside them is that of another run by now."""
     before = state(home / "run")["report.html"]
     code, _, err = rerun(home, "--force", "--set", *change)
@@ -265,7 +280,8 @@ def test_a_run_that_has_not_come_to_its_certificates_is_not_reported_as_if(home,
     assert code == 0, err
 
 
-def test_a_run_whose_certificates_were_replaced_by_hand_is_not_reported_as_if(home):
+def test_foreign_certificates_report(home):
+    """A run whose certificates were replaced by hand is not reported as a run."""
     code, _, err = command("certify", home / "run/votes", "--k", 2, "--k-prime", 1, "--force")
     assert code == 0, err
     code, _, err = command("report", home / "run", "--force")
@@ -273,7 +289,8 @@ def test_a_run_whose_certificates_were_replaced_by_hand_is_not_reported_as_if(ho
     assert "certificates" in err
 
 
-def test_the_recipe_beside_skipped_steps_is_the_one_that_skipped_them(home):
+def test_recipe_of_skipped_steps(home):
+    """The recipe beside skipped steps is the one that skipped them."""
     code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]", "--until", "certify")
     assert code == 0, err
     code, out, err = rerun(home, "--until", "certify")
@@ -284,7 +301,8 @@ def test_the_recipe_beside_skipped_steps_is_the_one_that_skipped_them(home):
     assert "figures/sigma.pdf" not in drawn(home / "run")
 
 
-def test_a_model_whose_code_was_edited_is_voted_on_anew(tmp_path, monkeypatch):
+def test_edited_model_code(tmp_path, monkeypatch):
+    """A model whose code was edited needs new votes."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
     own = 'model: {spec: "own_tagger:build", output: logits}\n'
@@ -308,7 +326,8 @@ def test_a_model_whose_code_was_edited_is_voted_on_anew(tmp_path, monkeypatch):
     assert list(runs(out)) == ["vote"]
 
 
-def test_a_recipe_certifies_a_model_that_exists(home, tmp_path):
+def test_run_of_existing_model(home, tmp_path):
+    """A recipe certifies a model that exists."""
     recipe = RECIPE.replace(RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")], f"model: {home / 'run/model'}\n")
     (tmp_path / "given.yaml").write_text(recipe)
     code, out, err = command("run", tmp_path / "given.yaml", "--out", tmp_path / "out", "--until", "certify")
@@ -318,17 +337,19 @@ def test_a_recipe_certifies_a_model_that_exists(home, tmp_path):
     assert (tmp_path / "out/votes" / same).read_bytes() == (home / "run/votes" / same).read_bytes()
 
 
-def test_a_folder_that_is_no_run_is_left_alone(tmp_path):
+def test_foreign_folder(tmp_path):
+    """A folder that is no run is left alone."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.txt").write_text("mine")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     code, _, err = command("run", tmp_path / "tiny.yaml", "--out", tmp_path, "--force")
     assert code == 2
-    assert "is no run folder; name another with --out" in err
+    assert "is not a run folder; name another with --out" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "tiny.yaml"]
 
 
-def test_a_record_that_points_outside_is_refused(home, tmp_path):
+def test_record_outside(home, tmp_path):
+    """A record that points outside is refused."""
     (tmp_path / "victim").write_text("whole")
     record = json.loads((home / "run" / "run.json").read_text())
     record["steps"]["report"]["outputs"]["../../victim"] = "0" * 64

@@ -33,7 +33,7 @@ def certified(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", RECALL)
-def test_certified_recall_is_what_it_was(certified, method):
+def test_certified_recall(certified, method):
     """Another machine trains a slightly other network; three deviations of the mean over images allow for that."""
     proved = certified.certificates
     shares = np.array(
@@ -46,8 +46,8 @@ def test_certified_recall_is_what_it_was(certified, method):
     assert np.all(np.abs(shares.mean(axis=0) - RECALL[method]) <= allowed), (shares.mean(axis=0), allowed)
 
 
-def test_the_joint_certificate_proves_the_most(certified):
-    """On the whole: its levels differ from theirs, so that at some radius it may lose an image of the 60."""
+def test_joint_beats_others(certified):
+    """On average: its levels differ, so it may lose an image of the 60 at some radius."""
     recall = {
         curve.method: curve.scores.recall
         for curve in certified.curves

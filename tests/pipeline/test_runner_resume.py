@@ -69,7 +69,8 @@ def mend(home, number):
 STOP = ("--set", "vote.on_error=stop")
 
 
-def test_failed_images_are_tried_again_where_the_recipe_does_not_record_them(home):
+def test_failed_images_retried(home):
+    """Failed images are tried again where the recipe does not record them."""
     code, said = run(home, until="certify")
     assert (code, "2 of 6 images could not be voted on and are left out" in said) == (0, True), said
     assert "vote: skipped" in run(home)[1]
@@ -88,7 +89,8 @@ def test_failed_images_are_tried_again_where_the_recipe_does_not_record_them(hom
     assert "vote: skipped" in run(home, *STOP)[1]
 
 
-def test_mended_and_copied_files_leave_the_votes_standing_and_another_image_does_not(home):
+def test_replaced_image_files(home):
+    """Repaired and copied files leave the votes valid; another image does not."""
     assert run(home)[0] == 0
     mend(home, 0)
     os.utime(home / "images" / "1.png", (1, 1))
@@ -103,7 +105,7 @@ def test_mended_and_copied_files_leave_the_votes_standing_and_another_image_does
 
 
 def kill_in_first_batch(home):
-    """Run it in a process of its own, which is killed before its first shard is whole."""
+    """Run it in its own process, which is killed before its first shard is complete."""
     child = os.fork()
     if child == 0:
         Means.forward = lambda self, images: os.kill(os.getpid(), signal.SIGKILL)
@@ -112,7 +114,8 @@ def kill_in_first_batch(home):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def test_a_run_killed_before_its_first_shard_takes_other_options(home):
+def test_killed_before_first_shard(home):
+    """A run killed before its first shard takes other options."""
     kill_in_first_batch(home)
     votes = home / "run" / "votes"
     (votes / ".votes-00000.parquet.ab12.part").write_bytes(b"PAR1")
@@ -122,7 +125,8 @@ def test_a_run_killed_before_its_first_shard_takes_other_options(home):
     assert read_votes(votes).provenance.draws == 30
 
 
-def test_force_begins_anew_where_the_manifest_of_an_interrupted_run_is_damaged(home):
+def test_forced_restart(home):
+    """With --force a run starts again if its manifest is damaged."""
     mend(home, 0)
     assert run(home, *STOP)[0] == 2, "at the fourth image"
     manifest = home / "run" / "votes" / "manifest.json"
@@ -133,7 +137,8 @@ def test_force_begins_anew_where_the_manifest_of_an_interrupted_run_is_damaged(h
     assert code == 0, said
 
 
-def test_what_a_step_takes_is_added_up_over_its_starts(home):
+def test_step_seconds(home):
+    """What a step takes is added up over its starts."""
     assert run(home, *STOP)[0] == 2
     first = read_record(home / "run").steps["vote"]
     assert (first.finished, first.untimed) == (False, 0)
@@ -146,7 +151,8 @@ def test_what_a_step_takes_is_added_up_over_its_starts(home):
     assert step.seconds >= first.seconds
 
 
-def test_a_start_that_was_killed_is_on_record_as_untimed(home):
+def test_untimed_start(home):
+    """A start that was killed is on record as untimed."""
     kill_in_first_batch(home)
     assert read_record(home / "run").steps["vote"].untimed == 1
     assert run(home)[0] == 0
@@ -154,13 +160,15 @@ def test_a_start_that_was_killed_is_on_record_as_untimed(home):
     assert (step.finished, step.untimed) == (True, 1)
 
 
-def test_costs_add_up():
+def test_cost_sum():
+    """Costs add up."""
     step = StepRecord({}).started({"a": 1}).with_cost(Cost(1.5, "a GPU", 7, None))
     step = step.started({"a": 1}).started({"a": 1}).with_cost(Cost(2.0, "a CPU", 5, 9))
     assert (step.seconds, step.device, step.memory, step.device_memory, step.untimed) == (3.5, "a CPU", 7, 9, 1)
 
 
-def test_the_sentence_about_failed_images():
+def test_failure_text():
+    """The sentence about failed images."""
     assert failed_words(0, 24) == ""
     assert failed_words(1, 24) == "1 of 24 images could not be voted on and is left out"
     assert failed_words(3, 24) == "3 of 24 images could not be voted on and are left out"

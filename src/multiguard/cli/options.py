@@ -162,7 +162,12 @@ class _Config:
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""
         typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
-        return typed if self.partial else self.kind(**typed)
+        try:
+            return typed if self.partial else self.kind(**typed)
+        except InvalidInputError as error:
+            name, verb, rest = str(error).partition(" is ")  # as `check_ranges` words it
+            names = {one.field.name: f"--{one.name}" for one in self.options}
+            raise InvalidInputError(f"{names.get(name, name)}{verb}{rest}") from error
 
 
 def _config(hint: Any) -> _Config | None:

@@ -1,0 +1,106 @@
+"""Options are made from config dataclasses: names, types, defaults and help come from their fields."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from typer import Option, Typer
+from typer.testing import CliRunner
+
+from multiguard.cli.options import Fields, with_options
+from multiguard.errors import InvalidInputError
+from multiguard.pipeline.parts import Help, check_ranges
+
+
+@dataclass(frozen=True)
+class Sampling:
+    model: Annotated[str, Help("The model.")]
+    draws: Annotated[int | Literal["adaptive"], Help("How many draws.", least=1)] = 100
+    radii: Annotated[tuple[float, ...], Help("A radius.", "radius")] = ()
+    rule: Annotated[Literal["top-k", "threshold"], Help("Which rule.")] = "top-k"
+    labelled: Annotated[bool, Help("Without labels.", "no-labels")] = True
+    clamp: Annotated[bool, Help("Clamp to [0, 1] first.")] = False
+    flip: Annotated[bool | None, Help("Mirror [yes].")] = None
+    seed: Annotated[int, Help("Seed of the noise.")] = 0
+
+    def __post_init__(self):
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Sample:
+    images: Annotated[int | None, Help("How many [all].")] = None
+    seed: Annotated[int, Help("Seed of the sample.")] = 0
+
+
+def run(*arguments):
+    """The configs that a command gets for these arguments, and the result of running it."""
+    received = []
+    app = Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    @app.command()
+    @with_options
+    def command(
+        sampling: Sampling,
+        sample: Annotated[dict[str, Any], Fields(Sample, help={"images": "How many images."})],
+        force: Annotated[bool, Option("--force", help="Replace.")] = False,
+    ) -> None:
+        """Sample."""
+        received.extend([sampling, sample, force])
+
+    return received, CliRunner().invoke(app, [str(one) for one in arguments], env={"COLUMNS": "200"})
+
+
+def test_defaults():
+    """An option that was not typed leaves the config's own default, and is absent from a dict."""
+    received, result = run("--model", "m")
+    assert result.exit_code == 0, result.output
+    assert received == [Sampling("m"), {}, False]
+
+
+def test_typed_values():
+    """Words, numbers, lists, flags and a shared option reach the fields in their types."""
+    typed = ["--model", "m", "--draws", "adaptive", "--radius", "0.5,1", "--radius", 2, "--rule", "threshold"]
+    received, _ = run(*typed, "--no-labels", "--clamp", "--no-flip", "--seed", 3, "--images", 7, "--force")
+    expected = Sampling("m", "adaptive", (0.5, 1.0, 2.0), "threshold", False, True, False, 3)
+    assert received == [expected, {"images": 7, "seed": 3}, True]
+    assert run("--model", "m", "--draws", 5)[0][0].draws == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--draws", "many"], "--draws many: expected a whole number or adaptive"),
+        (["--draws", "0"], "--draws is 0; expected 1 or more"),
+        (["--radius", "0.5,x"], "--radius 0.5,x: expected numbers separated by commas"),
+        (["--rule", "treshold"], "--rule: unknown value 'treshold': did you mean 'threshold'?"),
+    ],
+)
+def test_option_values_refused(arguments, message):
+    """A value that a field does not take raises one line that names the option."""
+    _, result = run("--model", "m", *arguments)
+    assert isinstance(result.exception, InvalidInputError)
+    assert str(result.exception) == message
+
+
+def test_required_option():
+    """A field without a default is a required option."""
+    _, result = run()
+    assert result.exit_code == 2
+    assert "--model" in result.output
+
+
+def test_help():
+    """Every option has its help text, and its default in brackets."""
+    words = " ".join(run("--help")[1].output.split())
+    for text in (
+        "The model. [required]",
+        "How many draws [100].",
+        "Which rule [top-k].",
+        "Mirror [yes].",
+        "Seed of the noise [0].",
+        "How many images.",
+        "top-k|threshold",
+        "--flip / --no-flip",
+    ):
+        assert text in words
