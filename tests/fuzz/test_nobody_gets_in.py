@@ -22,7 +22,7 @@ from multiguard.models import load_classifier
 from multiguard.models.from_hf import load_hf
 from multiguard.models.loading import runs_code
 from multiguard.models.options import ModelOptions
-from multiguard.pipeline import parse_recipe, run_recipe
+from multiguard.pipeline import CertifyPart, parse_recipe, run_recipe
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.pipeline.report_job import ReportJob, report
@@ -93,7 +93,7 @@ def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
-    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
     report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
@@ -214,13 +214,13 @@ def test_links_beside_votes_and_certificates_lead_no_writer_away(tmp_path):
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
     (tmp_path / "run" / "certificates").unlink()
-    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", Setting(3, 2)))
+    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(ReportJob(home / "certificates", home / "report.html", home / "figures", home / "tables"))
+        report(ReportJob(read_certificates(home / "certificates"), home / "report.html", home / "figures", home / "tables"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -11,6 +11,7 @@ from tests.pipeline.tiny_run import RECIPE, command, state
 from tests.votes.vote_runs import reseal
 
 from multiguard.pipeline import parse_recipe, read_record
+from multiguard.pipeline.report_job import find_certificates
 from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
@@ -26,11 +27,7 @@ def skipped(out):
 
 
 def runs(out):
-    return {
-        line.split(": ")[0]: line.split(": ", 1)[1]
-        for line in out.splitlines()
-        if re.search(": (running|resuming)", line)
-    }
+    return dict(line.split(": ", 1) for line in out.splitlines() if re.search(": (running|resuming)", line))
 
 
 def test_run_folder(finished):
@@ -203,6 +200,29 @@ def test_arms(home):
     assert any("training" in name for name in figures)
     code, out, _ = rerun(home, *more)
     assert (code, len(skipped(out))) == (0, 10)
+    check_report_of_run(home)
+
+
+TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.images=false"]
+
+
+def check_report_of_run(home):
+    """A report made again has the title, gallery, images and command of the last run, and no figure of its arms."""
+    run = home / "run"
+    code, _, err = rerun(home, *TITLED)
+    assert code == 0, err
+    page, files = (run / "report.html").read_bytes(), drawn(run)
+    assert "figures/sigma.pdf" not in files
+    (run / "figures/sigma.pdf").write_text("of an older report")
+    code, _, err = command("report", run, "--force")
+    assert code == 0, err
+    assert (run / "report.html").read_bytes() == page
+    assert drawn(run) == files
+    text = page.decode()
+    assert "<title>A tiny run</title>" in text
+    assert "Only the 2 weakest of 6 images" in text
+    assert "were not at hand" in text
+    assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
 
 
 def drawn(run):
@@ -225,46 +245,20 @@ def test_fewer_sweeps(home):
     assert kept <= drawn(run)
 
 
-TITLED = ["--set", "report.title=A tiny run", "--set", "report.gallery=2", "--set", "report.images=false"]
-
-
-def test_report_of_run(home):
-    """Title, gallery, images and command are those of the run, as are its arms; not those of a run before it."""
-    run = home / "run"
-    code, _, err = rerun(home, "--set", "sweep.sigma=[0.25]")
-    assert code == 0, err
-    assert (run / "arms/sigma-0.25/certificates").is_dir()
-    assert "figures/sigma.pdf" in drawn(run)
-    code, _, err = rerun(home, *TITLED)
-    assert code == 0, err
-    page, files = (run / "report.html").read_bytes(), drawn(run)
-    assert "figures/sigma.pdf" not in files
-    (run / "figures/sigma.pdf").write_text("of an older report")
-    code, _, err = command("report", run, "--force")
-    assert code == 0, err
-    assert (run / "report.html").read_bytes() == page
-    assert drawn(run) == files
-    text = page.decode()
-    assert "<title>A tiny run</title>" in text
-    assert "Only the 2 weakest of 6 images" in text
-    assert "were not at hand" in text
-    assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
-
-
 def test_report_options(home):
     """Options of the report command override the recipe."""
     code, _, err = rerun(home, *TITLED, "--until", "certify")
     assert code == 0, err
-    code, _, err = command("report", home / "run", "--force", "--title", "Another", "--gallery", 3)
+    code, _, err = command("report", home / "run", "--force", "--title", "Another", "--gallery", 0)
     assert code == 0, err
     text = (home / "run/report.html").read_text(encoding="utf-8")
     assert "<title>Another</title>" in text
-    assert "Only the 3 weakest of 6 images" in text
+    assert "Only the 0 weakest of 6 images" in text
 
 
 @pytest.mark.parametrize("change", [["vote.draws=70", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])
 def test_unfinished_run_report(home, change):
-    """The recipe beside them is that of another run by now."""
+    """A run folder whose certificates are not yet those of its recipe is not reported as a run."""
     before = state(home / "run")["report.html"]
     code, _, err = rerun(home, "--force", "--set", *change)
     assert code == 0, err
@@ -272,12 +266,10 @@ def test_unfinished_run_report(home, change):
     assert (code, err.count("\n")) == (2, 1)
     assert f"multiguard run {home / 'run' / 'recipe.yaml'} --out {home / 'run'}" in err
     assert state(home / "run")["report.html"] == before
-    code, _, err = command("report", home / "run/certificates", "--force")
-    assert code == 0, err
+    assert find_certificates(home / "run/certificates").main == home / "run/certificates"
     code, _, err = rerun(home, "--force", "--until", "certify")
     assert code == 0, err
-    code, _, err = command("report", home / "run", "--force")
-    assert code == 0, err
+    assert find_certificates(home / "run").main == home / "run/certificates"
 
 
 def test_foreign_certificates_report(home):
@@ -296,9 +288,7 @@ def test_recipe_of_skipped_steps(home):
     code, out, err = rerun(home, "--until", "certify")
     assert (code, skipped(out)) == (0, STEPS[:3]), err
     assert "0.25" not in (home / "run/recipe.yaml").read_text()
-    code, _, err = command("report", home / "run", "--force")
-    assert code == 0, err
-    assert "figures/sigma.pdf" not in drawn(home / "run")
+    assert find_certificates(home / "run").beside == {}
 
 
 def test_edited_model_code(tmp_path, monkeypatch):
