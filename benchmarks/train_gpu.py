@@ -1,12 +1,12 @@
-"""Training on one machine: noisy mAP with and without noise training, and the rate beside the bare network's.
+"""Training on one machine: noisy mAP with and without noise training, and its speed next to that of the bare network.
 
-One call decodes once and then trains every combination of a grid, for instance
+One call decodes the images once and then trains every combination of a grid, for instance
 
     python -m benchmarks.train_gpu --root coco2014 --weights tf_efficientnet_lite0.safetensors \
         --grid epochs=45,60 --grid lr=1e-3,5e-4 --grid crop=0.5,0.35
 
-and with `--parts scale --tile 82081 --grid batch=128` the rate of one epoch over so many images (those at hand, again
-and again), lying on the device and streamed to it.
+With `--parts scale --tile 82081 --grid batch=128` it measures the speed of one epoch over that many images (the given
+ones, repeated), kept on the device and streamed to it.
 """
 
 import argparse
@@ -37,9 +37,8 @@ from multiguard.train.trainer import Trainer
 def main() -> None:
     """Read the arguments, decode once, run every cell and print one line each."""
     args = _arguments()
-    job = Job(
-        args.data, Path("unused"), Hyperparameters(), root=args.root, images=args.images, val_images=args.val_images
-    )
+    counts = {"images": args.images, "val_images": args.val_images}
+    job = Job(args.data, Path("unused"), Hyperparameters(), root=args.root, size=args.size, **counts)
     started = time.perf_counter()
     pixels, val_pixels = map(load_pixels, open_splits(job))
     print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")
@@ -51,7 +50,9 @@ def main() -> None:
             _print_scale(args, cell, _tiled(pixels, args.tile), val_pixels)
     arms = [arm for arm in ("noise", "clean") if arm in args.parts]
     if arms:
-        print(f"{'arm':6} {'noisy mAP':>9} {'clean mAP':>9} {'epoch':>5} {'images/s':>9} {'seconds':>8}  recipe")
+        print(
+            f"{'arm':6} {'noisy mAP':>9} {'clean mAP':>9} {'epoch':>5} {'images/s':>9} {'seconds':>8}  hyperparameters"
+        )
     for arm, cell in itertools.product(arms, cells):
         _run_cell(args, arm, cell, pixels, val_pixels)
 
@@ -91,18 +92,18 @@ def _value(text: str) -> object:
 
 
 def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
-    """Train one cell; the arm without noise is chosen by clean mAP, as who knows of no noise would."""
-    recipe = hyperparameters_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
-    torch.manual_seed(recipe.seed)
-    backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=recipe.dropout)
+    """Train one cell. The arm without noise is chosen by clean mAP, as one would without knowing of noise."""
+    config = hyperparameters_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
+    torch.manual_seed(config.seed)
+    backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=config.dropout)
     label = "-".join([arm, *(f"{name}={value}" for name, value in cell.items())])
     with TemporaryDirectory() as scratch:
         out = args.out / label if args.out else Path(scratch)
         started = time.perf_counter()
-        result = train(backbone, pixels, val_pixels, recipe, out, compiled=args.compile)
+        result = train(backbone, pixels, val_pixels, config, out, compiled=args.compile)
         seconds = time.perf_counter() - started
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        noisy = noisy_map(load_folder(out).to(device), val_pixels, args.sigma, seed=recipe.seed)
+        noisy = noisy_map(load_folder(out).to(device), val_pixels, args.sigma, seed=config.seed)
     rates = [record["images_per_second"] for record in result.card.history]
     best = result.kept
     print(
@@ -113,27 +114,27 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
 
 
 def _tiled(pixels: Pixels, count: int) -> Pixels:
-    """So many images: those at hand, again and again."""
-    where = np.arange(count) % len(pixels)
-    ids = tuple(str(place) for place in range(count))
-    return Pixels(pixels.name, pixels.label_names, ids, pixels.images[where], pixels.targets[where])
+    """Repeat the images until there are this many."""
+    index = np.arange(count) % len(pixels)
+    ids = tuple(str(number) for number in range(count))
+    return Pixels(pixels.name, pixels.label_names, ids, pixels.images[index], pixels.targets[index])
 
 
 def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
-    """The rate and the memory of one epoch over many images, on the device and streamed."""
-    recipe = hyperparameters_for(args.data, **{"sigma": args.sigma, **cell})
+    """Print the speed and the memory of one epoch over many images, on the device and streamed."""
+    config = hyperparameters_for(args.data, **{"sigma": args.sigma, **cell})
     denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
     for resident in (True, False):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        few = _tiled(pixels, recipe.batch * 8)  # warms up
-        trainer = Trainer(_classifier(args, pixels), few, val_pixels, recipe, Accelerator(), denoiser)
+        few = _tiled(pixels, config.batch * 8)  # warms up
+        trainer = Trainer(_classifier(args, pixels), few, val_pixels, config, Accelerator(), denoiser)
         trainer.run_epoch(0)
         trainer.feed = Feed(pixels, trainer.device, resident=resident)
         record = trainer.run_epoch(0)
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(
-            f"{len(pixels):,} images {'on the device' if resident else 'streamed'}, batch {recipe.batch}, "
+            f"{len(pixels):,} images {'on the device' if resident else 'streamed'}, batch {config.batch}, "
             f"{'behind a denoiser' if denoiser else 'plain'}: {record['images_per_second']:,.0f} images/s, "
             f"{peak:.1f} GiB on the device",
             flush=True,
@@ -151,7 +152,7 @@ def _print_bare_rates(args: argparse.Namespace, pixels: Pixels) -> None:
 
 
 def _bare_rate(args: argparse.Namespace, pixels: Pixels, batch: int, compiled: bool) -> float:
-    """Images a second of nothing but forward, loss and backward on one batch that stays on the device."""
+    """Images per second of only forward, loss and backward on one batch that stays on the device."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     classifier = _classifier(args, pixels).to(device).to(memory_format=torch.channels_last)
     module = torch.compile(classifier) if compiled else classifier

@@ -1,5 +1,6 @@
 """What a run does on its device: epochs of noisy steps, and the validation of the averaged weights."""
 
+import copy
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,6 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim.swa_utils import PARAM_LIST, AveragedModel
 
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
@@ -29,14 +29,7 @@ _CHUNK = 100  # validation images per noise seed
 class Trainer:
     """A classifier in training on one process of possibly many, its averaged weights, and its images.
 
-    Args:
-        classifier: The classifier to train; it is moved to the device.
-        pixels: The training images.
-        val_pixels: The validation images.
-        hyperparameters: How to train.
-        accelerator: The device, and the number of processes.
-        denoiser: Stands in front of the classifier for the validation noise, and is not trained.
-        compiled: Whether to run the forward and backward pass through torch.compile.
+    The classifier is moved to the accelerator's device. A denoiser in front of it is not trained.
     """
 
     def __init__(
@@ -61,7 +54,7 @@ class Trainer:
         self.classifier = classifier.to(self.device)
         for kernel in (parameter for parameter in classifier.parameters() if parameter.ndim == 4):
             kernel.data = kernel.data.contiguous(memory_format=self.layout)
-        self.average = average_of(self.classifier, config.ema)
+        self.average = Average(self.classifier, config.ema)
         averaged = cast(Classifier, self.average.module)
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
@@ -107,7 +100,7 @@ class Trainer:
         self.accelerator.backward(loss)
         self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
         self.stepper.step()
-        update_average(self.average, self.classifier, done)
+        self.average.update(done)
         return loss.detach()
 
     def _denoise(self, noisy: Tensor, sigma: float) -> Tensor:
@@ -124,8 +117,8 @@ class Trainer:
         return {"map_noisy": self._map_at(self.hyperparameters.validation_sigma), "map_clean": self._map_at(0.0)}
 
     def _map_at(self, sigma: float) -> float:
-        seed, ranks = self.hyperparameters.seed, {"rank": self.rank, "world": self.world}
-        part = noisy_scores(self.validated, self.val_feed, sigma, seed=seed, amp=self.amp, **ranks)
+        seed = self.hyperparameters.seed
+        part = noisy_scores(self.validated, self.val_feed, sigma, seed, self.rank, self.world, self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
@@ -168,39 +161,29 @@ def one_cycle(step: int, steps: int, peak: float, warmup: float = 0.1) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * min(fraction, 1.0))) / 2
 
 
-def average_of(module: nn.Module, decay: float) -> AveragedModel:
-    """Return an exponential moving average of the module's floating-point tensors, which starts as their copy.
+class Average:
+    """An exponential moving average of a module's floating-point tensors, which starts as their copy.
 
-    A step keeps the fraction `decay` of the average, and less of it at first: (1 + step) / (10 + step).
+    A step keeps the fraction `decay` of the average, and less of it at first: (1 + step) / (10 + step). Torch's
+    AveragedModel gives the same bits, but waits for the GPU in every step: training was up to 20 % slower.
     """
 
-    def lerp(averaged: PARAM_LIST, current: PARAM_LIST, _: Tensor | int) -> None:
-        if averaged[0].is_floating_point():
-            count = int(average.n_averaged)  # on the host: the argument is a copy on the device
-            torch._foreach_lerp_(averaged, current, 1 - min(decay, count / (9 + count)))
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.module, self.decay = copy.deepcopy(module).eval().requires_grad_(False), decay
+        mine, current = (part.state_dict(keep_vars=True) for part in (self.module, module))
+        names = [name for name, tensor in mine.items() if tensor.is_floating_point()]
+        self._averaged, self._current = [mine[name] for name in names], [current[name] for name in names]
 
-    average = AveragedModel(module, multi_avg_fn=lerp, use_buffers=True)
-    average.module.eval().requires_grad_(False)
-    return average
-
-
-@torch.no_grad()
-def update_average(average: AveragedModel, module: nn.Module, step: int) -> None:
-    """Move the average towards the module after a step (from 0)."""
-    average.n_averaged.fill_(step + 1)  # not 0, at which torch copies instead; a resumed run has no memory of it
-    average.update_parameters(module)
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move towards the module after a step (from 0)."""
+        keep = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self._averaged, self._current, 1 - keep)
 
 
 @torch.no_grad()
 def noisy_scores(
-    classifier: Callable[[Tensor], Tensor],
-    feed: Feed,
-    sigma: float,
-    *,
-    seed: int = 0,
-    rank: int = 0,
-    world: int = 1,
-    amp: bool = False,
+    classifier: nn.Module, feed: Feed, sigma: float, seed: int, rank: int = 0, world: int = 1, amp: bool = False
 ) -> Tensor:
     """Return the scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
 
@@ -235,7 +218,7 @@ def noisy_map(classifier: nn.Module, pixels: Pixels, sigma: float, *, seed: int 
     """
     weights = next(classifier.parameters(), None)
     device = torch.device("cpu") if weights is None else weights.device
-    scores = noisy_scores(classifier, Feed(pixels, device), sigma, seed=seed)
+    scores = noisy_scores(classifier, Feed(pixels, device), sigma, seed)
     return mean_average_precision(scores.cpu().numpy(), pixels.targets)
 
 

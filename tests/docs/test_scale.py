@@ -1,4 +1,4 @@
-"""What docs/scale.md gives away can be used: its files parse, and its table is what its formula says."""
+"""The files and commands on docs/scale.md are valid, and its table follows its formula."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.cli.test_documented_commands import parse
 
-PAGE = (Path(__file__).parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| ([\d,]+)[^|]*\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) ([MG])B \|$", re.MULTILINE)
 LITE0, RESNET101, BYTES = 37_300, 3_900, 5.0
 
@@ -17,7 +17,8 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_table_follows_its_formula():
+def test_table():
+    """The table follows its formula."""
     rows = ROW.findall(PAGE)
     assert len(rows) == 10
     for images, draws, small, large, size, unit in rows:
@@ -27,12 +28,14 @@ def test_the_table_follows_its_formula():
         assert float(size) * {"M": 1e6, "G": 1e9}[unit] == pytest.approx(total * BYTES, rel=0.03)
 
 
-def test_the_scripts_are_shell():
+def test_scripts():
+    """The scripts are valid shell."""
     for script in blocks("bash") + blocks("sh"):
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def test_the_manifests_are_yaml_and_meet_where_they_say():
+def test_manifests():
+    """The Kubernetes manifests are valid YAML and agree on their rendezvous."""
     service, job = yaml.safe_load_all(blocks("yaml")[0])
     container = job["spec"]["template"]["spec"]["containers"][0]
     assert (service["kind"], job["kind"], container["command"]) == ("Service", "Job", ["torchrun"])
@@ -43,11 +46,12 @@ def test_the_manifests_are_yaml_and_meet_where_they_say():
     parse(arguments[arguments.index("multiguard") + 1 :])
 
 
-def test_the_commands_under_torchrun_parse():
-    shown = [re.sub(r"\\\n", " ", block) for block in blocks("sh") + blocks("bash")]
-    asked = [
-        line.partition("-m multiguard ")[2] for block in shown for line in block.splitlines() if "-m multi" in line
+def test_torchrun_commands():
+    """The commands under torchrun parse."""
+    scripts = [re.sub(r"\\\n", " ", block) for block in blocks("sh") + blocks("bash")]
+    commands = [
+        line.partition("-m multiguard ")[2] for block in scripts for line in block.splitlines() if "-m multi" in line
     ]
-    assert len(asked) == 3
-    for words in asked:
+    assert len(commands) == 3
+    for words in commands:
         parse(words.split())

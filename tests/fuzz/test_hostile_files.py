@@ -1,4 +1,4 @@
-"""No file runs code, writes outside its folder or steers a terminal; what runs code is named by the user alone."""
+"""No file runs code, writes outside its folder or controls a terminal; only the user names what runs code."""
 
 import ast
 import csv
@@ -52,7 +52,8 @@ CALLS = [
 KEYWORDS = {id(node): {word.arg: ast.unparse(word.value) for word in node.keywords} for _, _, node in CALLS}
 
 
-def test_nothing_in_the_package_unpickles_or_evaluates():
+def test_forbidden_calls():
+    """Nothing in the package unpickles or evaluates; the files that import by name are known."""
     forbidden = re.compile(
         r"(^|\.)(eval|exec|compile|__import__|system|popen|Popen|check_output|unsafe_load|full_load|Unpickler|literal_load)$"
         r"|^(pickle|cPickle|dill|joblib|marshal|shelve|cloudpickle|subprocess)\."
@@ -64,15 +65,17 @@ def test_nothing_in_the_package_unpickles_or_evaluates():
     assert all(KEYWORDS[id(node)].get("allow_pickle") == "False" for _, name, node in CALLS if name == "np.load")
     assert {file for file, name, _ in CALLS if name == "yaml.load"} == {"pipeline/parsing.py"}
     importing = {file for file, name, _ in CALLS if name.endswith("import_module")}
-    assert importing == {"__init__.py", "models/extras.py", "models/from_code.py"}
+    assert importing == {"__init__.py", "models/extras.py", "models/from_code.py", "train/__init__.py"}
 
 
-def test_the_search_would_find_them(tmp_path):
+def test_forbidden_call_search(tmp_path):
+    """The search finds forbidden calls."""
     (tmp_path / "x.py").write_text("import pickle\npickle.loads(b'')\neval('1')\n")
     assert [name for name, _ in Calls(tmp_path / "x.py").found] == ["pickle.loads", "eval"]
 
 
-def test_only_a_module_and_a_function_run_code(tmp_path):
+def test_specs_that_run_code(tmp_path):
+    """Only a spec of a module and a function runs code."""
     assert runs_code("some.module:function")
     assert not any(runs_code(spec) for spec in ("timm:resnet18", "hf:folder", "onnx:file.onnx", str(tmp_path)))
 
@@ -89,7 +92,8 @@ def trap(tmp_path, monkeypatch):
     sys.modules.pop("trap_of_a_stranger", None)
 
 
-def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
+def test_model_named_by_votes(tmp_path, trap):
+    """A model that a votes folder names is not imported."""
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
@@ -104,7 +108,8 @@ def test_a_model_named_by_a_votes_folder_is_not_imported(tmp_path, trap):
     assert (tmp_path / "sprung").exists(), "the trap itself must work"
 
 
-def test_a_recipe_imports_what_it_names_only_where_it_is_run_and_says_so(tmp_path, trap):
+def test_model_named_by_recipe(tmp_path, trap):
+    """A recipe imports the module it names only when it is run, and the command reports it."""
     text = re.sub(r"train:.*\n", f"model: {{spec: '{trap}', output: logits}}\n", RECIPE)
     assert parse_recipe(text, "recipe.yaml").model.spec == trap
     assert not (tmp_path / "sprung").exists()
@@ -125,7 +130,8 @@ def test_a_recipe_imports_what_it_names_only_where_it_is_run_and_says_so(tmp_pat
         {"transformers_weights": "../other.safetensors"},
     ],
 )
-def test_a_hugging_face_config_cannot_ask_for_code(tmp_path, config):
+def test_hugging_face_config(tmp_path, config):
+    """A Hugging Face config that requests code is refused."""
     said = {"problem_type": "multi_label_classification", **config}
     (tmp_path / "config.json").write_text(json.dumps(said))
     with pytest.raises(ModelError, match="may run code from elsewhere"):
@@ -133,7 +139,8 @@ def test_a_hugging_face_config_cannot_ask_for_code(tmp_path, config):
 
 
 @pytest.mark.parametrize("name", ["../stolen.safetensors", "/etc/passwd", "model.bin"])
-def test_a_hugging_face_index_names_only_its_own_safetensors(tmp_path, name):
+def test_hugging_face_index(tmp_path, name):
+    """A Hugging Face index may name only safetensors files of its own folder."""
     (tmp_path / "config.json").write_text(json.dumps({"problem_type": "multi_label_classification"}))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
     with pytest.raises(ModelError, match="no safetensors file of the folder"):
@@ -159,7 +166,8 @@ def onnx_with(tmp_path, location: str, inside: bool = False) -> Path:
 @pytest.mark.parametrize(
     "location", ["../secret.bin", "sub/../../secret.bin", "link.bin", "{home}/secret.bin", "gone.bin", ""]
 )
-def test_an_onnx_file_reads_nothing_outside_its_folder(tmp_path, location, inside):
+def test_onnx_external_files(tmp_path, location, inside):
+    """An ONNX file reads nothing outside its folder."""
     (tmp_path / "m" / "sub").mkdir(parents=True)
     (tmp_path / "secret.bin").write_bytes(bytes(48))
     (tmp_path / "m" / "link.bin").symlink_to(tmp_path / "secret.bin")
@@ -168,7 +176,8 @@ def test_an_onnx_file_reads_nothing_outside_its_folder(tmp_path, location, insid
         load_classifier(f"onnx:{path}", labels=["a", "b", "c"], output="logits")
 
 
-def test_an_onnx_file_with_a_precompiled_part_is_refused(tmp_path):
+def test_onnx_precompiled_part(tmp_path):
+    """An ONNX file with a precompiled part is refused."""
     onnx = pytest.importorskip("onnx")
     value = onnx.helper.make_tensor_value_info
     node = onnx.helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft")
@@ -178,7 +187,8 @@ def test_an_onnx_file_with_a_precompiled_part_is_refused(tmp_path):
         load_classifier(f"onnx:{tmp_path / 'm.onnx'}", labels=["a", "b", "c"], output="logits")
 
 
-def test_parquet_has_no_pickled_types():
+def test_parquet_version():
+    """The required pyarrow does not unpickle types that a file names."""
     import pyarrow as pa
 
     version = tuple(int(part) for part in pa.__version__.split(".")[:2])
@@ -190,7 +200,8 @@ def test_parquet_has_no_pickled_types():
 
 
 @pytest.mark.parametrize("name", ["votes", "certificates", "figures", "tables", "arms", "model", "cache"])
-def test_a_link_in_a_run_folder_leads_no_run_out_of_it(tmp_path, name):
+def test_links_in_run_folder(tmp_path, name):
+    """A link in a run folder leads no run out of it."""
     (tmp_path / "elsewhere").mkdir()
     out = tmp_path / "run"
     out.mkdir()
@@ -201,7 +212,8 @@ def test_a_link_in_a_run_folder_leads_no_run_out_of_it(tmp_path, name):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_run_folder_may_itself_be_a_link(tmp_path):
+def test_linked_run_folder(tmp_path):
+    """A run folder may itself be a link."""
     from multiguard.pipeline.folders import check_inside
 
     (tmp_path / "disk").mkdir()
@@ -209,7 +221,8 @@ def test_a_run_folder_may_itself_be_a_link(tmp_path):
     check_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
 
 
-def test_links_beside_votes_and_certificates_lead_no_writer_away(tmp_path):
+def test_links_beside_results(tmp_path):
+    """Links beside votes and certificates lead no writer away."""
     (tmp_path / "elsewhere").mkdir()
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
@@ -225,7 +238,8 @@ def test_links_beside_votes_and_certificates_lead_no_writer_away(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../mine", "/etc/hostname", "a/../../mine", "away/mine"])
-def test_a_record_names_no_output_outside_its_folder(tmp_path, name):
+def test_outputs_outside_run_folder(tmp_path, name):
+    """A record may name no output outside its folder."""
     (tmp_path / "run").mkdir()
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "run" / "away").symlink_to(tmp_path)
@@ -235,7 +249,8 @@ def test_a_record_names_no_output_outside_its_folder(tmp_path, name):
 
 
 @pytest.mark.parametrize("file", ["../votes-00000.parquet", "/tmp/votes-00000.parquet", "votes-00001.parquet", "a/b"])
-def test_a_manifest_names_no_shard_outside_its_folder(tmp_path, file):
+def test_shards_outside_votes_folder(tmp_path, file):
+    """A manifest may name no shard outside its folder."""
     from multiguard.errors import VotesError
     from multiguard.votes import read_votes
 
@@ -245,7 +260,8 @@ def test_a_manifest_names_no_shard_outside_its_folder(tmp_path, file):
         read_votes(tmp_path / "votes")
 
 
-def test_a_waiting_set_behind_a_link_is_not_taken(tmp_path):
+def test_linked_waiting_set(tmp_path):
+    """A waiting set behind a link is not read."""
     votes = random_votes(tmp_path / "votes", images=4, draws=50)
     certified = certify_votes(votes, Setting(3, 2))
     for place, radius in (("c", 0.5), ("other", 1.0)):
@@ -305,7 +321,8 @@ def steering(text: str) -> set[str]:
     return {character for character in text if character != "\n" and printable(character) != character}
 
 
-def test_nothing_from_a_file_steers_the_terminal(named, reported, tmp_path):
+def test_terminal_control(named, reported, tmp_path):
+    """Nothing from a file controls the terminal."""
     code, out, err = command("certify", named / "votes", "--k", "3", "--k-prime", "2", "--out", tmp_path / "c")
     assert (code, steering(out), steering(err)) == (0, set(), set())
     assert "\\u001b[31md" in out
@@ -316,18 +333,21 @@ def test_nothing_from_a_file_steers_the_terminal(named, reported, tmp_path):
     assert "\\u001b[31m" in err
 
 
-def test_a_page_that_is_a_link_is_replaced_and_not_followed(named, reported):
+def test_linked_page(named, reported):
+    """A page that is a link is replaced, not followed."""
     assert (named / "mine").read_text() == "mine"
     assert not reported[1].is_symlink()
 
 
-def test_no_command_that_a_file_tells_leaves_its_place_on_the_page(reported):
+def test_script_in_command(reported):
+    """A command from a file is escaped on the page."""
     text = reported[1].read_text()
     assert SCRIPT not in text
     assert "&lt;/code&gt;&lt;script&gt;" in text
 
 
-def test_a_table_on_the_terminal_says_names_as_they_are():
+def test_terminal_table():
+    """A table on the terminal prints names literally."""
     from rich.table import Table
 
     console, table = PlainConsole(), Table("label")
@@ -339,7 +359,8 @@ def test_a_table_on_the_terminal_says_names_as_they_are():
     assert "[red]x[/red]" in console.file.getvalue()
 
 
-def test_every_csv_is_free_of_formulas_and_gives_its_names_back(named, reported):
+def test_csv_formulas(named, reported):
+    """Every CSV is free of formulas and gives its names back."""
     found = read_certificates(named / "c")
     assert {one.label for one in found.labels} == {NAMES[i] for i in (0, 1, 2, 8)}
     written = [*reported[1].parent.rglob("*.csv"), *(named / "c").glob("*.csv")]

@@ -1,4 +1,4 @@
-"""Votes and certificates that anyone may have written: read whole, or refused; nothing is proved from damage."""
+"""Votes and certificates from anyone: read intact, or refused; nothing is proved from damaged files."""
 
 import json
 import shutil
@@ -53,7 +53,8 @@ def copied(folder, target):
 
 @soaked
 @pytest.mark.parametrize("name", ["manifest.json", "votes-00000.parquet", "votes-00001.parquet"])
-def test_damaged_votes_are_refused(votes, tmp_path, name, examples):
+def test_damaged_votes(votes, tmp_path, name, examples):
+    """A damaged votes folder is refused, or reads as it was written."""
     content, expected = (votes / name).read_bytes(), as_lists(read_votes(votes).provenance)
 
     def check(data: bytes) -> None:
@@ -66,7 +67,8 @@ def test_damaged_votes_are_refused(votes, tmp_path, name, examples):
 
 
 @soaked
-def test_votes_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
+def test_forged_votes(votes, tmp_path, examples):
+    """Forged metadata of votes with a valid checksum is read or refused."""
     stored = json.loads((votes / "manifest.json").read_text())
 
     def check(changed) -> None:
@@ -80,7 +82,8 @@ def test_votes_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
 
 
 @soaked
-def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
+def test_forged_shards(votes, tmp_path, examples):
+    """Forged shards with a valid checksum are read or refused."""
     stored, content = json.loads((votes / "manifest.json").read_text()), (votes / "votes-00000.parquet").read_bytes()
 
     def check(data: bytes) -> None:
@@ -94,7 +97,8 @@ def test_shards_of_a_forger_are_read_or_refused(votes, tmp_path, examples):
 
 
 @soaked
-def test_entries_of_a_run_that_has_not_ended_are_read_or_refused(votes, tmp_path, examples):
+def test_forged_entries(votes, tmp_path, examples):
+    """Shard entries of an unfinished run are read or refused."""
     stored = json.loads((votes / "manifest.json").read_text())
     begun = {**stored, "shards": None}
     run = checksum({name: stored[name] for name in ("provenance", "shard_images")})
@@ -114,7 +118,8 @@ def test_entries_of_a_run_that_has_not_ended_are_read_or_refused(votes, tmp_path
 
 @soaked
 @pytest.mark.parametrize("name", ["certificates.json", "certificates.parquet", "curves.csv", "labels.csv"])
-def test_damaged_certificates_are_refused(proved, tmp_path, name, examples):
+def test_damaged_certificates(proved, tmp_path, name, examples):
+    """A damaged certificates folder is refused, or reads as it was written."""
     content, expected = (proved / name).read_bytes(), as_lists(read_certificates(proved).certificates)
 
     def check(data: bytes) -> None:
@@ -128,7 +133,8 @@ def test_damaged_certificates_are_refused(proved, tmp_path, name, examples):
 
 @soaked
 @pytest.mark.parametrize("name", ["certificates.parquet", "curves.csv", "labels.csv"])
-def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples):
+def test_forged_certificate_files(proved, tmp_path, name, examples):
+    """Forged files of certificates with a valid checksum are read or refused."""
     content, stored = (proved / name).read_bytes(), json.loads((proved / "certificates.json").read_text())
 
     def check(data: bytes) -> None:
@@ -142,7 +148,8 @@ def test_files_of_a_forger_are_read_or_refused(proved, tmp_path, name, examples)
 
 
 @soaked
-def test_a_forged_description_is_read_or_refused(proved, tmp_path, examples):
+def test_forged_metadata(proved, tmp_path, examples):
+    """Forged metadata of certificates with a valid checksum is read or refused."""
     stored = json.loads((proved / "certificates.json").read_text())
 
     def check(changed) -> None:
@@ -156,7 +163,8 @@ def test_a_forged_description_is_read_or_refused(proved, tmp_path, examples):
 
 
 @soaked
-def test_a_source_is_read_or_left_out(tmp_path, examples):
+def test_damaged_source(tmp_path, examples):
+    """A damaged source is read or left out."""
     said = {"data": {"data": "digits", "options": {}}, "model": {"spec": "os:getcwd"}, "command": "x"}
 
     def check(data: bytes) -> None:
@@ -167,7 +175,8 @@ def test_a_source_is_read_or_left_out(tmp_path, examples):
 
 
 @pytest.mark.soak
-def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
+def test_forged_report(proved, tmp_path):
+    """A report on forged certificates is made or refused."""
     stored = json.loads((proved / "certificates.json").read_text())
 
     def check(changed) -> None:
@@ -185,7 +194,8 @@ def test_a_report_on_forged_certificates_is_made_or_refused(proved, tmp_path):
 
 @soaked
 @pytest.mark.parametrize("name", ["attack.json", "attack.parquet"])
-def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
+def test_damaged_attacks(tmp_path, name, examples):
+    """Damaged or forged attacks are read or refused."""
     write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, provenance={}, command="x")
     stored, content = json.loads((tmp_path / "a" / "attack.json").read_text()), (tmp_path / "a" / name).read_bytes()
     assert len(read_attacks(tmp_path / "a").attacks.images) == 2
@@ -202,7 +212,8 @@ def test_an_attack_folder_is_read_or_refused(tmp_path, name, examples):
     fuzz(check, damaged(content) if name == "attack.parquet" else estranged(stored), examples)
 
 
-def test_what_was_not_damaged_is_read(votes, proved, tmp_path):
+def test_intact_files(votes, proved, tmp_path):
+    """Intact votes and certificates are read."""
     assert len(read_votes(votes)) == 4
     assert len(read_certificates(proved).certificates.ids) == 5
     assert len(random_votes(tmp_path / "v")) == 11

@@ -1,0 +1,50 @@
+from dataclasses import replace
+from shutil import copytree
+
+import pytest
+from tests.train.runs import SMALL, backbone
+
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.models.denoiser import FFDNet
+from multiguard.train import train
+
+ONCE = replace(SMALL, epochs=1, sigma=0.0, val_sigma=0.25)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, pixels, val_pixels):
+    """A run of one epoch behind a denoiser, and how to resume it."""
+    out, denoiser = tmp_path_factory.mktemp("run"), FFDNet()
+    train(backbone(), pixels, val_pixels, ONCE, out, denoiser=denoiser)
+    return out, denoiser
+
+
+def test_other_settings(folder, pixels, val_pixels):
+    """Other hyperparameters, labels, images or another denoiser do not resume a run; the message names them."""
+    out, denoiser = folder
+    splits = (pixels, val_pixels)
+    renamed = [replace(split, label_names=tuple("abcdefghij")) for split in splits]
+    smaller = [replace(split, images=split.images[..., :12, :12]) for split in splits]
+    relabelled = [replace(pixels, targets=1 - pixels.targets), val_pixels]
+    cases = [
+        (splits, replace(ONCE, sigma=0.5), denoiser, "holds a run with other settings: sigma was 0.0 and is 0.5"),
+        (splits, replace(ONCE, keep="last"), denoiser, 'keep was "best" and is "last"'),
+        (relabelled, ONCE, denoiser, "targets_sha256"),
+        (renamed, ONCE, denoiser, "label_names"),
+        (smaller, ONCE, denoiser, "image_size"),
+        (splits, ONCE, FFDNet(), "denoiser_sha256"),
+    ]
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for data, hyperparameters, front, message in cases:
+        with pytest.raises(InvalidInputError, match=message):
+            train(backbone(), *data, hyperparameters, out, denoiser=front)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_damaged_state(tmp_path, folder, pixels, val_pixels):
+    """A damaged state is named."""
+    out, denoiser = folder
+    copytree(out, tmp_path / "copy")
+    (tmp_path / "copy/state/last.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match=r"last\.safetensors: not a training state"):
+        train(backbone(), pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)

@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+
+from multiguard.data import DigitsDataset, load_pixels
+from multiguard.errors import InvalidInputError, MultiGuardError
+from multiguard.models.backbone import build_backbone
+from multiguard.models.folder import load_folder, save_folder
+from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map
+from multiguard.train.job import Job, open_splits, run_job, start_backbone
+
+ROWS = [(f"{i}.png", "xy"[i % 2], "train" if i < 20 else "val") for i in range(26)]
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job without epochs on a folder of small images."""
+    root = tmp_path / "set"
+    root.mkdir()
+    for name, _, _ in ROWS:
+        Image.new("L", (8, 8), 40 * len(name)).save(root / name)
+    (root / "labels.csv").write_text("file,labels,split\n" + "".join(f"{','.join(row)}\n" for row in ROWS))
+    hyperparameters = Hyperparameters(epochs=0, batch=2, sigma=0.25)
+    return Job("folder", tmp_path / "m", hyperparameters, model="cnn:2", size=8, root=root)
+
+
+def test_learning(tmp_path):
+    """A short run on digits learns to see through the noise it is trained for."""
+    hyperparameters = hyperparameters_for("digits", epochs=6, sigma=0.25, batch=16, lr=1e-2, shift=0)
+    run_job(Job("digits", tmp_path, hyperparameters, model="cnn:12", size=16, images=800, val_images=100))
+    test, model = load_pixels(DigitsDataset("test", images=200, size=16)), load_folder(tmp_path)
+    assert noisy_map(model, test, 0.25) > 0.65  # an untrained network has 0.35
+    assert noisy_map(model, test, 0.25) > noisy_map(model, test, 0.75)
+
+
+def test_start_from_folder(tmp_path, job):
+    """A model folder is a start, with its size and another dropout, but not with other weights or labels."""
+    first = run_job(job)
+    again = replace(job, out=tmp_path / "n", model=str(job.out), size=None)
+    assert run_job(again).card.weights_sha256 == first.card.weights_sha256
+    assert again.image_size == 8
+    dropped = replace(again, hyperparameters=Hyperparameters(dropout=0.7))
+    assert start_backbone(dropped, open_splits(dropped)[0]).network.dropout.p == 0.7
+    with pytest.raises(InvalidInputError, match="give one or the other"):
+        run_job(replace(again, out=tmp_path / "o", weights="pretrained"))
+    with pytest.raises(InvalidInputError, match="was trained for other labels"):
+        run_job(Job("digits", tmp_path / "o", job.hyperparameters, model=str(job.out), size=16))
+
+
+def test_other_start(tmp_path, job):
+    """Other data options or other weights in the folder to start from do not resume a run."""
+    card = run_job(job).card
+    assert card.training["data_options"] == {}
+    with pytest.raises(InvalidInputError, match="data_options"):
+        run_job(replace(job, options={"separator": "|"}))
+    starting = replace(job, out=tmp_path / "n", model=str(job.out))
+    assert run_job(starting).card.training["model_sha256"] == card.weights_sha256
+    save_folder(job.out, card, build_backbone("cnn:2", 2).network)
+    with pytest.raises(InvalidInputError, match="model_sha256"):
+        run_job(starting)
+
+
+def test_denoiser(tmp_path, ffdnet_weights):
+    """The denoiser is part of the saved model."""
+    hyperparameters = hyperparameters_for("digits", epochs=1, sigma=0.5)
+    job = Job("digits", tmp_path, hyperparameters, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights)
+    result = run_job(job)
+    assert result.card.denoiser
+    assert result.card.sigma == result.card.training["recipe"]["sigma"] == 0.5
+    loaded, validation = load_folder(tmp_path), load_pixels(open_splits(job)[1])
+    assert loaded.mean is None
+    assert noisy_map(loaded, validation, 0.5) == pytest.approx(result.kept["map_noisy"], abs=1e-6)
+    bare = loaded.network.classifier
+    assert noisy_map(bare, validation, 0.5) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
+
+
+def test_default_splits(job):
+    """A folder's splits are used by default; training on all holds out a tenth; a common image is refused."""
+    assert [len(split) for split in open_splits(job)] == [20, 6]
+    everything = replace(job, split="all")
+    assert [len(split) for split in open_splits(everything)] == [23, 3]
+    with pytest.raises(InvalidInputError, match=r"6 images of folder:set/val, the first '20\.png'"):
+        open_splits(replace(everything, val_split="val"))
+
+
+def test_held_out_tenth(voc_root):
+    """Trainval of VOC holds out a tenth of itself."""
+    job = Job("voc2007", voc_root, Hyperparameters(), size=8, root=voc_root, split="trainval")
+    training, validation = open_splits(job)
+    assert not set(training.ids) & set(validation.ids)
+    assert len(validation) == round(0.1 * (len(training) + len(validation)))
+
+
+def test_early_mistakes(tmp_path, job, monkeypatch):
+    """Mistakes are found before any image is decoded."""
+    run_job(job)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("multiguard.train.job.load_pixels", None)  # decoding would be a TypeError
+    mistakes = [
+        ({"denoiser": tmp_path / "none.pth"}, "no such weights file"),
+        ({"hyperparameters": Hyperparameters(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
+        ({"out": tmp_path / "file"}, "no folder that can be written to"),
+        ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
+        ({"workers": -1}, "workers is -1"),
+        ({"model": None, "size": None}, "no model given for 'folder'"),
+    ]
+    for change, message in mistakes:
+        with pytest.raises(MultiGuardError, match=message):
+            run_job(replace(job, **change))
