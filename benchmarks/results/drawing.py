@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from multiguard.certify.types import Floats
+
 from multiguard.io.files import require_folder
 from multiguard.report import Study, canvas, draw_figures, draw_tradeoff
 from multiguard.report.strokes import MARKERS, Stroke, strokes_apart

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+from multiguard.certify.group import Setting
 
 from benchmarks.results.drawing import Panel, curves_figure
 from benchmarks.results.parts import IMAGES
 from benchmarks.results.runs import Run
 from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
 from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
-from multiguard.certify.group import Setting
 from multiguard.evaluate import set_scores
 from multiguard.report.rounding import percent_value, plain, up_to_digits
 
@@ -39,7 +39,8 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
             at = [float(recall[place_of(radius, one)]) for one in RADII]
             rows.append([f"{k_prime}, {k}", name, *map(percent_value, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
-    words = f"{len(num_true)} images, n = {run.config.n}, α = {plain(run.config.alpha)}, σ = {plain(images.sigma)}."
+    n, alpha = run.config.n, plain(run.config.alpha)
+    words = f"{len(num_true)} images, n = {n}, α = {alpha}, σ = {plain(images.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes, counted in several ways", words, panels)
     heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
     image = f"![Certified recall by several ways to count]({IMAGES}/{path.name})"

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from multiguard.certify.group import Group, Setting, batches
+from multiguard.certify.types import Floats
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
 from multiguard.certify.bounds import Bounds, ClopperPearson
-from multiguard.certify.group import Group, Setting, batches
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import Layers, crossing, scaled
 from multiguard.certify.radii import ranked_tally
 from multiguard.certify.theorem1 import paper_radii
-from multiguard.certify.types import Floats
 from multiguard.evaluate import Scores, set_scores
 
 Solver = Callable[[Group, Setting], Floats]

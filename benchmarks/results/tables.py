@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-
 from multiguard.certify.types import Floats
+
 from multiguard.evaluate import Scores
 from multiguard.report.family import Family
 from multiguard.report.rounding import percent_value, plain

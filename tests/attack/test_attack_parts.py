@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from multiguard.smooth.asked import Passing, TopK
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackPlan, Victim, attack_images
@@ -13,7 +14,6 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Setting, ThresholdSetting, judged_size
 from multiguard.evaluate.judged import goals
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
-from multiguard.smooth.asked import Passing, TopK
 from multiguard.smooth.noise import noise_key
 
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from mpmath import mp, mpf
+from multiguard.certify.group import Setting
+from multiguard.certify.tally import Tally, tally_hits
+from multiguard.certify.threshold import SetTally, checked_threshold_setting, set_tally, solved_sets
 from numpy.typing import NDArray
 from tests.certify import fifty_digits
 from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
 from multiguard.certify.bounds import ClopperPearson
-from multiguard.certify.group import Setting
 from multiguard.certify.looks import Looks, best_over_looks
 from multiguard.certify.radii import solved_ranked
 from multiguard.certify.rules import TopK
-from multiguard.certify.tally import Tally, tally_hits
-from multiguard.certify.threshold import SetTally, checked_threshold_setting, set_tally, solved_sets
 
 # How much further than its radius a claim may still be true: the bounds are sought for (1 - 1e-7) of their level.
 LOOSE = 1e-6

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from multiguard.certify.floor_ceiling import _ceiling_levels
 from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
 from tests.certify.cases import Bands, Lines
@@ -20,7 +21,6 @@ from multiguard.certify import (
     threshold_label_radii,
     threshold_radii_batch,
 )
-from multiguard.certify.floor_ceiling import _ceiling_levels
 
 ALPHA = 0.2
 LABELS = 6

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from multiguard.certify.threshold import MOST_SUSPECTS
 from scipy.special import ndtr, ndtri
 from tests.certify import literal
 from tests.certify.cases import random_sets
@@ -21,7 +22,6 @@ from multiguard.certify import (
     threshold_radii,
     threshold_radii_batch,
 )
-from multiguard.certify.threshold import MOST_SUSPECTS
 from multiguard.errors import InvalidInputError
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])

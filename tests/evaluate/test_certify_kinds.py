@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from multiguard.smooth.asked import Passing, TopK
 from tests.evaluate.votes_cases import (
     ADAPTIVE,
     KINDS,
@@ -28,7 +29,6 @@ from multiguard.evaluate import (
     sweep,
     threshold_set_scores,
 )
-from multiguard.smooth.asked import Passing, TopK
 from multiguard.smooth.prediction import confirm
 from multiguard.votes import LabelSets, VoteRow, most_frequent, passing
 

@@ -97,7 +97,9 @@ def test_model_named_by_votes(tmp_path, trap):
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
-    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
+    certified = certify(
+        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2))
+    )
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
     report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
@@ -233,7 +235,9 @@ def test_links_beside_results(tmp_path):
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(ReportJob(read_certificates(home / "certificates"), home / "report.html", home / "figures", home / "tables"))
+        report(
+            ReportJob(read_certificates(home / "certificates"), home / "report.html", home / "figures", home / "tables")
+        )
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from multiguard.smooth.asked import TopK
 from scipy import stats
 from torch import Tensor
 
@@ -9,7 +10,6 @@ from multiguard.certify import certified_radii, hits_from_ranked
 from multiguard.errors import InvalidInputError
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
-from multiguard.smooth.asked import TopK
 from multiguard.smooth.prediction import confirm
 
 

@@ -53,8 +53,8 @@ def _check_single(command: str | None) -> None:
     if this_rank().count == 1 or command in _DISTRIBUTED:
         return
     raise InvalidInputError(
-        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train and vote run in "
-        f"several: run {command} without torchrun and without WORLD_SIZE in the environment"
+        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train and vote run "
+        f"in several: run {command} without torchrun and without WORLD_SIZE in the environment"
     )
 
 
