@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,9 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFo
     config, votes = job.part.config(job.rule), read_votes(job.votes)
     radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
     shared: dict[str, Any] = {"methods": job.part.methods, "labels": job.labels}
-    certificates = certify_votes(votes, config, **shared, progress=_counted(progress, "certifying"))
+    certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
     lines = curves(certificates, radius, bands=job.part.bands)
-    lines += sweep(votes, config, job.vary, radius, **shared, progress=_counted(progress, "sweeping"))
+    lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
     more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
     write_certificates(job.out, certificates, lines, radius=radius, votes=votes, **more)
     return read_certificates(job.out)
@@ -77,11 +78,6 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFo
 def read_source(votes: Path) -> dict[str, Any]:
     """Which images and which model a votes folder names; empty where it names none."""
     try:
-        source = decode_json((votes / SOURCE_FILE).read_bytes(), dict[str, Any])
+        return decode_json((votes / SOURCE_FILE).read_bytes(), dict[str, Any])
     except (OSError, ValueError):
         return {}
-    return source
-
-
-def _counted(progress: Progress | None, doing: str) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(doing, done, total)

@@ -110,14 +110,10 @@ class StepRecord:
             self,
             seconds=round((self.seconds or 0.0) + cost.seconds, 2),
             device=cost.device,
-            memory=_largest(self.memory, cost.memory),
-            device_memory=_largest(self.device_memory, cost.device_memory),
+            memory=max(filter(None, (self.memory, cost.memory)), default=None),
+            device_memory=max(filter(None, (self.device_memory, cost.device_memory)), default=None),
             untimed=self.untimed - 1,
         )
-
-
-def _largest(*numbers: int | None) -> int | None:
-    return max((number for number in numbers if number is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,14 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     and are replaced. Images that cannot be opened are left out of the page, and the page says so.
     """
     check_gallery(job.part.gallery)
-    if not job.force:
-        _check_new(job)
     home = job.page.parent
+    if not job.force and job.page.exists():
+        raise InvalidInputError(f"{job.page} exists already; --force replaces it, or name another")
+    if not job.force:
+        check_report_folders((job.figures, job.tables))
     check_inside(home, *(folder for folder in (job.figures, job.tables) if folder.parent == home))
-    study = Study(job.main, job.beside, title=job.part.title or _title(job.main), commands=_commands(job))
+    title = job.part.title or f"Certified robustness on {re.split(r'[?[]', job.main.provenance['dataset'])[0]}"
+    study = Study(job.main, job.beside, title=title, commands=_commands(job))
     images, missing = _images(job)
     for folder in (home, job.figures, job.tables):
         require_folder(folder)
@@ -67,16 +70,6 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     remove_partial_files(home, lambda name: name == job.page.name)
     replaced = write_page(study, job.page, images=images, gallery=job.part.gallery, progress=progress)
     return ReportResult(job.page, figures, tables, _notes(job, missing, replaced))
-
-
-def _check_new(job: ReportJob) -> None:
-    if job.page.exists():
-        raise InvalidInputError(f"{job.page} exists already; --force replaces it, or name another")
-    check_report_folders((job.figures, job.tables))
-
-
-def _title(main: CertificatesFolder) -> str:
-    return f"Certified robustness on {re.split(r'[?[]', main.provenance['dataset'])[0]}"
 
 
 def _commands(job: ReportJob) -> list[str]:

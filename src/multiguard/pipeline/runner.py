@@ -32,14 +32,6 @@ _HEAD = "# every value of the last run; `multiguard run` takes this file"
 SKIPPED = "skipped (unchanged)"
 
 
-def _no_stop() -> AbstractContextManager[Callable[[], bool]]:
-    return nullcontext(lambda: False)
-
-
-def _no_bar(unit: str) -> AbstractContextManager[Progress]:
-    return nullcontext(lambda doing, done, total: None)
-
-
 @dataclass(frozen=True)
 class Observer:
     """Receives the messages and the progress of a run; by default nobody does.
@@ -56,8 +48,8 @@ class Observer:
 
     on_step: Callable[[str, str], None] = lambda name, text: None
     on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
-    bar: Callable[[str], AbstractContextManager[Progress]] = _no_bar
-    stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = _no_stop
+    bar: Callable[[str], AbstractContextManager[Progress]] = lambda unit: nullcontext(lambda *counts: None)
+    stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False)
 
 
 @dataclass(frozen=True, eq=False)

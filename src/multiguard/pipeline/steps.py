@@ -28,18 +28,12 @@ KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
 
 
 class Plan:
-    """A recipe in its folder: its arms, their steps in order, and their certificates, each read once.
-
-    Args:
-        recipe: The recipe.
-        out: The run folder.
-        command: The command line, for the record.
-    """
+    """A recipe in its run folder: its arms, their steps in order, and their certificates, each read once."""
 
     def __init__(self, recipe: RunRecipe, out: Path, command: str = "") -> None:
         self.recipe, self.out, self.command = recipe, out, command
         self.arms = plan_arms(recipe, out)
-        self._certificates: dict[str, CertificatesFolder] = {}
+        self.certified: dict[str, CertificatesFolder] = {}  # by the name of the arm, as they were read
 
     def steps(self) -> Iterator["Step"]:
         """The steps of a run in order: each arm from model to certificates, the report at the end."""
@@ -52,13 +46,9 @@ class Plan:
 
     def certificates(self, arm: Arm) -> CertificatesFolder:
         """The certificates of an arm as they are in its folder."""
-        if arm.name not in self._certificates:
-            self._certificates[arm.name] = read_certificates(arm.certificates)
-        return self._certificates[arm.name]
-
-    def keep(self, arm: Arm, certificates: CertificatesFolder) -> None:
-        """Keep certificates that were just written and read back."""
-        self._certificates[arm.name] = certificates
+        if arm.name not in self.certified:
+            self.certified[arm.name] = read_certificates(arm.certificates)
+        return self.certified[arm.name]
 
 
 class Step(ABC):
@@ -241,7 +231,7 @@ class CertifyStep(Step):
     def run(self, observer: "Observer") -> list[Path]:
         """Certify the votes."""
         with observer.bar("steps") as progress:
-            self.plan.keep(self._arm, certify(self._job, progress))
+            self.plan.certified[self._arm.name] = certify(self._job, progress)
         return [path for path in self.home.iterdir() if path.is_file() and not path.name.startswith(".")]
 
 
