@@ -12,6 +12,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
+from multiguard.pipeline.certify_job import dataset_title
 from multiguard.report.rounding import count, down_to_digits, percent, plain
 from multiguard.results import CertificatesFolder
 
@@ -66,7 +67,7 @@ def _heading(written: CertificatesFolder, curve: Curve) -> list[str]:
     config = certificates.config
     rule = rule_text(config.rule) + ("" if adaptive else f", n = {config.n}")
     lines = [
-        f"{curve.scores.images} images of {written.provenance['dataset']}",
+        f"{curve.scores.images} images of {dataset_title(written.provenance)}",
         f"{rule}, alpha = {plain(config.alpha)}, sigma = {plain(certificates.sigma)}; means over images",
     ]
     if adaptive:

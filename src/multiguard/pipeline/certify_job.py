@@ -1,5 +1,6 @@
 """From a votes folder to a certificates folder, sweeps among its curves."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,6 +74,11 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFo
     more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
     write_certificates(job.out, certificates, lines, radius=radius, votes=votes, **more)
     return read_certificates(job.out)
+
+
+def dataset_title(provenance: Mapping[str, Any]) -> str:
+    """The dataset and its split as a reader knows them, without the seeds that the recorded name holds."""
+    return re.split(r"[?\[(,]", provenance["dataset"])[0].strip()
 
 
 def read_source(votes: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """From certificates to figures, tables and the page."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from multiguard.data import Catalogued
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.files import remove_partial_files, require_folder
+from multiguard.pipeline.certify_job import dataset_title
 from multiguard.pipeline.folders import RECORD_FILE, check_inside, check_report_folders, remove_stale_files
 from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
@@ -60,7 +60,7 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     if not job.force:
         check_report_folders((job.figures, job.tables))
     check_inside(home, *(folder for folder in (job.figures, job.tables) if folder.parent == home))
-    title = job.part.title or f"Certified robustness on {re.split(r'[?[]', job.main.provenance['dataset'])[0]}"
+    title = job.part.title or f"Certified robustness on {dataset_title(job.main.provenance)}"
     study = Study(job.main, job.beside, title=title, commands=_commands(job))
     images, missing = _images(job)
     for folder in (home, job.figures, job.tables):
