@@ -17,16 +17,7 @@ if TYPE_CHECKING:
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Model = Annotated[
-    dict[str, Any],
-    Fields(
-        ModelPart,
-        help={
-            "spec": "The model that voted, if it is elsewhere now.",
-            "labels": "With --model: a file of label names, one per line, in the order of the scores.",
-        },
-    ),
-]
+_Model = Annotated[dict[str, Any], Fields(ModelPart, help={"spec": "The model that voted, if it is elsewhere now."})]
 _BROKEN = 1
 
 

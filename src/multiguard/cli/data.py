@@ -24,11 +24,7 @@ _Part = Annotated[
     Fields(
         DataPart,
         without=("name", "labelled"),
-        help={
-            "split": "Which split, by the dataset's own name [the training split].",
-            "images": "Read a random sample of so many images [all].",
-            "size": "Resize the images to this height and width, as training does [not].",
-        },
+        help={"split": "The split [the training split].", "size": "Resize images to this height and width [not]."},
     ),
 ]
 _Workers = Annotated[int | None, typer.Option(help="Decoding threads [one per core].")]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
-from multiguard.cli.options import Fields, with_options
+from multiguard.cli.options import with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.score_table import rule_text
 from multiguard.cli.terminal import PlainConsole, echo
@@ -21,17 +21,13 @@ if TYPE_CHECKING:
     from multiguard.pipeline.predict_job import ImagePrediction, PredictJob, PredictResult
 
 _Images = Annotated[list[Path], Argument(help="Image files.")]
-_Model = Annotated[
-    ModelPart,
-    Fields(help={"labels": "A file of label names, one per line, in the order of the scores [the model's]."}),
-]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
 
 
 @with_options
-def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _Json = False) -> None:
+def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_: _Json = False) -> None:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Some draws choose the labels, others certify them: a label that these cannot confirm is marked unconfirmed.

@@ -23,16 +23,7 @@ _Out = Annotated[
 ]
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
-_Part = Annotated[
-    dict[str, Any],
-    Fields(
-        ReportPart,
-        help={
-            "title": "The page's title [the recipe's, or the dataset's name].",
-            "gallery": "The most images in the gallery [the recipe's, or all].",
-        },
-    ),
-]
+_Part = Annotated[dict[str, Any], Fields(ReportPart)]
 _Root = Annotated[Path | None, Option(help="Where the images are [where they were voted on].")]
 
 

@@ -14,13 +14,7 @@ from multiguard.pipeline.parts import DataPart, TrainPart
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
 
-_Data = Annotated[
-    DataPart,
-    Fields(
-        only=("name", "root", "size", "table", "separator", "difficult"),
-        help={"size": "Height and width of the images [the network's own]."},
-    ),
-]
+_Data = Annotated[DataPart, Fields(only=("name", "root", "size", "table", "separator", "difficult"))]
 _Out = Annotated[Path, Option(help="The model folder to write; a run in it resumes.")]
 _Train = Annotated[TrainPart, Fields(without=("cache",))]
 _Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.")]

@@ -83,7 +83,7 @@ class DataPart:
     name: Annotated[str, Help("voc2007, coco, nuswide, folder or digits.", name="data")]
     root: Annotated[Path | None, Help("The folder that holds the dataset; digits need none.")] = None
     split: Annotated[str | None, Help("The split to vote on [test; coco and nuswide: val].")] = None
-    images: Annotated[int | None, Help("Vote on a random sample of so many images [all].", least=1)] = None
+    images: Annotated[int | None, Help("A random sample of so many images [all].", least=1)] = None
     seed: Annotated[int, Help("Seed of that sample.", least=0)] = 0
     size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1)] = None
     table: Annotated[Path | None, Help("The CSV of labels (folder, nuswide), if not the default one.")] = None
@@ -154,7 +154,7 @@ class ModelPart:
     """
 
     spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
-    labels: Annotated[Path | None, Help("Label names, one per line, in the scores' order [the dataset's].")] = None
+    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's or data's].")] = None
     weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
     output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are (onnx, module).")] = None
     mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None

@@ -86,8 +86,8 @@ class ReportPart:
     True
     """
 
-    title: Annotated[str | None, Help("The page's title [the dataset's name].")] = None
-    gallery: Annotated[int | None, Help("The most images in the gallery [all].", least=0)] = None
+    title: Annotated[str | None, Help("The page's title [the recipe's, or the dataset's name].")] = None
+    gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or all].", least=0)] = None
     images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:
