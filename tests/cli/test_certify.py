@@ -258,7 +258,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         ([*ADAPTIVE, *TOP_K], "name one or more"),
         ([*ADAPTIVE, "--radius", -1, *TOP_K], "none negative"),
         ([*ADAPTIVE, "--radius", 0.5], "k is missing; the top-k rule needs k and k_prime"),
-        ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "max_draws"),
+        ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "--max-draws is 0; expected 1 or more"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--alpha", 0], "alpha"),
         ([*ADAPTIVE, "--radius", 0.5, "--rule", "threshold", "--threshold", 2], "strictly between 0 and 1"),
         (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "(--labels)"),

@@ -14,7 +14,7 @@ from multiguard.data import DigitsDataset
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(?:console|sh|bash|text|)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # its language and what it holds
 SMALL = {
     "train": ["--epochs", "1", "--images", "64", "--val-images", "40", "--model", "cnn:4", "--size", "16"],
     "vote": ["--images", "5", "--draws", "60"],
@@ -30,7 +30,8 @@ SMALL = {
 
 def commands_of(text):
     """The commands in the fenced blocks of a page, each as its words."""
-    lines = [line for block in FENCE.findall(text) for line in re.sub(r"\\\n", " ", block).splitlines()]
+    blocks = [block for language, block in FENCE.findall(text) if language in ("", "console", "sh", "bash", "text")]
+    lines = [line for block in blocks for line in re.sub(r"\\\n", " ", block).splitlines()]
     typed = [line.strip().removeprefix("$ ") for line in lines]
     return [shlex.split(line, comments=True)[1:] for line in typed if line.startswith("multiguard ")]
 

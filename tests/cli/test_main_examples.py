@@ -357,7 +357,7 @@ def linear_model():
         (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
         (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such image"),
         (["predict", "digit.png", "--model", "runs/gone"], "'runs/gone' is no model"),
-        (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "k must lie between 1"),
+        (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "at most the number of labels, 10, got 11"),
         (["predict", "digit.png", "--model", "runs/digits", "--size", 64], "leave out the size 64"),
         (
             ["vote", "--model", "runs/digits", "--data", "folder", "--root", "gone", "--out", "v"],
