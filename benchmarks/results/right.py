@@ -37,7 +37,8 @@ def statistics_block(run: Run, settings: list[tuple[int, int]], docs: Path) -> d
             recall = set_scores(radii, num_true=num_true, k=k, radius=radius).recall
             lines.append((name, 100 * recall))
             at = [float(recall[place_of(radius, one)]) for one in RADII]
-            rows.append([f"{k_prime}, {k}", name, *map(percent_value, at), str(claims_beyond(radii, found[_PAPER], 0.5))])
+            beyond = str(claims_beyond(radii, found[_PAPER], 0.5))
+            rows.append([f"{k_prime}, {k}", name, *map(percent_value, at), beyond])
         panels.append(Panel(f"k′ = {k_prime}, k = {k}", "certified recall, %", radius, lines))
     n, alpha = run.config.n, plain(run.config.alpha)
     words = f"{len(num_true)} images, n = {n}, α = {alpha}, σ = {plain(images.sigma)}."
