@@ -170,7 +170,7 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
 
 
 def _check_tree(kind: Any, value: Any, key: str) -> None:
-    """Refuse unknown keys, and numbers that are not finite or too large to count with."""
+    """Refuse unknown keys, numbers that are not finite or too large to count with, and YAML's own sets."""
     section = next((one for one in union_members(kind) if is_dataclass(one)), None)
     if section is not None and isinstance(value, Mapping):
         known = get_type_hints(section)
@@ -181,12 +181,11 @@ def _check_tree(kind: Any, value: Any, key: str) -> None:
     elif isinstance(value, list):
         for number, one in enumerate(value):
             _check_tree(None, one, f"{key}[{number}]")
-    elif isinstance(value, int | float) and not (
-        math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST
-    ):
-        raise InvalidInputError(
-            f"{key} is {value}; expected a {'finite' if isinstance(value, float) else 'smaller'} number"
-        )
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInputError(f"{key} is {value}; expected a finite number")
+    elif isinstance(value, set) or (isinstance(value, int) and abs(value) > _LARGEST):
+        given = "a set" if isinstance(value, set) else "a number of more than 18 digits"
+        raise InvalidInputError(f"{key} is {given}; expected {expected_text(kind) if kind else 'a smaller number'}")
 
 
 def _decode_path(kind: type, value: Any) -> Path:
