@@ -99,6 +99,8 @@ def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe
         return msgspec.convert(tree, RunRecipe, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"{name}: {_mistake(error, tree)}") from error
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{name}: a text holds half of a character (a lone surrogate); write it out") from None
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
