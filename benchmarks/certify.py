@@ -17,8 +17,8 @@ from tests.certify import literal
 from tests.certify.cases import random_ranked
 from tests.shared_data import COCO_VOTES
 
-from benchmarks.results.limits import shares
-from multiguard import Method, certified_radii_batch
+from benchmarks.results.limits import limit_fractions
+from multiguard import Method, TopK, certified_radii_batch
 
 K, K_PRIME, SIGMA, ALPHA, NUM_LABELS = 10, 3, 0.5, 0.001, 80
 Votes = tuple[NDArray[np.uint8], list[NDArray[np.int64]]]
@@ -46,7 +46,7 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 def certify(votes: Votes, method: Method) -> None:
     """All radii of all images."""
-    certified_radii_batch(*votes, num_labels=NUM_LABELS, k=K, k_prime=K_PRIME, sigma=SIGMA, alpha=ALPHA, method=method)
+    certified_radii_batch(*votes, TopK(K, K_PRIME), num_labels=NUM_LABELS, sigma=SIGMA, alpha=ALPHA, method=method)
 
 
 def literal_seconds(votes: Votes, images: int = 16, points: int = 3) -> float:
@@ -96,9 +96,9 @@ def main() -> None:
     for images, drawn in ((500, 1000), (40, 100_000)):
         peak = peak_megabytes(images, drawn)
         print(f"  peak memory, joint, {images} images of 1 to 12 labels, n = {drawn:,}: {peak:,.0f} MB")
-    near = shares(5, labels=8, k_prime=2, k=3, true=3)
+    near = limit_fractions(5, labels=8, k_prime=2, k=3, true=3)
     for method in ("joint", "paper"):
-        ratio = float(np.mean([share[method] for share in near]))
+        ratio = float(np.mean([each[method] for each in near]))
         print(f"  {method:6} with exact probabilities reaches {ratio:.1%} of the exact limit (small cases)")
 
 

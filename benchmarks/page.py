@@ -1,8 +1,8 @@
-"""The size of a report of 500 images and how long it takes to open: `python -m benchmarks.page`.
+"""The size of a report of 500 images and the time to open it: `python -m benchmarks.page [REPORT]`.
 
-Without a path it writes a report of simulated votes and random pixels, which compress worse than any photograph. Open
-time is from the start of navigation to the end of the page's own scripts and the first frame after them, in a fresh
-browser window each time.
+Without a path it writes a report of simulated votes and random pixels, which compress worse than photographs. The
+time to open is from the start of navigation to the first frame after the page's own scripts, in a fresh browser window
+each time.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from multiguard.report import Study, write_page
 
 
 def simulated_report(folder: Path, images: int = 500) -> Path:
-    """A report of so many images, written and timed."""
+    """Write a report of this many images, and time it."""
     study = Study(make_run(folder, images=images, methods=("joint", "paper", "jia", "independent"), swept=True))
     start = time.perf_counter()
     write_page(study, folder / "report.html", images=NoiseImages(study.main.certificates.ids, side=224))
@@ -28,17 +28,17 @@ def simulated_report(folder: Path, images: int = 500) -> Path:
 
 
 def open_seconds(browser: Browser, path: Path, width: int) -> tuple[float, float]:
-    """From navigation to the first frame after all scripts have run, and the processor time of the page in it."""
+    """Seconds from navigation to the first frame after all scripts, and the processor seconds of the page in them."""
     page = browser.new_page(viewport={"width": width, "height": 900})
     metrics = page.context.new_cdp_session(page)
     metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
     start = time.perf_counter()
     page.goto(path.as_uri(), wait_until="load")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    taken = time.perf_counter() - start
-    found = {each["name"]: each["value"] for each in metrics.send("Performance.getMetrics")["metrics"]}
+    seconds = time.perf_counter() - start
+    values = {each["name"]: each["value"] for each in metrics.send("Performance.getMetrics")["metrics"]}
     page.close()
-    return taken, found["TaskDuration"]
+    return seconds, values["TaskDuration"]
 
 
 def slide_milliseconds(browser: Browser, path: Path, *, all_cards: bool) -> float:
@@ -65,7 +65,7 @@ def slide_milliseconds(browser: Browser, path: Path, *, all_cards: bool) -> floa
 
 
 def main() -> None:
-    """Prints the figures."""
+    """Print the measurements."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         sys.exit("page: no chromium, chromium-browser or google-chrome is installed")

@@ -1,7 +1,7 @@
-"""How much of the bare forward's speed the sampler keeps on a CPU: `python -m benchmarks.sampler_cpu`.
+"""The sampler's speed relative to the bare forward pass on a CPU: `python -m benchmarks.sampler_cpu`.
 
-Each round times the bare forward and the sampler one after the other, at the same batch size and threads; the
-table gives medians over many short rounds, so that other work on the machine weighs on both alike.
+Each round times the bare forward pass and the sampler in turn, with the same batch size and threads. The table gives
+medians over many short rounds, so that other work on the machine affects both alike.
 """
 
 import statistics
@@ -31,8 +31,8 @@ def small_cnn() -> nn.Module:
 
 
 def resnet18() -> nn.Module:
-    """timm's, with random weights."""
-    # torchvision's wheel may be built for another torch; it then lacks operators that timm's import looks up.
+    """ResNet-18 from timm, with random weights."""
+    # A torchvision wheel built for another torch lacks operators that timm looks up at import.
     operators = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
@@ -51,7 +51,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def compare(network: nn.Module, size: int, rows: int, draws: int) -> tuple[float, float, float]:
-    """Images a second of the bare forward, draws a second of the sampler, and their ratio: medians over rounds."""
+    """Images per second of the bare forward pass, draws per second of the sampler, and their ratio: medians."""
     classifier = load_classifier(network, labels=LABELS, output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     smoother = Smoother(classifier, sigma=0.5, device="cpu", batch_size=rows)
     image = np.random.default_rng(0).integers(0, 256, (3, size, size), dtype=np.uint8)
@@ -68,7 +68,7 @@ def compare(network: nn.Module, size: int, rows: int, draws: int) -> tuple[float
 
 
 def bare_forward(classifier: Classifier, batch: torch.Tensor, draws: int) -> None:
-    """The classifier alone, on a batch that is ready, as often as the draws need it."""
+    """The classifier alone, on a prepared batch, as often as the draws need it."""
     with torch.no_grad():
         for _ in range(draws // len(batch)):
             classifier(batch)

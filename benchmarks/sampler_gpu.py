@@ -1,8 +1,8 @@
-"""How much of the bare forward's speed the sampler keeps on one CUDA device: `python -m benchmarks.sampler_gpu`.
+"""The sampler's speed relative to the bare forward pass on one CUDA device: `python -m benchmarks.sampler_gpu`.
 
-Needs timm and nothing from the network: weights are random. Rates are medians of interleaved rounds. The bare
-forward is the hardest one to match: weights and a ready batch in bfloat16, channels last, compiled, nothing copied
-back. The loop of the paper's public code is float32, batch 32, noise made on the CPU, one-hot counting.
+Needs timm but no network access: weights are random. Rates are medians of interleaved rounds. The bare forward pass
+is the hardest one to match: weights and a prepared batch in bfloat16, channels last, compiled, nothing copied back.
+The loop of the paper's public code is float32, batch 32, noise made on the CPU, one-hot counting.
 """
 
 import io
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from multiguard.certify import look_plan
+from multiguard.certify import TopK, look_plan
 from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load_classifier
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth.engine import pack_labels
 from multiguard.smooth.noise import key_words, noise_key
 from multiguard.smooth.philox import standard_normal
-from multiguard.smooth.step import pack_labels
 from multiguard.votes import read_votes
 
 ROUNDS = 5
@@ -47,7 +47,7 @@ def random_image(size: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def rate(work: Callable[[], int]) -> float:
-    """Images a second of one call, which returns how many images it ran."""
+    """Images per second of one call, which returns the number of images."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     images = work()
@@ -56,13 +56,13 @@ def rate(work: Callable[[], int]) -> float:
 
 
 def medians(*works: Callable[[], int]) -> list[float]:
-    """The median rate of each work, the rounds interleaved; the first round, which compiles, is thrown away."""
+    """The median rate of each function, in interleaved rounds; the first round, which compiles, is not counted."""
     rounds = [[rate(work) for work in works] for _ in range(ROUNDS + 1)][1:]
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
 def bare_forward(name: str, labels: int, size: int, rows: int, batches: int) -> Callable[[], int]:
-    """The network alone, all in bfloat16 and compiled, on a batch that is ready."""
+    """The network alone, all in bfloat16 and compiled, on a prepared batch."""
     network = build(name, labels).network
     assert isinstance(network, nn.Module)
     network = network.eval().cuda().to(torch.bfloat16, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -90,7 +90,7 @@ def sampled(smoother: Smoother, size: int, draws: int) -> Callable[[], int]:
 
 
 def public_loop(name: str, labels: int, size: int, batches: int) -> Callable[[], int]:
-    """The loop as the paper's public code writes it."""
+    """The loop of the paper's public code."""
     classifier = build(name, labels).eval().cuda()
     image = torch.from_numpy(random_image(size)).float() / 255
 
@@ -117,13 +117,13 @@ def speed(name: str, labels: int, size: int, rows: int, batches: int, goal: floa
         (f"{name} {size}px, batch {rows}: sampler", f"{draws:,.0f} draws/s", ""),
         ("  sampler / bare", f"{draws / bare:.3f}", f">= {goal}"),
     ]
-    return say(table), smoother, draws
+    return show(table), smoother, draws
 
 
 def against_public_loop(name: str, labels: int, size: int, draws: float) -> list[Row]:
-    """How many times as quick as the loop of the paper's public code."""
+    """The speedup over the loop of the paper's public code."""
     (loop,) = medians(public_loop(name, labels, size, 8))
-    return say(
+    return show(
         [
             ("  the public code's loop", f"{loop:,.0f} images/s", ""),
             ("  sampler / loop", f"{draws / loop:.1f}", ">= 20"),
@@ -132,7 +132,7 @@ def against_public_loop(name: str, labels: int, size: int, draws: float) -> list
 
 
 def noise_cost(rows: int, size: int) -> list[Row]:
-    """The noise alone, compiled: how long one batch takes, and how that compares with writing it to memory."""
+    """The noise alone, compiled: the time per batch and the values per second."""
     words = torch.tensor([key_words(noise_key(0, "a"))] * rows, dtype=torch.int32, device="cuda")
     draws = torch.arange(rows, device="cuda")
     compiled = torch.compile(lambda w, d: standard_normal(w, d, (3, size, size)).bfloat16(), dynamic=False)
@@ -144,7 +144,7 @@ def noise_cost(rows: int, size: int) -> list[Row]:
 
     (batches,) = medians(work)
     numbers = rows * 3 * size * size
-    return say([(f"noise alone, {rows} x {size}px", f"{1e3 / batches:.2f} ms", f"{numbers * batches / 1e9:.0f} G/s")])
+    return show([(f"noise alone, {rows} x {size}px", f"{1e3 / batches:.2f} ms", f"{numbers * batches / 1e9:.0f} G/s")])
 
 
 def noise_identity() -> list[Row]:
@@ -160,7 +160,7 @@ def noise_identity() -> list[Row]:
     whole, cpu = on_device(64), standard_normal(words, draws, (3, 64, 64))
     same = all(torch.equal(on_device(rows), whole) for rows in (1, 7))
     close = (whole - cpu).abs().max().item()
-    return say(
+    return show(
         [
             ("noise in batches of 1, 7, 64", "identical" if same else "DIFFERENT", "identical"),
             ("largest difference from the CPU's evaluation", f"{close:.1e}", "< 1e-3"),
@@ -169,17 +169,17 @@ def noise_identity() -> list[Row]:
 
 
 def peak_memory(smoother: Smoother, size: int) -> list[Row]:
-    """The device memory that 1,000 and 100,000 draws take."""
+    """The device memory of 1,000 and of 100,000 draws."""
     peaks = []
     for draws in (1_000, 100_000):
         torch.cuda.reset_peak_memory_stats()
         sampled(smoother, size, draws)()
         peaks.append(torch.cuda.max_memory_allocated() / 2**20)
-    return say([("peak memory, 1,000 / 100,000 draws", f"{peaks[0]:,.0f} / {peaks[1]:,.0f} MiB", "equal")])
+    return show([("peak memory, 1,000 / 100,000 draws", f"{peaks[0]:,.0f} / {peaks[1]:,.0f} MiB", "equal")])
 
 
 def halving(size: int) -> list[Row]:
-    """A batch that the device has no room for, with the votes of one that fits; float32, since it is exact enough."""
+    """A batch too large for the device gets the votes of one that fits; in float32, which is exact enough."""
     options = {"sigma": SIGMA, "precision": "float32", "compile": False, "device": "cuda"}
     classifier = build("tf_efficientnet_lite0", 80)
     fits = Smoother(classifier, batch_size=16, **options).votes(random_image(size), 2048, seed=0, image_id="a")  # type: ignore[arg-type]
@@ -189,9 +189,9 @@ def halving(size: int) -> list[Row]:
     crowded = Smoother(classifier, batch_size=2048, **options)  # type: ignore[arg-type]
     halved = crowded.votes(random_image(size), 2048, seed=0, image_id="a")
     torch.cuda.set_per_process_memory_fraction(1.0)
-    left = crowded._sizer._limit
+    left = crowded._sizer.limit
     same = float(np.mean(fits == halved))
-    return say(
+    return show(
         [
             ("rows that fit after halving, of 2,048", str(left), "< 2048"),
             ("ranks equal to those of batches of 16", f"{same:.4f}", "near 1"),
@@ -200,7 +200,7 @@ def halving(size: int) -> list[Row]:
 
 
 class Jpegs:
-    """A dataset of JPEG files in memory, decoded when read."""
+    """A dataset of JPEG files in memory, decoded on access."""
 
     name = "generated"
 
@@ -234,7 +234,7 @@ def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> li
         votes = read_votes(folder)
         alone_votes = smoother.votes(jpegs[95].image, draws, seed=0, image_id="95.jpg")
         same = np.array_equal(votes.ranked(95), alone_votes)  # type: ignore[arg-type]
-    return say(
+    return show(
         [
             (f"96 JPEGs x {draws} draws, written to disk", f"{found:,.0f} draws/s", ""),
             ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
@@ -244,16 +244,16 @@ def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> li
 
 
 def threshold_rule(size: int, top_k: float) -> list[Row]:
-    """The threshold rule: its rate beside ranking, and its sets against NumPy's packing of the same scores."""
+    """Sets instead of ranks: their rate, and their bits against NumPy's packing of the same scores."""
     smoother = Smoother(
-        build("tf_efficientnet_lite0", 83), sigma=SIGMA, rule="threshold", batch_size=512, device="cuda"
+        build("tf_efficientnet_lite0", 83), sigma=SIGMA, score_threshold=0.5, batch_size=512, device="cuda"
     )
     (found,) = medians(sampled(smoother, size, 512 * 40))
     scores = torch.randn(512, 83, device="cuda").bfloat16()
     table = torch.compile(pack_labels, dynamic=False)(scores, 0.25).cpu().numpy()
     expected = np.packbits((scores.float() >= 0.25).cpu().numpy(), axis=1, bitorder="little")
     same = np.array_equal(table[:, :-1], expected) and bool(table[:, -1].all())
-    return say(
+    return show(
         [
             ("threshold rule, 83 labels", f"{found:,.0f} draws/s", ""),
             ("  of the rate of the top-k rule", f"{found / top_k:.3f}", "near 1"),
@@ -263,9 +263,9 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 
 
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
-    """An adaptive run end to end: as quick a draw as a run of fixed length, and that run's first draws."""
+    """An adaptive run end to end: the rate of a run with fixed draws, and that run's first draws."""
     jpegs = Jpegs(192, size, len(smoother.classifier.label_names))
-    plan = AdaptivePlan(look_plan(1000), radii=(0.1, 0.5), k=10, k_prime=3)
+    plan = AdaptivePlan(TopK(10, 3), look_plan(1000), radii=(0.1, 0.5))
     with tempfile.TemporaryDirectory() as folder:
 
         def work() -> int:
@@ -278,7 +278,7 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
         ranked = votes.ranked(95, looks=votes.looks)
         mean = np.mean([votes.draws_of(position) for position in range(len(votes))])
         same = np.mean(ranked == smoother.votes(jpegs[95].image, len(ranked), seed=0, image_id="95.jpg"))
-    return say(
+    return show(
         [
             (f"192 JPEGs, adaptive, {mean:.0f} draws on average", f"{found:,.0f} draws/s", ""),
             ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
@@ -287,15 +287,15 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     )
 
 
-def say(rows: list[Row]) -> list[Row]:
-    """Show rows as soon as they are known."""
+def show(rows: list[Row]) -> list[Row]:
+    """Print rows as soon as they are known."""
     for what, value, goal in rows:
         print(f"{what:<58}{value:>24}  {goal}", flush=True)
     return rows
 
 
 def main() -> None:
-    """Measure everything, then print the table in one piece."""
+    """Measure everything, then print the whole table again."""
     start = time.perf_counter()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     table = noise_identity()
@@ -304,8 +304,8 @@ def main() -> None:
     table += threshold_rule(224, light_rate) + adaptive_run(light, 224, light_rate)
     rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 16, 0.95)
     table += rows + noise_cost(128, 448) + against_public_loop("resnet101", 20, 448, heavy_rate) + halving(224)
-    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.perf_counter() - start:.0f} s in all")
-    say(table)
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.perf_counter() - start:.0f} s in total")
+    show(table)
 
 
 if __name__ == "__main__":

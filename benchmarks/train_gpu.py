@@ -26,7 +26,7 @@ from multiguard.data import Pixels, load_pixels
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.folder import load_folder
+from multiguard.models.model_folder import load_folder
 from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
 from multiguard.train.feed import Feed
 from multiguard.train.job import Job, open_splits

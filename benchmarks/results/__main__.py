@@ -11,43 +11,44 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.results import blocks
+from benchmarks.results.corrections import statistics_block, wrong_claims_block
 from benchmarks.results.facts import classifiers, costs, facts, named, seed_lines
 from benchmarks.results.limits import limit_block
 from benchmarks.results.parts import adaptive_block, difference, headline, second_terms, study_blocks
-from benchmarks.results.right import statistics_block, wrong_claims_block
 from benchmarks.results.runs import Run, open_run
+from multiguard.certify import TopK
 
-_OTHER = (3, 1)  # the paper's k and k' for its smaller dataset
+_OTHER = TopK(k=3, k_prime=1)  # of the paper for its smaller dataset
 
 
 def main() -> None:
     """Reads the arguments, makes the blocks and writes the pages."""
-    asked = _arguments()
+    options = _arguments()
     made: dict[str, str] = {}
-    if asked.coco is not None:
-        made |= coco_blocks(open_run(asked.coco), asked.out, asked.commit)
-    if asked.digits is not None:
-        made |= digits_blocks(open_run(asked.digits), asked.out, asked.digits_commit or asked.commit)
-    if asked.classifier:
-        found = _grouped(asked.classifier)
+    if options.coco is not None:
+        made |= coco_blocks(open_run(options.coco), options.out, options.commit)
+    if options.digits is not None:
+        made |= digits_blocks(open_run(options.digits), options.out, options.digits_commit or options.commit)
+    if options.classifier:
+        found = _grouped(options.classifier)
         made |= classifiers(found)
         if "headline" in made:
             made["headline"] += seed_lines(found)
-    if asked.small_cases:
-        made |= wrong_claims_block() | limit_block(asked.cases)
-    for page in (asked.out / "results.md", asked.readme):
+    if options.small_cases:
+        made |= wrong_claims_block() | limit_block(options.cases)
+    for page in (options.out / "results.md", options.readme):
         write(page, made)
 
 
 def coco_blocks(run: Run, docs: Path, commit: str | None) -> dict[str, str]:
     """All that the run on MS-COCO shows."""
-    other = run.asked_again(*_OTHER)
+    other = run.study_with(_OTHER)
     return {
         **facts(run, "coco", commit),
         **study_blocks(run.study, "coco", docs),
         **study_blocks(other, "coco-1-3", docs),
         **second_terms(run.study, "coco"),
-        **statistics_block(run, [(run.rule.k, run.rule.k_prime), _OTHER], docs),
+        **statistics_block(run, [run.rule, _OTHER], docs),
         **difference([run.study, other], docs),
         **adaptive_block(run, docs),
         **costs(run, "coco"),

@@ -1,4 +1,4 @@
-"""Generated parts of a page stand between markers; all that people write stands outside them."""
+"""Generated blocks of a page are between markers; everything outside them is written by people."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a run was and what it took, as the page states it."""
+"""The facts of a run and its cost, for the page."""
 
 import math
 import re
@@ -7,36 +7,40 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, markdown, radius_index
 from benchmarks.results.runs import Run
-from benchmarks.results.tables import RADII, RADIUS_HEADS, markdown, place_of
-from multiguard.models.folder import ModelCard
+from multiguard.models.model_folder import ModelCard
 from multiguard.report.rounding import percent_value, plain
-from multiguard.report.words import left_out
+from multiguard.report.words import curve_left_out
 from multiguard.train.loop import kept_epoch
 
 _GIGABYTE = 2**30
 
 
 def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
-    """Images, seeds, network, device and versions, read off the votes."""
-    told = run.study.main.provenance
+    """Images, seeds, network, device and versions, from the votes."""
+    provenance = run.study.main.provenance
     curve = run.study.main_curve(run.study.method, "mean")
-    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    left_out = curve_left_out(run.study, curve)
+    versions = ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())
     rows = [
         [
             "images voted on",
-            f"{curve.scores.images} of `{told['dataset']}`; left out: {left_out(run.study, curve) or 'none'}",
+            f"{curve.scores.images} of `{provenance['dataset']}`; left out: {left_out or 'none'}",
         ],
-        ["labels", str(len(told["label_names"]))],
-        ["network", f"{told['model']}, weights {str(told['weights_hash'])[:12]}"],
-        ["noise", f"sigma {plain(told['sigma'])}, seed {told['seed']}, before normalisation"],
-        ["draws an image", f"{told['draws']:,}, of which the first {run.config.n:,} certify unless n is varied"],
-        ["drawn on", f"{told['device']}, {told['precision']}"],
+        ["labels", str(len(provenance["label_names"]))],
+        ["network", f"{provenance['model']}, weights {str(provenance['weights_hash'])[:12]}"],
+        ["noise", f"sigma {plain(provenance['sigma'])}, seed {provenance['seed']}, before normalisation"],
+        [
+            "draws per image",
+            f"{provenance['draws']:,}, of which the first {run.study.config.draws:,} certify unless n is varied",
+        ],
+        ["drawn on", f"{provenance['device']}, {provenance['precision']}"],
         ["versions", versions],
         *([["commit", commit]] if commit else []),
         *_training(run),
     ]
-    return {f"{prefix}-facts": markdown(["", "what was run"], rows, words=2)}
+    return {f"{prefix}-facts": markdown(["", "value"], rows, words=2)}
 
 
 def _training(run: Run) -> list[list[str]]:
@@ -115,7 +119,7 @@ def seed_lines(runs: Mapping[str, Sequence[Run]]) -> str:
 
 def _recalls(run: Run) -> list[float]:
     scores = run.study.main_curve("joint", "mean").scores
-    return [float(scores.recall[place_of(scores.radius, radius)]) for radius in RADII]
+    return [float(scores.recall[radius_index(scores.radius, radius)]) for radius in RADII]
 
 
 def _mean_map(runs: Sequence[Run]) -> str:

@@ -9,13 +9,12 @@ import numpy as np
 
 from benchmarks import adaptive
 from benchmarks.results.drawing import Panel, curves_figure, study_figures, tradeoff_figure
+from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, family_table, markdown, radius_index, scores_table
 from benchmarks.results.runs import Run
-from benchmarks.results.tables import RADII, RADIUS_HEADS, family_table, markdown, place_of, scores_table
 from multiguard.report import Study
-from multiguard.report.families import families, methods_family
-from multiguard.report.family import METHOD_NAMES
+from multiguard.report.families import METHOD_NAMES, methods_family
 from multiguard.report.rounding import percent_value, plain, round_down
-from multiguard.report.words import setting_words
+from multiguard.report.words import config_words
 
 IMAGES = "images/results"
 ALL_SCORES = ("precision", "recall", "f1")
@@ -42,7 +41,7 @@ _WORDS = {
 def study_blocks(study: Study, prefix: str, docs: Path) -> dict[str, str]:
     """The methods and every row of the paper's figures whose data is there: a figure and a table each."""
     drawn = study_figures(study, docs / IMAGES, prefix, ["methods", *ROWS])
-    tables = {family.key: family_table(family, ROWS.get(family.key, ALL_SCORES)) for family in families(study)}
+    tables = {family.key: family_table(family, ROWS.get(family.key, ALL_SCORES)) for family in study.families}
     return {f"{prefix}-{key}": f"{_image(path, _WORDS[key])}\n\n{tables[key]}" for key, path in drawn.items()}
 
 
@@ -56,53 +55,52 @@ def second_terms(study: Study, prefix: str) -> dict[str, str]:
     rows = []
     for half in (1, 2, 3, 4):
         radius = half * study.main.certificates.sigma / 2
-        place = place_of(lines["paper"].radius, radius)
+        index = radius_index(lines["paper"].radius, radius)
         for name, word in (("paper", "with"), ("independent", "without")):
-            values = [percent_value(float(getattr(lines[name], score)[place])) for score in ALL_SCORES]
+            values = [percent_value(float(getattr(lines[name], score)[index])) for score in ALL_SCORES]
             rows.append([f"{plain(radius)}", word, *values])
     return {f"{prefix}-second-terms": markdown(["R", "second terms", "precision", "recall", "F1"], rows, words=2)}
 
 
 def difference(studies: Sequence[Study], docs: Path) -> dict[str, str]:
-    """What `joint` certifies beyond the others at every radius of the grid, in points of recall."""
+    """The recall that `joint` certifies beyond the others at every radius of the grid, in points."""
     others = [name for name in studies[0].main.certificates.methods if name not in ("joint", "independent")]
     panels, rows = [], []
     for study in studies:
         joint = study.main_curve("joint", "mean").scores
         gains = {name: 100 * (joint.recall - study.main_curve(name, "mean").scores.recall) for name in others}
         lines = [(f"joint − {METHOD_NAMES[name]}", gain) for name, gain in gains.items()]
-        title = ", ".join(list(setting_words(study.main).values())[:2])
+        title = ", ".join(list(config_words(study.main).values())[:2])
         panels.append(Panel(title, "points of certified recall", joint.radius, lines))
         rows += [[title, METHOD_NAMES[name], *_gain(joint.radius, gain)] for name, gain in gains.items()]
-    words = ", ".join(list(setting_words(studies[0].main).values())[2:])
-    path = curves_figure(docs / IMAGES, "difference", "What the joint certificate adds", f"{words}.", panels)
-    heads = ["setting", "joint less", *RADIUS_HEADS, "least", "most", "radii below 0"]
+    words = ", ".join(list(config_words(studies[0].main).values())[2:])
+    path = curves_figure(docs / IMAGES, "difference", "Gain of the joint certificate", f"{words}.", panels)
+    heads = ["config", "joint minus", *RADIUS_HEADS, "least", "most", "radii below 0"]
     table = markdown(heads, rows, words=2)
-    return {"difference": f"{_image(path, 'Certified recall of joint less that of others')}\n\n{table}"}
+    return {"difference": f"{_image(path, 'Certified recall of joint minus that of the others')}\n\n{table}"}
 
 
 def _gain(radius: np.ndarray, gain: np.ndarray) -> list[str]:
-    """In points, to the nearest hundredth: a difference of proved numbers, itself no claim."""
-    at = [f"{gain[place_of(radius, one)]:+.2f}" for one in RADII]
+    """In points, rounded to two decimals: a difference of certified numbers, itself not certified."""
+    at = [f"{gain[radius_index(radius, one)]:+.2f}" for one in RADII]
     most = int(np.argmax(gain))
     below = int(np.sum(gain < -1e-9))
     return [*at, f"{gain.min():+.2f}", f"{gain[most]:+.2f} at R = {plain(radius[most])}", f"{below} of {len(radius)}"]
 
 
 def adaptive_block(run: Run, docs: Path) -> dict[str, str]:
-    """Certified recall against the draws it takes, fixed and adaptive, with a figure."""
-    rule, alpha = run.rule, run.config.alpha
-    most = run.votes.provenance.draws
-    tried = [n for n in (100, 200, 500, 1000, 2000, 5000, 7000, 10000) if n <= most]
-    asked = argparse.Namespace(
-        k=rule.k, k_prime=rule.k_prime, alpha=alpha, radius=0.5, draws=tried, forecast_margin=[2.0]
+    """Certified recall against the number of draws, fixed and adaptive, with a figure."""
+    rule, alpha = run.rule, run.study.config.alpha
+    draws = [n for n in (100, 200, 500, 1000, 2000, 5000, 7000, 10000) if n <= run.votes.provenance.draws]
+    options = argparse.Namespace(
+        k=rule.k, k_prime=rule.k_prime, alpha=alpha, radius=0.5, draws=draws, forecast_margin=[2.0]
     )
     loaded = adaptive.load(run.folder / "votes", rule.k_prime)
-    found = [dict(zip(adaptive.COLUMNS, row, strict=True)) for row in adaptive.rows(*loaded, asked)]
+    found = [dict(zip(adaptive.COLUMNS, row, strict=True)) for row in adaptive.rows(*loaded, options)]
     words = f"k′ = {rule.k_prime}, k = {rule.k}, α = {plain(alpha)}, R = 0.5, method joint"
     tradeoff_figure([row for row in found if row["images"] != "chosen"], docs / IMAGES, words)
     table = markdown(["draws", "at most", "on average", "certified recall, %"], _adaptive_rows(found))
-    return {"adaptive": f"{_image(Path('tradeoff.svg'), 'Certified recall against the draws it takes')}\n\n{table}"}
+    return {"adaptive": f"{_image(Path('tradeoff.svg'), 'Certified recall against the number of draws')}\n\n{table}"}
 
 
 def _adaptive_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -1,45 +1,38 @@
-"""Run folders as the page needs them: certified where they are not yet, the main run with its arms beside it."""
+"""Run folders for the page, certified if they are not yet: the main run and its arms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from multiguard.pipeline.cost import Meter
+from multiguard.pipeline.parsing import RECIPE_FILE
+from multiguard.pipeline.reporting import PAGE
+from multiguard.pipeline.run import plan_arms
+
 from multiguard.certify import TopK
 from multiguard.errors import DataError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.sweeps import sweep_configs
-from multiguard.models.folder import CARD_FILE, ModelCard, read_card
-from multiguard.pipeline import (
-    CertifyJob,
-    Observer,
-    RunRecipe,
-    RunRecord,
-    StepRecord,
-    certify,
-    read_recipe,
-    read_record,
-)
-from multiguard.pipeline.recipe import Arm
-from multiguard.pipeline.recipe_file import RECIPE_FILE
-from multiguard.pipeline.record import Meter, output_hashes, write_record
-from multiguard.pipeline.report_job import PAGE
-from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep, Step
+from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
+from multiguard.pipeline import CertifyJob, RunRecipe, RunRecord, StepRecord, Watcher, certify, read_recipe, read_record
+from multiguard.pipeline.record import output_hashes, write_record
+from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
 from multiguard.report import Study
 from multiguard.results import read_certificates
 from multiguard.votes import Votes, read_votes
-from multiguard.votes.manifest import MANIFEST_NAME
+from multiguard.votes.shards import MANIFEST_NAME
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder whose votes are there; of its arms those whose votes are.
+    """A run folder that has votes, with those of its arms that have votes.
 
     Attributes:
-        folder: The run folder, or what came back of it from another machine: votes, recipe.yaml and run.json will do.
-        recipe: What was asked.
-        record: What each step took.
-        study: The main run's certificates, those of its arms beside them.
+        folder: The run folder, or a copy of its votes, recipe.yaml and run.json from another machine.
+        recipe: Its recipe.
+        record: The cost of each step.
+        study: The certificates of the main run, compared with those of its arms.
     """
 
     folder: Path
@@ -48,15 +41,11 @@ class Run:
     study: Study
 
     @property
-    def config(self) -> CertifyConfig:
-        """What the main run certifies, its draws a number."""
-        return self.study.config
-
-    @property
     def rule(self) -> TopK:
-        """The smoothed classifier of the main run."""
-        assert isinstance(self.config.rule, TopK)
-        return self.config.rule
+        """The rule of the main run."""
+        rule = self.study.config.rule
+        assert isinstance(rule, TopK)
+        return rule
 
     @cached_property
     def votes(self) -> Votes:
@@ -65,56 +54,58 @@ class Run:
 
     @property
     def card(self) -> ModelCard | None:
-        """The main network's card; None where the model was left behind."""
+        """The model card of the main network; None if the model was not copied."""
         home = self.folder / "model"
         return read_card(home) if (home / CARD_FILE).is_file() else None
 
-    def asked_again(self, k: int, k_prime: int) -> Study:
-        """The same votes with other k and k', as a study of its own."""
-        home, votes = self.folder / f"certificates-{k_prime}-{k}", self.folder / "votes"
-        part = replace(self.recipe.certify, k=k, k_prime=k_prime, radius_step=None, bands=None)
-        if not _is_of(home, votes, part.config("top-k"), {}):
-            certify(CertifyJob(votes, home, part, force=True))
+    def study_with(self, rule: TopK) -> Study:
+        """The same votes with another rule, as a study of its own."""
+        config = replace(self.study.config, rule=rule)
+        home = self.folder / f"certificates-{rule.k_prime}-{rule.k}"
+        part, votes = self.recipe.certify, self.folder / "votes"
+        if not _has_certificates(home, votes, config, {}):
+            certify(CertifyJob(votes, home, config, part.methods, radius_to=part.radius_to, force=True))
         return Study(read_certificates(home))
 
 
 def open_run(folder: Path) -> Run:
-    """The run with certificates of every arm whose votes lie there, made now where they are missing or of others.
+    """The run with certificates of every arm that has votes; missing or stale ones are made now.
 
-    What is made now goes on the run's record, with what it took, as `multiguard run` would put it there.
+    What is made now goes on the run's record with its cost, as `multiguard run` would put it there.
     """
     recipe = read_recipe(folder / RECIPE_FILE)
-    plan = Plan(recipe, folder, read_record(folder).command)
-    arms = plan.arms
+    arms = plan_arms(recipe, folder)
     voted = {name: arm for name, arm in arms.items() if (arm.home / "votes" / MANIFEST_NAME).is_file()}
     if "" not in voted:
-        raise DataError(f"{folder} holds no votes of its main run; bring them back from where they were drawn")
-    certified = [_certify(plan, arm) for arm in voted.values()]
+        raise DataError(f"{folder} has no votes of its main run; copy them from where they were drawn")
+    certified = [_certify(recipe, arm, folder) for arm in voted.values()]
     if voted == arms and (any(certified) or not (folder / PAGE).is_file()):
-        _take(ReportStep(plan), folder)
-    found = {name: plan.certificates(arm) for name, arm in voted.items()}
+        _run_step(ReportStep(recipe, folder, arms, read_record(folder).command), folder)
+    found = {name: read_certificates(arm.home / "certificates") for name, arm in voted.items()}
     return Run(folder, recipe, read_record(folder), Study(found.pop(""), found))
 
 
-def _certify(plan: Plan, arm: Arm) -> bool:
-    """Certify an arm unless that is done; whether it was done now."""
-    vary = {} if arm.name else plan.recipe.sweep.vary
-    if _is_of(arm.certificates, arm.home / "votes", plan.recipe.config, vary):
+def _certify(recipe: RunRecipe, arm: Arm, folder: Path) -> bool:
+    """Certify an arm unless it is certified already; returns whether it was done now."""
+    home, vary = arm.home / "certificates", {} if arm.name else recipe.sweep.vary
+    if _has_certificates(home, arm.home / "votes", recipe.config, vary):
         return False
-    _take(CertifyStep(plan, arm), plan.out)
+    _run_step(CertifyStep(recipe, arm, read_record(folder).command), folder)
     return True
 
 
-def _take(step: Step, folder: Path) -> None:
-    """Do a step and put it on the record."""
+def _run_step(step: Step, folder: Path) -> None:
+    """Run a step and record it."""
     meter = Meter()
-    outputs = output_hashes(folder, step.run(Observer()))
+    outputs = output_hashes(folder, step.do(Watcher()))
     done = StepRecord(step.inputs(), outputs, **asdict(meter.read()))
     write_record(folder, read_record(folder).with_step(step.name, done))
 
 
-def _is_of(home: Path, votes: Path, config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]) -> bool:
-    """Whether the folder holds certificates of these votes as they are, with this config and swept so."""
+def _has_certificates(
+    home: Path, votes: Path, config: CertifyConfig, vary: Mapping[Parameter, Sequence[float]]
+) -> bool:
+    """Whether the folder has certificates of these very votes, with this config and these sweeps."""
     try:
         found, drawn = read_certificates(home), read_votes(votes)
     except DataError:

@@ -1,26 +1,25 @@
-"""What other statistics make of the same votes: the public code's, Theorem 1 without its cap, Eq. 5 as printed.
+"""Other statistics on the same votes: those of the public code, Theorem 1 without its cap, Eq. 5 as printed.
 
-None of them belongs to the product: the public code's are sound but loose, the printed bound is not sound.
+None of them is part of the product: those of the public code are sound but loose, the printed bound is not sound.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from multiguard.certify.group import Group, Setting, batches
-from multiguard.certify.types import Floats
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
+from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import Layers, crossing, scaled
-from multiguard.certify.radii import ranked_tally
+from multiguard.certify.layers import Layers, crossing, scale_radii
+from multiguard.certify.rules import TopK
 from multiguard.certify.theorem1 import paper_radii
-from multiguard.evaluate import Scores, set_scores
 
-Solver = Callable[[Group, Setting], Floats]
+Solver = Callable[[Group, TopK, float], Floats]
 
 
 @dataclass(frozen=True)
@@ -55,17 +54,17 @@ class Printed(ClopperPearson):
         return np.where(mass == 0, 0.0, found) if self.literally else found
 
 
-def uncapped_radii(group: Group, setting: Setting, bounds: Bounds) -> Floats:
+def uncapped_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     """The r, (images, sizes), of Theorem 1 without the cap k' - sum of the lower bounds over L."""
-    level, draws = setting.alpha / group.num_labels, group.draws[:, None]
+    level, draws = alpha / group.num_labels, group.draws[:, None]
     lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
-    upper = bounds.upper(group.rivals(setting.k), draws, level)
+    upper = bounds.upper(group.rivals(rule.k), draws, level)
     proved = []
-    for e in group.uncertain_sizes(setting.k):
-        left = _terms(lower[:, e - 1 :], setting.k_prime)
-        right = _terms(upper[:, : setting.k - e + 1][:, ::-1], setting.k_prime)
+    for e in group.uncertain_sizes(rule.k):
+        left = _terms(lower[:, e - 1 :], rule.k_prime)
+        right = _terms(upper[:, : rule.k - e + 1][:, ::-1], rule.k_prime)
         proved.append(_crossing(left, right))
-    return group.with_certain_sizes(proved, setting.k)
+    return group.with_certain_sizes(proved, rule.k)
 
 
 def _terms(ordered: Floats, k_prime: int) -> Layers:
@@ -76,23 +75,22 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
-    """Each way to count by its name in tables, the right ones first."""
-    right = ClopperPearson()
+    """Each statistic by its name in tables, the corrected ones first."""
+    exact, many = ClopperPearson(), ManyTrials(k_prime)
+    literal, kind = Printed(literally=True), Printed(literally=False)
     return {
-        "joint": lambda group, setting: joint_radii(group, setting, right),
-        "paper: n trials, with the cap": lambda group, setting: paper_radii(group, setting, right),
-        "n trials, without the cap": lambda group, setting: uncapped_radii(group, setting, right),
-        "public code: n k' trials, without the cap": lambda group, setting: uncapped_radii(
-            group, setting, ManyTrials(k_prime)
+        "joint": lambda group, rule, alpha: joint_radii(group, rule, alpha, exact),
+        "paper: n trials, with the cap": lambda group, rule, alpha: paper_radii(group, rule, alpha, exact),
+        "n trials, without the cap": lambda group, rule, alpha: uncapped_radii(group, rule, alpha, exact),
+        "public code: n k' trials, without the cap": lambda group, rule, alpha: uncapped_radii(
+            group, rule, alpha, many
         ),
-        "Eq. 5 as printed (not sound)": lambda group, setting: paper_radii(group, setting, Printed(literally=True)),
-        "Eq. 5 as printed, read kindly (not sound)": lambda group, setting: paper_radii(
-            group, setting, Printed(literally=False)
-        ),
+        "Eq. 5 as printed (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, literal),
+        "Eq. 5 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, kind),
     }
 
 
@@ -105,23 +103,17 @@ class Images:
     num_labels: int
     sigma: float
 
-    def radii(self, setting: Setting, solver: Solver) -> list[Floats]:
-        """Each image's radii."""
-        tallies = [
-            ranked_tally(votes, list(true), setting.k_prime, self.num_labels)
+    def radii(self, rule: TopK, alpha: float, solver: Solver) -> list[Floats]:
+        """The radii of each image."""
+        counts = [
+            count_votes(votes, list(true), rule, self.num_labels)
             for votes, true in zip(self.ranked, self.labels, strict=True)
         ]
-        found: list[Floats] = [np.empty(0)] * len(tallies)
-        for indices in batches(tallies, lambda _: 1 << 14):
-            solved = solver(Group([tallies[i] for i in indices]), setting)
-            for i, r in zip(indices, solved, strict=True):
-                found[i] = scaled(r, self.sigma)
-        return found
-
-    def scores(self, setting: Setting, solver: Solver, radius: Floats) -> Scores:
-        """Means over the images at these radii."""
-        num_true = [len(true) for true in self.labels]
-        return set_scores(self.radii(setting, solver), num_true=num_true, k=setting.k, radius=radius)
+        radii: dict[int, Floats] = {}
+        for indices in equal_groups(counts, rule):
+            solved = solver(Group([counts[i] for i in indices]), rule, alpha)
+            radii |= {i: scale_radii(r, self.sigma) for i, r in zip(indices, solved, strict=True)}
+        return [radii[i] for i in range(len(counts))]
 
 
 def claims_beyond(more: Sequence[Floats], right: Sequence[Floats], radius: float) -> int:
@@ -134,17 +126,17 @@ def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floa
 
     The base classifier is a half-space, k' = k = 1: of two labels it returns the first or the second, the second with
     probability p_j. The true radius of the first label is then sigma Phi^-1(1 - p_j), and only the number of draws that
-    return the second matters, which is binomial; every number of them is asked.
+    return the second matters, which is binomial; so every number of them is evaluated.
 
     Args:
         solver: The statistics.
         draws: n.
-        alpha: What is promised.
+        alpha: The error probability of the guarantee.
         rival: The p_j to ask about, each below 1/2.
     """
     votes = [(np.arange(draws) < seen).astype(np.uint8)[:, None] for seen in range(draws + 1)]
     images = Images(votes, [[0]] * len(votes), 2, 1.0)
-    claimed = np.array([radii[0] for radii in images.radii(Setting(1, 1, alpha), solver)])
+    claimed = np.array([radii[0] for radii in images.radii(TopK(k=1, k_prime=1), alpha, solver)])
     truth = -ndtri(rival)
     chances = binom.pmf(np.arange(draws + 1)[None, :], draws, rival[:, None])
     chance: Floats = np.where(claimed[None, :] > truth[:, None], chances, 0.0).sum(axis=1)

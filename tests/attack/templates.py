@@ -1,5 +1,7 @@
 """A digits classifier that is made in half a second: correlations with real digits, and a linear head on them."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,7 +16,7 @@ TEMPLATES = 40
 
 
 class Templates(nn.Module):
-    """How well any place of the image matches each template, and a linear score a label of that."""
+    """How well any part of the image matches each template, and one linear score per label."""
 
     def __init__(self, templates: Tensor) -> None:
         super().__init__()
@@ -29,8 +31,9 @@ class Templates(nn.Module):
         return self.head(self.features(images))
 
 
+@cache
 def digits_classifier() -> Classifier:
-    """Ridge regression on noisy training images; the same every time."""
+    """Ridge regression on noisy training images; the same every time, and made once."""
     train = DigitsDataset("train", size=SIZE, images=800)
     images = torch.stack([torch.from_numpy(train[i].image) for i in range(len(train))]).float() / 255
     targets = torch.zeros(len(train), 10)
@@ -44,8 +47,8 @@ def digits_classifier() -> Classifier:
 
 
 def _template(train: DigitsDataset, images: Tensor, index: int) -> Tensor:
-    place = train.layout(index)[0]
-    digit = images[index, 0, place.top : place.top + place.side, place.left : place.left + place.side]
+    box = train.layout(index)[0]
+    digit = images[index, 0, box.top : box.top + box.side, box.left : box.left + box.side]
     small = functional.interpolate(digit[None, None], (7, 7), mode="bilinear")[0, 0]
     return (small - small.mean()) / (small - small.mean()).norm()
 

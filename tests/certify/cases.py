@@ -195,3 +195,10 @@ def random_sets(rng: np.random.Generator, *, labels: int, draws: int, spread: fl
     """Votes that are sets (draws, labels): a fixed random score for each label, plus a common and an own noise."""
     scores = spread * rng.standard_normal(labels) + rng.standard_normal((draws, 1)) * rng.standard_normal(labels)
     return scores + rng.standard_normal((draws, labels)) > 0
+
+
+def votes_and_labels(rng: np.random.Generator, images: int, draws) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Ranked votes of images over 10 labels, and for each image some of its most hit labels."""
+    ranked = [random_ranked(rng, labels=10, depth=3, draws=int(rng.choice(draws)), spread=2.0) for _ in range(images)]
+    popular = [np.argsort(-np.bincount(votes[:, :2].ravel(), minlength=10)) for votes in ranked]
+    return ranked, [order[: rng.integers(0, 5)] for order in popular]

@@ -1,21 +1,18 @@
-"""Votes at the edges of what floating point can hold, and the judgement of radii by fifty digits."""
+"""Votes at the edges of what floating point can hold, and the check of radii by fifty digits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from mpmath import mp, mpf
-from multiguard.certify.group import Setting
-from multiguard.certify.tally import Tally, tally_hits
-from multiguard.certify.threshold import SetTally, checked_threshold_setting, set_tally, solved_sets
 from numpy.typing import NDArray
 from tests.certify import fifty_digits
 from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
+from multiguard.certify import Looks, Rule, Threshold, TopK
 from multiguard.certify.bounds import ClopperPearson
-from multiguard.certify.looks import Looks, best_over_looks
-from multiguard.certify.radii import solved_ranked
-from multiguard.certify.rules import TopK
+from multiguard.certify.counts import VoteCounts, count_votes
+from multiguard.certify.radii import best_over_looks, solve
 
 # How much further than its radius a claim may still be true: the bounds are sought for (1 - 1e-7) of their level.
 LOOSE = 1e-6
@@ -31,7 +28,7 @@ CLAIMS: dict[str, Callable[..., list[Claim | None]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One image's votes and what is asked of them."""
+    """The votes of one image and what is certified from them."""
 
     ballot: Ballot
     labels: tuple[int, ...]
@@ -50,23 +47,19 @@ def as_hits(ballot: Ballot) -> NDArray[np.bool_]:
     return np.array([[label in chosen for label in range(ballot.num_labels)] for chosen in ballot.sets])
 
 
-def tally_of(ballot: Ballot, labels: Sequence[int], k_prime: int) -> Tally:
+def counts_of(ballot: Ballot, labels: Sequence[int], rule: Rule) -> VoteCounts:
     """What the code keeps of these votes, without writing out a hundred million draws."""
-    counted = np.array(ballot.times, dtype=np.float64)
-    return replace(tally_hits(as_hits(ballot), np.array(labels), k_prime, counted), draws=float(ballot.draws))
-
-
-def set_tally_of(ballot: Ballot, labels: Sequence[int]) -> SetTally:
-    counted = np.array(ballot.times, dtype=np.float64)
-    found = set_tally(as_hits(ballot), np.array(labels, dtype=np.int64), ballot.num_labels, counted)
+    weights = np.array(ballot.times, dtype=np.float64)
+    counts = count_votes(as_hits(ballot), labels, rule, ballot.num_labels, weights)
     draws = float(ballot.draws)
-    return SetTally(replace(found.true, draws=draws), replace(found.suspects, draws=draws))
+    suspects = None if counts.suspects is None else replace(counts.suspects, draws=draws)
+    return replace(counts, draws=draws, suspects=suspects)
 
 
-# ------------------------------------------------------------------------------------ judged by fifty digits
+# ------------------------------------------------------------------------------------ checked by fifty digits
 
 
-def judge(claims: Sequence[Claim | None], needed: int, radius: float, sigma: float) -> None:
+def check_claims(claims: Sequence[Claim | None], needed: int, radius: float, sigma: float) -> None:
     """Passes if so many of the claims hold at the radius, in exact arithmetic, and fewer a little further."""
     with mp.workdps(DIGITS):
         if radius == np.inf:
@@ -86,54 +79,54 @@ def holding(claims: Sequence[Claim | None], r: mpf, factor: float = 1) -> int:
 
 
 def top_k_radii(case: Case, method: str) -> NDArray[np.float64]:
-    setting = Setting(case.k, case.k_prime, case.alpha)
-    tally = tally_of(case.ballot, case.labels, case.k_prime)
-    return solved_ranked([tally], setting, case.sigma, method, ClopperPearson())[0]  # type: ignore[arg-type]
+    rule = TopK(case.k, case.k_prime)
+    counts = counts_of(case.ballot, case.labels, rule)
+    return solve([counts], rule, ClopperPearson(), case.sigma, case.alpha, method)[0].true  # type: ignore[arg-type]
 
 
 def check_top_k(case: Case, method: str) -> None:
-    """Judge the radius of every size: all claims up to it must hold, or for jia so many of the labels' own."""
+    """Check the radius of every size: all claims up to it must hold, or for jia so many of the labels' own."""
     radii = top_k_radii(case, method)
     with mp.workdps(DIGITS):
         claims = CLAIMS[method](case.ballot, case.labels, case.k, case.k_prime, mpf(case.alpha))
     assert len(radii) == min(len(case.labels), case.k)
     for size, radius in enumerate(radii, start=1):
-        judge(claims if method == "jia" else claims[:size], size, float(radius), case.sigma)
+        check_claims(claims if method == "jia" else claims[:size], size, float(radius), case.sigma)
 
 
 def check_threshold(ballot: Ballot, labels: Sequence[int], t: float, sigma: float, alpha: float) -> None:
-    """Judge every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
-    found = solved_sets(
-        [set_tally_of(ballot, labels)], checked_threshold_setting(t, alpha, "joint"), sigma, ClopperPearson()
-    )[0]
+    """Check every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
+    counts = counts_of(ballot, labels, Threshold(t))
+    found = solve([counts], Threshold(t), ClopperPearson(), sigma, alpha, "joint")[0]
+    assert found.false is not None
     with mp.workdps(DIGITS):
         floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2)
         ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2)
     assert len(found.true) == len(floors)
     assert len(found.false) == len(ceilings)
     for e, radius in enumerate(found.true):
-        judge(floors[e:], 1, float(radius), sigma)
+        check_claims(floors[e:], 1, float(radius), sigma)
     for m, radius in enumerate(found.false):
-        judge(ceilings[: m + 1], 1, float(radius), sigma)
+        check_claims(ceilings[: m + 1], 1, float(radius), sigma)
 
 
-def check_adaptive(ballots: Sequence[Ballot], case: Case, shares: Sequence[float]) -> None:
-    """Judge radii after looks at growing votes: each is right at one of the looks, with that look's share of alpha."""
-    looks = Looks(tuple(ballot.draws for ballot in ballots), tuple(shares))
-    rule = TopK.checked(case.ballot.num_labels, case.k, case.k_prime, case.sigma, case.alpha, "joint")
-    tallies = [tally_of(ballot, case.labels, case.k_prime) for ballot in ballots]
-    radii = best_over_looks(rule, looks, [tallies])[0]
+def check_adaptive(ballots: Sequence[Ballot], case: Case, fractions: Sequence[float]) -> None:
+    """Check radii after looks at growing votes: each is right at one look, with the fraction of alpha of that look."""
+    looks = Looks(tuple(ballot.draws for ballot in ballots), tuple(fractions))
+    rule = TopK(case.k, case.k_prime)
+    counts = [counts_of(ballot, case.labels, rule) for ballot in ballots]
+    radii = best_over_looks([counts], rule, looks, case.sigma, case.alpha, "joint")[0].true
     with mp.workdps(DIGITS):
-        levels = [mpf(case.alpha) * mpf(share) for share in shares]
+        levels = [mpf(case.alpha) * mpf(fraction) for fraction in fractions]
         proved = [
             fifty_digits.joint(ballot, case.labels, case.k, case.k_prime, level)
             for ballot, level in zip(ballots, levels, strict=True)
         ]
         for size, radius in enumerate(radii, start=1):
-            judge_best([claims[:size] for claims in proved], float(radius), case.sigma)
+            check_best([claims[:size] for claims in proved], float(radius), case.sigma)
 
 
-def judge_best(looks: Sequence[Sequence[Claim | None]], radius: float, sigma: float) -> None:
+def check_best(looks: Sequence[Sequence[Claim | None]], radius: float, sigma: float) -> None:
     """Passes if at one of the looks all claims hold at the radius, and at none of them a little further."""
     if radius == np.inf:
         assert all(claim is None for claim in looks[0])
@@ -202,7 +195,7 @@ def random_sets_case(seed: int) -> tuple[Ballot, tuple[int, ...], float, float, 
 
 
 def random_looks(seed: int) -> tuple[list[Ballot], Case, list[float]]:
-    """Votes that grow from look to look, and the share of alpha of each look."""
+    """Votes that grow from look to look, and the fraction of alpha of each look."""
     rng = np.random.default_rng(seed)
     case = random_case(seed, most_draws=1e6)
     ballots = [case.ballot]
@@ -210,5 +203,5 @@ def random_looks(seed: int) -> tuple[list[Ballot], Case, list[float]]:
         more = tuple(times + int(rng.integers(0, 2 * times + 2)) for times in ballots[-1].times)
         grown = replace(case.ballot, times=more)
         ballots += [grown] if grown.draws > ballots[-1].draws else []
-    shares = rng.dirichlet(np.ones(len(ballots))) * (1 - 1e-12)
-    return ballots, case, shares.tolist()
+    fractions = rng.dirichlet(np.ones(len(ballots))) * (1 - 1e-12)
+    return ballots, case, fractions.tolist()

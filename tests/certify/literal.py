@@ -309,7 +309,7 @@ def joint_size(
     k_prime: int,
     alpha: float,
     r: float,
-    shares: tuple[float, float, float],
+    fractions: tuple[float, float, float],
     weights: Sequence[float] | None = None,
     lower: Bound = lower,
     upper: Bound = upper,
@@ -333,7 +333,7 @@ def joint_size(
     size = 0
     for e in range(1, min(d, k) + 1):
         s = k - e + 1
-        a_A, a_T, a_Q = (share * alpha / min(d, k) for share in shares)
+        a_A, a_T, a_Q = (fraction * alpha / min(d, k) for fraction in fractions)
         if s <= c - d:
             by = right_side if comb(c - d, s) <= ENUMERATION_LIMIT else right_side_by_ranks
             A = left_side(reach, labels, e, draws=draws, k_prime=k_prime, a_A=a_A, r=r, lower=lower)

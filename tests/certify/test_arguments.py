@@ -4,23 +4,30 @@ import numpy as np
 import pytest
 
 import multiguard
-from multiguard.certify import certified_radii, certified_radii_batch, certified_size, exact_radii, hits_from_ranked
+from multiguard.certify import (
+    TopK,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    exact_radii,
+    hits_from_ranked,
+)
 from multiguard.errors import InvalidInputError, MultiGuardError
 
 HITS = np.eye(4, dtype=np.bool_)[[0, 0, 1, 2]]
-GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha": 0.001, "method": "joint"}
+GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha": 0.001, "method": "joint"}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"hits": np.vstack([HITS, [True, True, False, False]])}, "row 4 has 2"),
-        ({"hits": np.vstack([HITS, [False] * 4])}, "row 4 has 0"),
-        ({"k_prime": 2}, "exactly k_prime = 2"),
-        ({"hits": HITS.astype(int)}, "boolean"),
-        ({"hits": HITS[0]}, r"\(draws, num_labels\)"),
-        ({"hits": HITS[:0]}, "at least one draw"),
-        ({"hits": HITS[:, :0]}, "one label"),
+        ({"votes": np.vstack([HITS, [True, True, False, False]])}, "row 4 has 2"),
+        ({"votes": np.vstack([HITS, [False] * 4])}, "row 4 has 0"),
+        ({"rule": TopK(1, 2)}, "exactly k_prime = 2"),
+        ({"votes": HITS.astype(int)}, "boolean"),
+        ({"votes": HITS[0]}, r"\(draws, num_labels\)"),
+        ({"votes": HITS[:0]}, "at least one draw"),
+        ({"votes": HITS[:, :0]}, "num_labels"),
         ({"labels": [4]}, r"0\.\.3"),
         ({"labels": [-1]}, r"0\.\.3"),
         ({"labels": [1, 1]}, "different"),
@@ -28,12 +35,9 @@ GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha"
         ({"labels": [0.0]}, "integer"),
         ({"labels": [True]}, "integer"),
         ({"labels": [[0]]}, "integer label indices"),
-        ({"k": 0}, "k must be"),
-        ({"k": 5}, "at most the number of labels, 4"),
-        ({"k": 1.0}, "whole number"),
-        ({"k": True}, "whole number"),
-        ({"k_prime": 0}, "k_prime must be"),
-        ({"k_prime": 5}, "k_prime must be"),
+        ({"rule": TopK(5, 1)}, "at most the number of labels, 4"),
+        ({"rule": TopK(1, 5)}, "k_prime must be"),
+        ({"num_labels": 3}, "one column per label"),
         ({"sigma": 0.0}, "sigma"),
         ({"sigma": -1.0}, "sigma"),
         ({"sigma": float("nan")}, "sigma"),
@@ -45,53 +49,56 @@ GOOD = {"hits": HITS, "labels": [0], "k": 1, "k_prime": 1, "sigma": 0.5, "alpha"
         ({"alpha": float("nan")}, "alpha"),
         ({"method": "jiont"}, "did you mean 'joint'"),
         ({"method": "bogus"}, "joint, paper, independent, jia, cohen"),
-        ({"method": "cohen", "k": 2}, "cohen"),
+        ({"method": "cohen", "rule": TopK(2, 1)}, "cohen"),
         ({"method": "cohen", "labels": [0, 1]}, "2 labels"),
     ],
 )
-def test_one_image(change, says: str) -> None:
+def test_image_arguments(change, says: str) -> None:
+    """Every mistake with one image is named."""
     with pytest.raises(InvalidInputError, match=says):
         certified_radii(**{**GOOD, **change})
     certified_radii(**GOOD)
 
 
 RANKED = np.array([[0, 1], [1, 2]])
-BATCH = {"ranked": [RANKED, RANKED], "labels": [[0], [1]], "num_labels": 4, "k": 1, "k_prime": 1, "sigma": 0.5}
+BATCH = {"votes": [RANKED, RANKED], "labels": [[0], [1]], "rule": TopK(1, 1), "num_labels": 4, "sigma": 0.5}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"ranked": [RANKED, RANKED + 3], "k_prime": 2}, "image 1: .*0..3"),
-        ({"ranked": [RANKED, RANKED * 0], "k_prime": 2}, "image 1: .*twice"),
-        ({"ranked": [RANKED, RANKED - 1]}, "image 1: .*0..3"),
-        ({"ranked": [RANKED * 1.0, RANKED]}, "image 0: .*integers"),
-        ({"ranked": [RANKED, RANKED[:0]]}, "image 1: .*no draws"),
-        ({"ranked": [RANKED, RANKED[0]]}, "image 1: "),
-        ({"k_prime": 3}, "image 0: .*only 2 labels a draw"),
+        ({"votes": [RANKED, RANKED + 3], "rule": TopK(1, 2)}, "image 1: .*0..3"),
+        ({"votes": [RANKED, RANKED * 0], "rule": TopK(1, 2)}, "image 1: .*twice"),
+        ({"votes": [RANKED, RANKED - 1]}, "image 1: .*0..3"),
+        ({"votes": [RANKED * 1.0, RANKED]}, "image 0: .*integers"),
+        ({"votes": [RANKED, RANKED[:0]]}, "image 1: .*no draws"),
+        ({"votes": [RANKED, RANKED[0]]}, "image 1: "),
+        ({"rule": TopK(1, 3)}, "image 0: .*keep 2 labels per draw"),
         ({"labels": [[0], [9]]}, "image 1: .*labels"),
         ({"labels": [[0]]}, "labels ends at 1"),
-        ({"ranked": [RANKED]}, "ranked ends at 1"),
+        ({"votes": [RANKED]}, "votes ends at 1"),
         ({"num_labels": 0}, "num_labels"),
         ({"method": "bogus"}, "choose one of"),
         ({"sigma": 0}, "sigma"),
     ],
 )
-def test_a_batch(change, says: str) -> None:
+def test_batch_arguments(change, says: str) -> None:
+    """Every mistake with a batch is named, with the image."""
     with pytest.raises(InvalidInputError, match=says):
         certified_radii_batch(**{**BATCH, **change})
     certified_radii_batch(**BATCH)
 
 
-def test_exact_distribution() -> None:
-    sets, options = np.eye(3, dtype=np.bool_), {"k": 1, "k_prime": 1, "sigma": 1.0}
+def test_distribution_arguments() -> None:
+    """Probabilities must be one per vote set, not negative, and sum to 1."""
+    sets = np.eye(3, dtype=np.bool_)
     for chances, says in [
         ([0.5, 0.5], "one per vote set"),
         ([0.5, 0.6, 0.1], "sum to 1"),
         ([-0.1, 0.6, 0.5], "negative"),
     ]:
         with pytest.raises(InvalidInputError, match=says):
-            exact_radii(sets, chances, [0], **options)
+            exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +111,14 @@ def test_exact_distribution() -> None:
         ([0.2], np.nan, "radius"),
     ],
 )
-def test_sizes(radii, radius, says: str) -> None:
+def test_size_arguments(radii, radius, says: str) -> None:
+    """Radii must be non-increasing radii of one image, a radius not negative."""
     with pytest.raises(InvalidInputError, match=says):
         certified_size(radii, radius)
 
 
-def test_sizes_at_and_beside_a_radius() -> None:
+def test_size_at_radius() -> None:
+    """A radius counts up to itself and no further."""
     radii = [np.inf, 0.5, 0.0, -np.inf]
     assert certified_size(radii, 0.5) == 2
     assert certified_size(radii, np.nextafter(0.5, 1)) == 1
@@ -117,11 +126,13 @@ def test_sizes_at_and_beside_a_radius() -> None:
     assert certified_size([], 0.0) == 0
 
 
-def test_more_labels_asked_than_kept() -> None:
-    with pytest.raises(InvalidInputError, match="only 2 labels a draw"):
+def test_missing_ranks() -> None:
+    """A k' above the ranks that were kept is refused."""
+    with pytest.raises(InvalidInputError, match="keep 2 labels per draw"):
         hits_from_ranked(RANKED, k_prime=3, num_labels=4)
 
 
-def test_one_family_of_errors() -> None:
+def test_error_family() -> None:
+    """Every error class is a MultiGuardError."""
     for error in (multiguard.InvalidInputError, multiguard.DataError, multiguard.ModelError, multiguard.VotesError):
         assert issubclass(error, MultiGuardError)

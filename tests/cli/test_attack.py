@@ -223,7 +223,7 @@ def test_replaced_image(own_run, tmp_path):
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a larger one"),
         (["--steps", "0"], "steps must be at least 1"),
-        (["--draws", "0"], "--draws (judge_draws) must be at least 1"),
+        (["--draws", "0"], "--draws (evaluation_draws) must be at least 1"),
         (["--attack", "pgd,pgd"], "--attack (attacks) must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
         (["--labels", "names.txt"], "--labels describes the model that --model names"),
         (["--weights", "x.pth"], "--weights describes the model that --model names"),

@@ -34,61 +34,70 @@ def names(dataset, index):
     return [dataset.label_names[label] for label in dataset[index].labels]
 
 
-def test_labels_are_the_categories_of_the_annotations_without_repetition(coco):
+def test_labels_of_annotations(coco):
+    """An image's labels are the categories of its annotations, without repetition."""
     dataset = open_coco(coco, "val", size=8)
     assert dataset.ids[0] == "COCO_val2014_000000000007"
     assert [names(dataset, i) for i in range(3)] == [["stop sign"], ["person", "toothbrush"], []]
 
 
-def test_official_order_is_by_category_id():
+def test_official_order():
+    """The official order is by category id."""
     assert len(COCO_LABELS) == len(COCO_CATEGORY_IDS) == 80
     assert COCO_CATEGORY_IDS[-1] == 90
     assert COCO_LABELS[11] == "stop sign"
     assert COCO_CATEGORY_IDS[11] == 13
 
 
-def test_the_year_must_be_said_where_both_are_there(coco):
+def test_both_years(coco):
+    """Where both years exist, the split must name one."""
     write_split(coco, "val2017", [annotation(3, 2)])
-    with pytest.raises(DataError, match="both years are there"):
+    with pytest.raises(DataError, match="both years exist"):
         open_coco(coco, "val")
     assert names(open_coco(coco, "val2017"), 1) == ["bicycle"]
 
 
-def test_missing_annotations_are_named(tmp_path):
-    with pytest.raises(DataError, match="neither 2014 nor 2017 is there"):
+def test_missing_annotations(tmp_path):
+    """A missing annotations file is named."""
+    with pytest.raises(DataError, match="neither 2014 nor 2017 exists"):
         open_coco(tmp_path, "train")
     with pytest.raises(DataError, match=r"instances_train2017\.json: no such file"):
         open_coco(tmp_path, "train2017")
 
 
-def test_unknown_category_of_an_annotation_raises(coco):
+def test_unknown_category(coco):
+    """An annotation of an unknown category raises."""
     write_split(coco, "val2014", [annotation(3, 12)])
     with pytest.raises(DataError, match="unknown category 12"):
         open_coco(coco)
 
 
-def test_other_categories_than_the_official_80_raise(coco):
+def test_foreign_categories(coco):
+    """Categories other than the official 80 raise."""
     write_split(coco, "val2014", [], categories=[{"id": 1, "name": "pedestrian"}])
     with pytest.raises(DataError, match="category 1 'pedestrian' is not one of COCO's 80"):
         open_coco(coco)
 
 
-def test_broken_json_is_named(coco):
+def test_broken_json(coco):
+    """A broken JSON file is named."""
     path = coco / "annotations" / "instances_val2014.json"
     path.write_text(path.read_text()[:-10])
     with pytest.raises(DataError, match=r"instances_val2014\.json: not readable as JSON"):
         open_coco(coco)
 
 
-def test_image_missing_from_disk_raises_when_read(coco):
+def test_image_missing_from_disk(coco):
+    """A missing image raises when it is read, not before."""
     dataset = open_coco(coco)
-    dataset.entries[1].path.unlink()
+    dataset.files[1].path.unlink()
     dataset[0]
     with pytest.raises(DataError, match="COCO_val2014_000000000003"):
         dataset[1]
 
 
 def test_real_coco_images(coco_root):
+    """The real annotations give the official labels of every image."""
     listing = json.loads((coco_root / "annotations" / "instances_val2014.json").read_text())
     official = [category["name"] for category in sorted(listing["categories"], key=lambda c: c["id"])]
     dataset = open_coco(coco_root, "val", size=32)

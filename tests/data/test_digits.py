@@ -11,21 +11,24 @@ def same(a, b):
     return a.id == b.id and a.labels == b.labels and np.array_equal(a.image, b.image)
 
 
-def test_a_canvas_is_a_function_of_seed_split_and_index():
+def test_canvas_determinism():
+    """A canvas is a function of seed, split and index."""
     long, short = DigitsDataset("train"), DigitsDataset("train", images=5)
     assert all(same(long[i], short[i]) for i in (4, 0, 3))
     assert not same(long[0], DigitsDataset("train", seed=1)[0])
     assert not np.array_equal(long[0].image, DigitsDataset("val")[0].image)
 
 
-def test_the_first_test_canvas_stays_what_it_was():
+def test_first_test_canvas():
+    """The first canvas of the test split never changes."""
     sample = DigitsDataset("test")[0]
     assert sample.id == "test-0-00000"
     assert sample.labels == (0, 2, 3, 9)
     assert abs(int(sample.image.sum()) - 172911) < 2000
 
 
-def test_no_source_digit_is_in_two_splits():
+def test_disjoint_splits():
+    """No source digit is in two splits, whatever the seed."""
     used = {
         split: {p.source for i in range(400) for p in DigitsDataset(split, seed=seed).layout(i)}
         for split, seed in (("train", 0), ("val", 3), ("test", 8))
@@ -34,7 +37,8 @@ def test_no_source_digit_is_in_two_splits():
     assert len(used["train"]) > 500
 
 
-def test_digits_of_a_canvas_differ_and_never_touch_each_others_square():
+def test_no_overlap_on_canvas():
+    """The digits of a canvas differ and never overlap."""
     dataset = DigitsDataset("train", size=33)
     counts = set()
     for index in range(300):
@@ -49,7 +53,8 @@ def test_digits_of_a_canvas_differ_and_never_touch_each_others_square():
     assert counts == {1, 2, 3, 4}
 
 
-def test_the_labels_are_those_of_the_digits_drawn():
+def test_labels_of_canvas():
+    """The labels are those of the digits on the canvas."""
     dataset = DigitsDataset("val", images=50)
     for index, sample in enumerate(dataset):
         assert sample.labels == tuple(sorted(p.label for p in dataset.layout(index))) == dataset.labels[index]
@@ -62,18 +67,21 @@ def test_the_labels_are_those_of_the_digits_drawn():
         assert blank.max() == 0
 
 
-def test_every_label_is_about_equally_frequent():
+def test_label_frequencies():
+    """Every label is about equally frequent."""
     counts = np.bincount(np.concatenate(DigitsDataset("test").labels), minlength=10)
     assert counts.min() > 200
 
 
-def test_unknown_split_and_too_small_a_canvas_are_refused():
+def test_bad_digit_arguments():
+    """An unknown split and a canvas that is too small are refused."""
     with pytest.raises(DataError, match="did you mean 'train'"):
         DigitsDataset("training")
-    with pytest.raises(DataError, match="take at least 16"):
+    with pytest.raises(DataError, match="at least 16"):
         DigitsDataset(size=8)
 
 
-def test_reading_past_the_end_raises_index_error():
+def test_index_past_the_end():
+    """Reading past the end raises IndexError."""
     with pytest.raises(IndexError):
         DigitsDataset("val", images=3)[3]

@@ -23,7 +23,8 @@ def nuswide(tmp_path):
     return tmp_path
 
 
-def test_concepts_in_file_order_and_paths_as_written_or_below_images(nuswide):
+def test_concepts_and_paths(nuswide):
+    """Concepts are in the order of the file; images are where the CSV says, or in `images`."""
     train = open_nuswide(nuswide, "train", size=8)
     assert train[0].labels == (0, 1)
     assert train.ids == ["images/0001_1.jpg"]
@@ -32,7 +33,8 @@ def test_concepts_in_file_order_and_paths_as_written_or_below_images(nuswide):
     assert len(val.label_names) == 81
 
 
-def test_unknown_concept_names_the_line_and_the_nearest(nuswide):
+def test_unknown_concept(nuswide):
+    """An unknown concept raises with its line and the nearest name."""
     path = nuswide / "nus_wid_data.csv"
     path.write_text(HEADER + "images/0001_1.jpg,['cloud'],train\n")
     with pytest.raises(DataError, match="line 2: unknown label 'cloud': did you mean 'clouds'"):
@@ -40,33 +42,38 @@ def test_unknown_concept_names_the_line_and_the_nearest(nuswide):
 
 
 @pytest.mark.parametrize("text", ["sky", "[1]", "['sky'"])
-def test_label_field_that_is_no_list_of_names_is_quoted(nuswide, text):
+def test_bad_label_field(nuswide, text):
+    """A label field that is not a list of names is quoted."""
     (nuswide / "nus_wid_data.csv").write_text(HEADER + f"images/0001_1.jpg,{text},train\n")
     with pytest.raises(DataError, match=r"line 2: label .* is not a list of names"):
         open_nuswide(nuswide, "train")
 
 
-def test_one_image_under_two_names_is_refused_with_both_lines(nuswide):
+def test_one_image_under_two_names(nuswide):
+    """One image under two names is refused with both lines."""
     rows = "images/0001_1.jpg,['sky'],train\n0001_1.jpg,['clouds'],train\n"
     (nuswide / "nus_wid_data.csv").write_text(HEADER + rows)
-    with pytest.raises(DataError, match=r"line 3: the image '0001_1\.jpg' stands already in line 2"):
+    with pytest.raises(DataError, match=r"line 3: the image '0001_1\.jpg' is already listed in line 2"):
         open_nuswide(nuswide, "train")
-    faults = []
-    assert len(open_nuswide(nuswide, "train", faults=faults)) == len(faults) == 1
+    failures = []
+    assert len(open_nuswide(nuswide, "train", failures=failures)) == len(failures) == 1
 
 
-def test_wrong_number_of_concepts_raises(nuswide):
+def test_wrong_number_of_concepts(nuswide):
+    """Anything but 81 concepts raises."""
     (nuswide / "Concepts81.txt").write_text("sky\n")
     with pytest.raises(DataError, match="1 concepts; expected 81"):
         open_nuswide(nuswide)
 
 
-def test_missing_column_shows_the_header(nuswide):
+def test_missing_column(nuswide):
+    """A missing column raises with the header."""
     (nuswide / "nus_wid_data.csv").write_text("filepath,label\na.jpg,[]\n")
     with pytest.raises(DataError, match="no column 'split_name'; its header is filepath,label"):
         open_nuswide(nuswide)
 
 
-def test_unknown_split_lists_what_the_table_has(nuswide):
+def test_unknown_table_split(nuswide):
+    """An unknown split raises with the splits of the table."""
     with pytest.raises(DataError, match="unknown split 'holdout': known: train, val"):
         open_nuswide(nuswide, "holdout")

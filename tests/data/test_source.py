@@ -1,4 +1,4 @@
-"""A source of images is written down and opens again to the same images."""
+"""A source of images is stored and opens again to the same images."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,12 @@ from pathlib import Path
 import pytest
 
 from multiguard.data import Source
-from multiguard.data.catalog import voting_split
 from multiguard.errors import DataError
 
 
-def folder(root, header, rows):
-    (root / "labels.csv").write_text("\n".join([header, *rows]))
-    return root
-
-
-def test_it_opens_again_from_anywhere(tmp_path, monkeypatch):
-    folder(tmp_path, "file,labels", ["a.png,x", "b.png,y", "c.png,"])
+def test_stored_source(tmp_path, monkeypatch):
+    """A stored source opens from any working directory."""
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,x\nb.png,y\nc.png,\n")
     monkeypatch.chdir(tmp_path.parent)
     options = {"table": Path(tmp_path.name) / "labels.csv", "label_names": ("y", "x")}
     source = Source("folder", Path(tmp_path.name), images=2, seed=1, options=options)
@@ -24,30 +19,23 @@ def test_it_opens_again_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     again = Source.from_dict(stored).open()
     assert len(again) == 2
-    assert again.name.endswith("[images=2,seed=1]")
+    assert again.name == f"folder {tmp_path.name}, 2 random images (seed 1)"
     assert tuple(again.label_names) == ("y", "x")
 
 
 @pytest.mark.parametrize(
-    ("change", "place"),
-    [({"data": None}, "data"), ({"seed": "0"}, "seed"), ({"options": []}, "options"), ({"size": 1.5}, "size")],
+    ("change", "field"),
+    [
+        ({"data": None}, "data"),
+        ({"seed": "0"}, "seed"),
+        ({"options": []}, "options"),
+        ({"size": 1.5}, "size"),
+        ({"options": {"label_names": [1]}}, "label_names"),
+        ({"root": 3}, "root"),
+        ({"more": 1}, "more"),
+    ],
 )
-def test_what_is_no_source_is_refused(change, place):
-    with pytest.raises(DataError, match=f"{place} is"):
+def test_damaged_source(change, field):
+    """Anything but a stored source is refused."""
+    with pytest.raises(DataError, match=f"not a stored source of images.*{field}"):
         Source.from_dict({**Source("digits").as_dict(), **change})
-
-
-@pytest.mark.parametrize(
-    ("name", "split"), [("digits", "test"), ("voc2007", "test"), ("coco", "val"), ("nuswide", "val")]
-)
-def test_each_dataset_has_its_usual_split_to_vote_on(name, split):
-    assert voting_split(name) == split
-
-
-def test_a_table_of_ones_own_is_voted_on_where_it_says_test(tmp_path):
-    assert voting_split("folder", folder(tmp_path, "file,labels", ["a.png,x"])) == "all"
-    folder(tmp_path, "file,labels,split", ["a.png,x,train", "b.png,x,test"])
-    assert voting_split("folder", tmp_path) == "test"
-    folder(tmp_path, "file,labels,split", ["a.png,x,train", "b.png,x,val"])
-    with pytest.raises(DataError, match="none is called test; the table's are train, val"):
-        voting_split("folder", tmp_path)

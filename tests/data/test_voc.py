@@ -27,7 +27,8 @@ def names(dataset, index):
     return [dataset.label_names[label] for label in dataset[index].labels]
 
 
-def test_labels_come_from_the_class_files(devkit):
+def test_labels_from_class_files(devkit):
+    """Labels come from the class files."""
     dataset = open_voc2007(devkit, "train", size=8)
     assert dataset.ids == ["000001", "000002", "000003"]
     assert [names(dataset, i) for i in range(3)] == [["person"], ["train"], []]
@@ -35,49 +36,57 @@ def test_labels_come_from_the_class_files(devkit):
     assert list(dataset.label_names) == sorted(dataset.label_names)
 
 
-def test_difficult_only_counts_when_asked(devkit):
+def test_difficult_objects(devkit):
+    """Difficult objects count only on request."""
     assert names(open_voc2007(devkit, "train", difficult=True), 0) == ["dog", "person"]
 
 
 @pytest.mark.parametrize("inner", ["VOCdevkit", "VOCdevkit/VOC2007"])
-def test_any_folder_of_the_official_layout_is_a_root(devkit, inner):
+def test_roots_of_the_layout(devkit, inner):
+    """Any folder of the official layout can be the root."""
     assert len(open_voc2007(devkit / inner, "train")) == 3
 
 
-def test_missing_class_file_is_named(devkit):
+def test_missing_class_file(devkit):
+    """A missing class file is named."""
     (devkit / "VOCdevkit/VOC2007/ImageSets/Main/sheep_train.txt").unlink()
     with pytest.raises(DataError, match=r"sheep_train\.txt: no such file"):
         open_voc2007(devkit, "train")
 
 
-def test_class_file_without_a_image_of_the_split_is_named(devkit):
+def test_image_missing_from_class_file(devkit):
+    """A class file that lacks an image of the split is named."""
     path = devkit / "VOCdevkit/VOC2007/ImageSets/Main/cat_train.txt"
     path.write_text("000001 -1\n000003 -1\n")
     with pytest.raises(DataError, match=r"cat_train\.txt: no line for image '000002' \(1 missing\)"):
         open_voc2007(devkit, "train")
 
 
-def test_bad_mark_is_quoted(devkit):
+def test_bad_mark(devkit):
+    """A bad mark is quoted."""
     (devkit / "VOCdevkit/VOC2007/ImageSets/Main/cow_train.txt").write_text("000001 2\n")
     with pytest.raises(DataError, match="'000001 2' is not 'ID MARK'"):
         open_voc2007(devkit, "train")
 
 
-def test_unknown_split_names_the_nearest(devkit):
+def test_unknown_split(devkit):
+    """An unknown split raises with the nearest name."""
     with pytest.raises(DataError, match="unknown split 'tests': did you mean 'test'"):
         open_voc2007(devkit, "tests")
 
 
-def test_wrong_root_says_which_folder_to_give(tmp_path):
-    with pytest.raises(DataError, match="give the folder that holds VOCdevkit"):
+def test_wrong_root(tmp_path):
+    """A wrong root raises with the folder to give."""
+    with pytest.raises(DataError, match="give the folder that contains VOCdevkit"):
         open_voc2007(tmp_path)
 
 
 def test_real_voc_images(voc_root):
+    """The real images open, and difficult objects only add labels."""
     dataset = open_voc2007(voc_root, "trainval", size=32)
     assert len(dataset) == 126
-    easy = [dataset.entries[i].labels for i in range(len(dataset))]
-    hard = [entry.labels for entry in open_voc2007(voc_root, "trainval", difficult=True).entries]
+    easy = dataset.labels
+    hard = open_voc2007(voc_root, "trainval", difficult=True).labels
     assert all(set(a) <= set(b) for a, b in zip(easy, hard, strict=True))
     assert easy != hard
     assert dataset[5].image.shape == (3, 32, 32)

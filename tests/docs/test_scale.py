@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cli.test_documented_commands import parse
+from tests.cli.test_main_documents import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| ([\d,]+)[^|]*\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) ([MG])B \|$", re.MULTILINE)

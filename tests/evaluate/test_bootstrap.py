@@ -5,16 +5,16 @@ import pytest
 from scipy import stats
 from tests.evaluate.votes_cases import as_lists, random_votes
 
-from multiguard.certify import certified_size
+from multiguard.certify import TopK, certified_size
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Setting, bootstrap, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, bootstrap, certify_votes, curves, radius_grid
 
 GRID = radius_grid(0.5, step=0.25)
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
-    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), Setting(k=3, k_prime=2))
+    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), CertifyConfig(TopK(3, 2)))
 
 
 def slow_band(certified, averaging, part, *, level, resamples, seed):
@@ -34,7 +34,8 @@ def slow_band(certified, averaging, part, *, level, resamples, seed):
 
 
 @pytest.mark.parametrize("numbers", [1 << 22, 100])
-def test_bands_against_a_slow_loop(certified, monkeypatch, numbers) -> None:
+def test_literal_bands(certified, monkeypatch, numbers) -> None:
+    """Bands are those of a slow loop."""
     monkeypatch.setattr(bootstrap, "_NUMBERS_AT_A_TIME", numbers)
     parts = {"precision": lambda d: 3, "recall": lambda d: d, "f1": lambda d: (d + 3) / 2}
     for curve in curves(certified, GRID, bands=0.9, resamples=57, seed=5):
@@ -44,7 +45,8 @@ def test_bands_against_a_slow_loop(certified, monkeypatch, numbers) -> None:
             np.testing.assert_allclose(getattr(curve.bands, name), expected, rtol=1e-12)
 
 
-def test_bands_against_scipy(certified) -> None:
+def test_scipy_bands(certified) -> None:
+    """Bands are those of SciPy."""
     curve = curves(certified, GRID, bands=0.95, resamples=4000, seed=1)[0]
     kept = [i for i, true in enumerate(certified.labels) if true]
     recall = [certified_size(certified.radii["joint"][i], GRID) / len(certified.labels[i]) for i in kept]
@@ -62,7 +64,8 @@ def test_bands_against_scipy(certified) -> None:
     np.testing.assert_array_less(np.abs(curve.bands.recall[1] - found.high), 0.1 * width + 1e-12)
 
 
-def test_the_seed_decides(certified) -> None:
+def test_seed(certified) -> None:
+    """The seed decides the resamples."""
     first, again, other = (curves(certified, GRID, bands=0.95, resamples=50, seed=seed) for seed in (3, 3, 4))
     assert as_lists(first) == as_lists(again)
     assert as_lists(first[0].bands.recall) != as_lists(other[0].bands.recall)
@@ -77,6 +80,7 @@ def test_the_seed_decides(certified) -> None:
         ({"bands": 0.9, "seed": -1}, "seed"),
     ],
 )
-def test_wrong_bands_are_refused(certified, arguments, message) -> None:
+def test_refused_bands(certified, arguments, message) -> None:
+    """Bands out of range are refused."""
     with pytest.raises(InvalidInputError, match=message):
         curves(certified, GRID, **arguments)

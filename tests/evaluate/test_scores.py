@@ -1,32 +1,44 @@
+"""Certified precision, recall and F1: by hand, against loops, and what they imply."""
+
 import numpy as np
 import pytest
 
-from multiguard import certified_size, image_scores, set_scores
+from multiguard import Radii, Threshold, TopK, certified_size
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import image_scores, set_scores
 
-RADII = [np.array([0.5, 0.2]), np.array([0.3]), np.array([np.inf, 0.1, -np.inf]), np.empty(0)]
+
+def top_k_radii(*true: float) -> Radii:
+    return Radii(np.array(true), None)
+
+
+RULE = TopK(3, 2)
+RADII = [top_k_radii(0.5, 0.2), top_k_radii(0.3), top_k_radii(np.inf, 0.1, -np.inf), top_k_radii()]
 TRUE = [2, 1, 5, 0]
 
 
-def test_one_image_by_hand() -> None:
-    scores = image_scores(RADII[2], num_true=5, k=3, radius=[0.0, 0.1, 0.2])
+def test_one_image() -> None:
+    """The scores of one image, by hand."""
+    scores = image_scores(RADII[2], RULE, num_true=5, radius=[0.0, 0.1, 0.2])
     np.testing.assert_allclose(scores.precision, [2 / 3, 2 / 3, 1 / 3])
     np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
     np.testing.assert_allclose(scores.f1, [4 / 8, 4 / 8, 2 / 8])
     assert (scores.images, scores.without_labels) == (1, 0)
 
 
-def test_f1_is_the_harmonic_mean() -> None:
-    scores = image_scores([0.4, 0.1], num_true=2, k=3, radius=0.2)
+def test_f1() -> None:
+    """F1 is the harmonic mean of precision and recall."""
+    scores = image_scores(top_k_radii(0.4, 0.1), RULE, num_true=2, radius=0.2)
     assert scores.f1 == pytest.approx(2 * scores.precision * scores.recall / (scores.precision + scores.recall))
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_a_set_against_loops(averaging: str) -> None:
+def test_image_set(averaging: str) -> None:
+    """The scores of a set are those of loops."""
     grid = np.linspace(0, 0.6, 7)
-    scores = set_scores(RADII, num_true=TRUE, k=3, radius=grid, averaging=averaging)
+    scores = set_scores(RADII, RULE, num_true=TRUE, radius=grid, averaging=averaging)
     for position, radius in enumerate(grid):
-        sizes = [int(certified_size(radii, radius)) for radii in RADII[:3]]
+        sizes = [int(certified_size(radii.true, radius)) for radii in RADII[:3]]
         if averaging == "mean":
             expected = (
                 np.mean([e / 3 for e in sizes]),
@@ -39,9 +51,10 @@ def test_a_set_against_loops(averaging: str) -> None:
     assert (scores.images, scores.without_labels) == (3, 1)
 
 
-def test_any_shape_of_radius() -> None:
-    assert set_scores(RADII, num_true=TRUE, k=3, radius=0.1).recall.shape == ()
-    assert set_scores(RADII, num_true=TRUE, k=3, radius=np.zeros((2, 4))).f1.shape == (2, 4)
+def test_radius_shapes() -> None:
+    """Radii may have any shape."""
+    assert set_scores(RADII, RULE, num_true=TRUE, radius=0.1).recall.shape == ()
+    assert set_scores(RADII, RULE, num_true=TRUE, radius=np.zeros((2, 4))).f1.shape == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -49,16 +62,19 @@ def test_any_shape_of_radius() -> None:
     [
         ({"num_true": [2, 1, 5]}, "one entry per image"),
         ({"num_true": [2, 1, 2, 0]}, "image 2"),
-        ({"k": 2}, "image 2"),
+        ({"rule": TopK(2, 2)}, "image 2"),
+        ({"rule": Threshold(0.5)}, "another rule"),
         ({"averaging": "micro"}, "choose"),
-        ({"radii": [[]], "num_true": [0]}, "nothing to average"),
+        ({"radii": [top_k_radii()], "num_true": [0]}, "nothing to average"),
     ],
 )
-def test_bad_input(change, says: str) -> None:
+def test_refused_scores(change, says: str) -> None:
+    """Radii of another rule or image are refused."""
     with pytest.raises(InvalidInputError, match=says):
-        set_scores(**{"radii": RADII, "num_true": TRUE, "k": 3, "radius": 0.1, **change})
+        set_scores(**{"radii": RADII, "rule": RULE, "num_true": TRUE, "radius": 0.1, **change})
 
 
-def test_a_image_without_labels_has_no_scores() -> None:
+def test_image_without_labels() -> None:
+    """An image without labels has no scores."""
     with pytest.raises(InvalidInputError, match="count it"):
-        image_scores([], num_true=0, k=3, radius=0.1)
+        image_scores(top_k_radii(), RULE, num_true=0, radius=0.1)

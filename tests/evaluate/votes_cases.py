@@ -7,19 +7,10 @@ import numpy as np
 from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Looks
-from multiguard.evaluate import AnySetting, Certificates, Curve, LabelSource, Setting, ThresholdSetting
-from multiguard.votes import (
-    DrawVotes,
-    ImageFailure,
-    LabelSets,
-    Provenance,
-    VoteRow,
-    Votes,
-    VotesWriter,
-    read_votes,
-    vote_dtype,
-)
+from multiguard.certify import Looks, Threshold, TopK
+from multiguard.errors import ImageFailure
+from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes, vote_dtype
 
 
 def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequence[int]], **changes) -> Votes:
@@ -57,7 +48,7 @@ def random_votes(
 LOOKS = Looks((40, 100, 200), (0.1, 0.2, 0.7))
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
-ADAPTIVE = {"looks": LOOKS.draws, "look_fractions": LOOKS.shares, "stopping": {"radii": (0.5,), "alpha": 0.001}}
+ADAPTIVE = {"looks": LOOKS.draws, "look_fractions": LOOKS.fractions, "stopping": {"radii": (0.5,), "alpha": 0.001}}
 KINDS = {
     "top-k": {},
     "threshold": THRESHOLD,
@@ -107,11 +98,10 @@ def _image(rng: np.random.Generator, run: Provenance, draws: int) -> tuple[Calla
     return lambda start, end: ranked[start:end], np.bincount(ranked[:, :2].ravel(), minlength=labels)
 
 
-def setting_of(votes: Votes, **changes) -> AnySetting:
-    """A setting that these votes can answer."""
-    if votes.rule == "threshold":
-        return ThresholdSetting(**{"threshold": 0.4, "alpha": 0.01, **changes})
-    return Setting(**{"k": 3, "k_prime": 2, "alpha": 0.01, **changes})
+def config_of(votes: Votes, **changes) -> CertifyConfig:
+    """A config that fits these votes."""
+    rule = Threshold(0.4) if votes.rule == "threshold" else TopK(k=3, k_prime=2)
+    return CertifyConfig(**{"rule": rule, "alpha": 0.01, **changes})
 
 
 def source_of(votes: Votes) -> LabelSource:
@@ -119,7 +109,7 @@ def source_of(votes: Votes) -> LabelSource:
 
 
 def assert_same_certificates(found: Certificates, expected: Certificates) -> None:
-    assert found.setting == expected.setting
+    assert found.config == expected.config
     assert as_lists(found) == as_lists(expected)
 
 

@@ -7,12 +7,14 @@ part of the memory.
 import contextlib
 import json
 import resource
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +22,9 @@ from multiguard.errors import MultiGuardError
 
 MOST_BYTES = 1 << 30
 MOST_SECONDS = 30
+
+soaked = pytest.mark.parametrize("examples", [25, pytest.param(2000, marks=pytest.mark.soak)])
+few = pytest.mark.parametrize("examples", [12, pytest.param(1000, marks=pytest.mark.soak)])
 
 
 class Hang(BaseException):
@@ -187,3 +192,18 @@ def estranged_text(draw: st.DrawFn, value: Any) -> bytes:
         deep = draw(st.sampled_from([b"[", b'{"a":']))
         return deep * 100_000
     return json.dumps(draw(estranged(value))).encode()
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+def copy_folder(folder: Path, target: Path) -> Path:
+    """The folder copied to the target, whatever was there."""
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(folder, target))
+
+
+def write_file(path: Path, data: bytes) -> Path:
+    """The path, after these bytes were written to it."""
+    path.write_bytes(data)
+    return path

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import random_votes, stored_votes
 from tests.pipeline.tiny_run import RECIPE, command
-from tests.votes.vote_runs import reseal
 
 import multiguard
+from multiguard.certify import TopK
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.evaluate import Setting, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
 from multiguard.models import load_classifier
-from multiguard.models.from_hf import load_hf
+from multiguard.models.classifier import ModelOptions
+from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
-from multiguard.models.options import ModelOptions
-from multiguard.pipeline import CertifyPart, parse_recipe, run_recipe
+from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.pipeline.report_job import ReportJob, report
@@ -98,7 +98,7 @@ def test_model_named_by_votes(tmp_path, trap):
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
     certified = certify(
-        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2))
+        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2)))
     )
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
@@ -216,11 +216,11 @@ def test_links_in_run_folder(tmp_path, name):
 
 def test_linked_run_folder(tmp_path):
     """A run folder may itself be a link."""
-    from multiguard.pipeline.folders import check_inside
+    from multiguard.pipeline.places import require_inside
 
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    check_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
+    require_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
 
 
 def test_links_beside_results(tmp_path):
@@ -229,15 +229,13 @@ def test_links_beside_results(tmp_path):
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
     (tmp_path / "run" / "certificates").unlink()
-    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
+    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(
-            ReportJob(read_certificates(home / "certificates"), home / "report.html", home / "figures", home / "tables")
-        )
+        report(ReportJob(home / "certificates", home / "report.html", home / "figures", home / "tables"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -252,28 +250,16 @@ def test_outputs_outside_run_folder(tmp_path, name):
         read_record(tmp_path / "run")
 
 
-@pytest.mark.parametrize("file", ["../votes-00000.parquet", "/tmp/votes-00000.parquet", "votes-00001.parquet", "a/b"])
-def test_shards_outside_votes_folder(tmp_path, file):
-    """A manifest may name no shard outside its folder."""
-    from multiguard.errors import VotesError
-    from multiguard.votes import read_votes
-
-    random_votes(tmp_path / "votes", images=4, draws=20)
-    reseal(tmp_path / "votes" / "manifest.json", lambda said: said["shards"]["0"].update(file=file))
-    with pytest.raises(VotesError, match="as shard 0"):
-        read_votes(tmp_path / "votes")
-
-
-def test_linked_waiting_set(tmp_path):
-    """A waiting set behind a link is not read."""
+def test_linked_stage(tmp_path):
+    """A link in place of the writer's own folder leads it nowhere: nothing is written or removed behind it."""
     votes = random_votes(tmp_path / "votes", images=4, draws=50)
-    certified = certify_votes(votes, Setting(3, 2))
-    for place, radius in (("c", 0.5), ("other", 1.0)):
-        write_certificates(tmp_path / place, certified, curves(certified, GRID), radius=[radius], votes=votes)
-    (tmp_path / "c" / ".next").symlink_to(tmp_path / "other")
-    assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.5]
+    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
+    for name, radius in (("c", 0.5), ("other", 1.0)):
+        write_certificates(tmp_path / name, certified, curves(certified, GRID), radius=[radius], votes=votes)
+    (tmp_path / "c" / ".part").symlink_to(tmp_path / "other")
     write_certificates(tmp_path / "c", certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
-    assert len(list((tmp_path / "other").iterdir())) == 4
+    assert len(list((tmp_path / "other").iterdir())) == 3
+    assert read_certificates(tmp_path / "other").labels[0].radius.tolist() == [1.0]
     assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.25]
 
 
@@ -304,7 +290,7 @@ def named(tmp_path_factory):
         "dataset": "\x1b[31md",
     }
     votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **told)
-    certified = certify_votes(votes, Setting(k=3, k_prime=2))
+    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
     drawn = curves(certified, GRID)
     write_certificates(home / "c", certified, drawn, radius=GRID, votes=votes, command=f"</code>{SCRIPT}")
     return home

@@ -1,22 +1,26 @@
 """Votes and certificates from anyone: read intact, or refused; nothing is proved from damaged files."""
 
+import hashlib
 import json
 import shutil
 
 import pytest
-from tests.attack.attack_cases import top_k_attacks
-from tests.evaluate.votes_cases import KINDS, as_lists, random_votes, setting_of, source_of, votes_of_kind
+from tests.evaluate.attack_cases import top_k_attacks
+from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
+from tests.results.stored_metadata import forge, load_metadata
 
 from multiguard.evaluate import certify_votes, curves, radius_grid
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.pipeline.certify_job import read_source
 from multiguard.report import Study, write_page, write_tables
-from multiguard.results import read_attacks, read_certificates, write_attacks, write_certificates
+from multiguard.results import read_attacks, read_certificates, read_curves, write_attacks, write_certificates
+from multiguard.results.table_file import _MARK as MARK
 from multiguard.votes import read_votes
 
 GRID = radius_grid(0.5, step=0.5)
+PARQUET = "certificates.parquet"
 soaked = pytest.mark.parametrize("examples", [25, pytest.param(1500, marks=pytest.mark.soak)])
 
 
@@ -33,7 +37,7 @@ def proved(request, tmp_path_factory):
     """A certificates folder of either rule."""
     home = tmp_path_factory.mktemp("proved")
     found = votes_of_kind(home / "votes", images=5, labels=6, **KINDS[request.param])
-    certified = certify_votes(found, setting_of(found), labels=source_of(found))
+    certified = certify_votes(found, config_of(found), labels=source_of(found))
     source = {"data": {"data": "digits", "root": None, "seed": 0, "options": {}, "labelled": True}, "command": "x"}
     write_certificates(home / "c", certified, curves(certified, GRID), radius=GRID, votes=found, source=source)
     return home / "c"
@@ -43,7 +47,7 @@ def certified_or_refused(folder) -> None:
     """Read the votes and certify them; either may refuse."""
     found = read_or_refused(lambda: read_votes(folder, partial=True))
     if found is not None and len(found):
-        read_or_refused(lambda: certify_votes(found, setting_of(found, alpha=0.1), labels=source_of(found)))
+        read_or_refused(lambda: certify_votes(found, config_of(found, alpha=0.1), labels=source_of(found)))
 
 
 def copied(folder, target):
@@ -117,49 +121,60 @@ def test_forged_entries(votes, tmp_path, examples):
 
 
 @soaked
-@pytest.mark.parametrize("name", ["certificates.json", "certificates.parquet", "curves.csv", "labels.csv"])
-def test_damaged_certificates(proved, tmp_path, name, examples):
-    """A damaged certificates folder is refused, or reads as it was written."""
-    content, expected = (proved / name).read_bytes(), as_lists(read_certificates(proved).certificates)
+def test_damaged_certificates(proved, tmp_path, examples):
+    """Damaged certificates are refused: whatever is read is what was written."""
+    content, expected = (proved / PARQUET).read_bytes(), as_lists(read_certificates(proved))
 
     def check(data: bytes) -> None:
-        place = copied(proved, tmp_path / "c")
-        (place / name).write_bytes(data)
-        found = read_or_refused(lambda: read_certificates(place))
-        assert found is None or as_lists(found.certificates) == expected
+        (tmp_path / PARQUET).write_bytes(data)
+        found = read_or_refused(lambda: read_certificates(tmp_path))
+        assert found is None or as_lists(found) == expected
 
-    fuzz(check, damaged(content).filter(lambda data: data != content), examples // 2)
+    fuzz(check, damaged(content).filter(lambda data: data != content), examples)
 
 
 @soaked
-@pytest.mark.parametrize("name", ["certificates.parquet", "curves.csv", "labels.csv"])
-def test_forged_certificate_files(proved, tmp_path, name, examples):
-    """Forged files of certificates with a valid checksum are read or refused."""
-    content, stored = (proved / name).read_bytes(), json.loads((proved / "certificates.json").read_text())
+def test_damaged_pages(proved, tmp_path, examples):
+    """A file that was damaged before its checksum was made is read or refused, and does not end the process."""
+    content = (proved / PARQUET).read_bytes()
+    fuzz(lambda data: refuse_or_read(tmp_path, data, read_certificates), damaged(content), examples)
 
-    def check(data: bytes) -> None:
-        place = copied(proved, tmp_path / "c")
-        (place / name).write_bytes(data)
-        stored["files"][name] = file_checksum(place / name)
-        (place / "certificates.json").write_text(json.dumps({**stored, "sha256": checksum(stored)}))
-        read_or_refused(lambda: read_certificates(place))
 
-    fuzz(check, damaged(content), examples)
+def refuse_or_read(folder, data: bytes, read, name: str = PARQUET):
+    """What a reader makes of bytes whose checksum a forger has put right, where there still is one."""
+    start = data.rfind(MARK) + len(MARK)
+    blank = data[:start] + b"0" * 64 + data[start + 64 :]
+    digest = hashlib.sha256(blank).hexdigest().encode()
+    (folder / name).write_bytes(blank[:start] + digest + blank[start + 64 :] if data.count(MARK) == 1 else data)
+    return read_or_refused(lambda: read(folder))
 
 
 @soaked
 def test_forged_metadata(proved, tmp_path, examples):
-    """Forged metadata of certificates with a valid checksum is read or refused."""
-    stored = json.loads((proved / "certificates.json").read_text())
+    """Strange metadata below a checksum that fits is read or refused."""
+    stored = load_metadata(proved / PARQUET)
 
     def check(changed) -> None:
-        place = copied(proved, tmp_path / "c")
-        if isinstance(changed, dict):
-            changed["sha256"] = checksum(changed)
-        (place / "certificates.json").write_text(json.dumps(changed))
-        read_or_refused(lambda: read_certificates(place))
+        shutil.copy(proved / PARQUET, tmp_path / PARQUET)
+        forge(tmp_path / PARQUET, metadata=changed)
+        read_or_refused(lambda: read_certificates(tmp_path))
 
     fuzz(check, estranged(stored), 3 * examples)
+
+
+@soaked
+def test_forged_curves(proved, tmp_path, examples):
+    """Damaged curves are read or refused, in their own file and in the metadata."""
+    stored, content = load_metadata(proved / PARQUET), (proved / "curves.csv").read_bytes()
+
+    def check(data: bytes) -> None:
+        (tmp_path / "curves.csv").write_bytes(data)
+        read_or_refused(lambda: read_curves(tmp_path / "curves.csv"))
+        shutil.copy(proved / PARQUET, tmp_path / PARQUET)
+        forge(tmp_path / PARQUET, metadata={**stored, "curves": data.decode(errors="replace")})
+        read_or_refused(lambda: read_certificates(tmp_path))
+
+    fuzz(check, damaged(content), examples)
 
 
 @soaked
@@ -177,14 +192,12 @@ def test_damaged_source(tmp_path, examples):
 @pytest.mark.soak
 def test_forged_report(proved, tmp_path):
     """A report on forged certificates is made or refused."""
-    stored = json.loads((proved / "certificates.json").read_text())
+    stored = load_metadata(proved / PARQUET)
 
     def check(changed) -> None:
-        place = copied(proved, tmp_path / "c")
-        if isinstance(changed, dict):
-            changed["sha256"] = checksum(changed)
-        (place / "certificates.json").write_text(json.dumps(changed))
-        found = read_or_refused(lambda: read_certificates(place))
+        shutil.copy(proved / PARQUET, tmp_path / PARQUET)
+        forge(tmp_path / PARQUET, metadata=changed)
+        found = read_or_refused(lambda: read_certificates(tmp_path))
         if found is not None:
             read_or_refused(lambda: write_tables(Study(found), tmp_path / "t"))
             read_or_refused(lambda: write_page(Study(found), tmp_path / "r.html"))
@@ -193,23 +206,20 @@ def test_forged_report(proved, tmp_path):
 
 
 @soaked
-@pytest.mark.parametrize("name", ["attack.json", "attack.parquet"])
-def test_damaged_attacks(tmp_path, name, examples):
-    """Damaged or forged attacks are read or refused."""
+def test_damaged_attacks(tmp_path, examples):
+    """A damaged or forged attack is read or refused."""
     write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, provenance={}, command="x")
-    stored, content = json.loads((tmp_path / "a" / "attack.json").read_text()), (tmp_path / "a" / name).read_bytes()
+    path, name = tmp_path / "a" / "attack.parquet", "attack.parquet"
+    stored, content = load_metadata(path), path.read_bytes()
     assert len(read_attacks(tmp_path / "a").attacks.images) == 2
 
-    def check(data) -> None:
-        place, said = copied(tmp_path / "a", tmp_path / "b"), data
-        if name == "attack.parquet":
-            (place / name).write_bytes(data)
-            said = {**stored, "files": {name: file_checksum(place / name)}}
-        sealed = {**said, "sha256": checksum(said)} if isinstance(said, dict) else said
-        (place / "attack.json").write_text(json.dumps(sealed))
-        read_or_refused(lambda: read_attacks(place))
+    def check(changed) -> None:
+        path.write_bytes(content)
+        forge(path, metadata=changed)
+        read_or_refused(lambda: read_attacks(tmp_path / "a"))
 
-    fuzz(check, damaged(content) if name == "attack.parquet" else estranged(stored), examples)
+    fuzz(check, estranged(stored), examples)
+    fuzz(lambda data: refuse_or_read(tmp_path, data, read_attacks, name), damaged(content), examples)
 
 
 def test_intact_files(votes, proved, tmp_path):

@@ -1,3 +1,5 @@
+"""FFDNet, and a denoiser before a classifier."""
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -12,7 +14,8 @@ def psnr(images, truth):
     return float((-10 * (images - truth).square().flatten(1).mean(1).log10()).mean())
 
 
-def test_ffdnet_lifts_the_psnr_of_real_images(coco_root, ffdnet_weights):
+def test_psnr_of_real_images(coco_root, ffdnet_weights):
+    """FFDNet raises the PSNR of real images."""
     pixels = load_pixels(subset(open_dataset("coco", root=coco_root, split="val", size=224), 3))
     truth = torch.from_numpy(pixels.images).float() / 255
     noisy = truth + 0.5 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
@@ -22,7 +25,8 @@ def test_ffdnet_lifts_the_psnr_of_real_images(coco_root, ffdnet_weights):
     assert psnr(clean, truth) == pytest.approx(23.6, abs=1.5)
 
 
-def test_ffdnet_takes_any_size_and_either_file_format(tmp_path):
+def test_sizes_and_file_formats(tmp_path):
+    """FFDNet accepts any size, and weights of either format."""
     torch.manual_seed(0)
     network = FFDNet().eval()
     save_file(network.state_dict(), tmp_path / "d.safetensors")
@@ -35,13 +39,15 @@ def test_ffdnet_takes_any_size_and_either_file_format(tmp_path):
             torch.testing.assert_close(load_ffdnet(tmp_path / name)(images, 0.3), out)
 
 
-def test_the_denoiser_is_told_the_noise_level():
+def test_noise_level():
+    """The noise level is an input of the denoiser."""
     network = FFDNet().eval()
     images = torch.rand(1, 3, 8, 8)
     assert not torch.equal(network(images, 0.1), network(images, 0.9))
 
 
-def test_other_weights_are_refused(tmp_path):
+def test_foreign_weights(tmp_path):
+    """Weights of another network are refused."""
     save_file({"conv.weight": torch.zeros(2)}, tmp_path / "x.safetensors")
     with pytest.raises(ModelError, match="not the weights of a colour FFDNet"):
         load_ffdnet(tmp_path / "x.safetensors")
@@ -54,7 +60,8 @@ class Half(FFDNet):
         return images * 0.5 + sigma
 
 
-def test_denoised_is_the_classifier_on_the_clamped_clean_image():
+def test_denoise_first():
+    """The classifier receives the clean image, clamped to [0, 1]."""
     inner = Classifier(lambda x: x.mean((2, 3)), "rgb", output="logits", mean=[0.5] * 3, std=[2.0] * 3, name="mean")
     images = torch.tensor([[0.2, 0.4, 3.0]]).view(1, 3, 1, 1)
     composed = denoise_first(inner, Half(), 0.25)

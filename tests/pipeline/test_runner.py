@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 from tests.pipeline.tiny_run import RECIPE, command, state
-from tests.votes.vote_runs import reseal
+from tests.votes.vote_runs import edit_manifest
 
 from multiguard.pipeline import parse_recipe, read_record
 from multiguard.pipeline.report_job import find_certificates
@@ -160,7 +160,7 @@ def test_interrupted_run(home):
     record["steps"] = {name: record["steps"][name] for name in ("train", "vote")}
     record["steps"]["vote"].update(outputs=None, seconds=None)
     (run / "run.json").write_text(json.dumps(record))
-    reseal(run / "votes" / "manifest.json", lambda manifest: manifest["shards"].pop("1"))
+    edit_manifest(run / "votes", lambda manifest: manifest.update(shards=None))
     (run / "votes" / "votes-00001.parquet").unlink()
     first = (run / "votes" / "votes-00000.parquet").stat().st_mtime_ns
     code, out, err = rerun(home, "--until", "vote")

@@ -1,8 +1,11 @@
-"""Using a page as a reader does, and what every page must keep to."""
+"""Using a page as a reader does, and what holds for every page."""
 
+import math
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from multiguard.report.rounding import radius_text
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 COLUMNS = ("recall", "precision", "f1")
@@ -10,15 +13,54 @@ COLUMNS = ("recall", "precision", "f1")
 
 @dataclass
 class Opened:
-    """An open page, with all that it asked for and all that it complained of."""
+    """An open page, with all of its requests and all of its errors."""
 
     page: object
     requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+def open_page(context, path: Path) -> Opened:
+    visited = Opened(context.new_page())
+    visited.page.on("request", lambda request: visited.requests.append(request.url))
+    visited.page.on("console", lambda message: visited.errors.append(message.text))
+    visited.page.on("pageerror", lambda error: visited.errors.append(str(error)))
+    visited.page.on("dialog", lambda dialog: visited.errors.append(f"dialog {dialog.message}"))
+    visited.page.goto(path.as_uri())
+    return visited
+
+
+def reset(page) -> None:
+    """Every control as it was when the page was opened."""
+    page.evaluate(
+        """() => {
+            const kinds = ["input", "change"].map((kind) => new Event(kind, { bubbles: true }));
+            const tell = (each) => kinds.forEach((event) => each.dispatchEvent(event));
+            for (const each of document.querySelectorAll("input")) {
+                if (each.type === "radio") each.checked = each.defaultChecked;
+                else each.value = each.defaultValue;
+                if (each.type !== "radio" || each.checked) tell(each);
+            }
+            for (const each of document.querySelectorAll("select")) {
+                each.selectedIndex = Math.max(0, [...each.options].findIndex((option) => option.defaultSelected));
+                tell(each);
+            }
+            document.querySelectorAll("[role=tab]:first-child").forEach((tab) => tab.click());
+            document.activeElement?.blur();
+            scrollTo(0, 0);
+        }"""
+    )
+    settle(page)
+
+
+def radius_value(radius: float) -> str:
+    """A radius as the page writes it."""
+    words = {math.inf: "cannot fail", -math.inf: "not certified"}
+    return words.get(radius) or radius_text(radius)
 
 
 def slide_to(page, index: int) -> None:
-    """Move the slider as a pointer does: set, then tell."""
+    """Move the slider as a pointer does: set the value, then dispatch the event."""
     page.locator("#radius").evaluate(
         "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input', { bubbles: true })); }",
         index,
@@ -31,8 +73,22 @@ def settle(page) -> None:
 
 
 def table(page, section: str) -> dict[str, list[str]]:
-    rows = page.locator(f"#{section} .values tbody tr").all()
-    return {row.locator("th").inner_text(): row.locator("td").all_inner_texts() for row in rows}
+    """The cells of each row by its name."""
+    rows = page.locator(f"#{section} .values tbody tr").evaluate_all(
+        """rows => rows.map((row) => [row.querySelector("th").innerText,
+            [...row.querySelectorAll("td")].map((cell) => cell.innerText)])"""
+    )
+    return dict(rows)
+
+
+def cards(page, **selectors: str) -> list[dict]:
+    """The id of each card, and the texts of all that each selector finds in it."""
+    return page.locator(".card").evaluate_all(
+        """(cards, selectors) => cards.map((card) => ({ id: card.dataset.id, ...Object.fromEntries(
+            Object.entries(selectors).map(([name, selector]) =>
+                [name, [...card.querySelectorAll(selector)].map((each) => each.textContent)])) }))""",
+        selectors,
+    )
 
 
 def headline(page, columns=COLUMNS) -> dict[str, str]:
@@ -44,7 +100,7 @@ def shown_ids(page) -> list[str]:
 
 
 def assert_quiet(visited: Opened, path: Path) -> None:
-    """Whatever is done on the page, nothing is fetched and nothing complains."""
+    """Whatever is done on the page, nothing is fetched and nothing fails."""
     page = visited.page
     for section in page.locator("main > section").all():
         section.scroll_into_view_if_needed()
@@ -55,11 +111,11 @@ def assert_quiet(visited: Opened, path: Path) -> None:
     page.locator("[name=averaging][value=pooled]").check()
     slide_to(page, 5)
     assert [url for url in visited.requests if url != path.as_uri() and not url.startswith("data:")] == []
-    assert visited.complaints == []
+    assert visited.errors == []
 
 
 def assert_all_fits(page, width: int) -> None:
-    """Nothing reaches beyond the right edge, so that a phone never scrolls sideways."""
+    """Nothing reaches beyond the right edge, so a phone never scrolls sideways."""
     page.locator("#images").scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     beyond = page.evaluate(

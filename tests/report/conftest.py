@@ -1,10 +1,10 @@
-"""Studies of every kind for all tests of the room, one whose every name is hostile, and a browser to open pages in."""
+"""Studies of every kind for all tests of the room, one with hostile names throughout, and a browser."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.report.browsing import BROWSER, Opened
+from tests.report.browsing import BROWSER, Opened, open_page, reset
 from tests.report.studies import (
     HOSTILE_IDS,
     HOSTILE_LABELS,
@@ -17,8 +17,9 @@ from tests.report.studies import (
 from multiguard.report import Study
 
 HOSTILE_NAMES = {
+    "images": 26,  # more than a page shows at first
     "label_names": HOSTILE_LABELS,
-    "image_ids": (*HOSTILE_IDS, *(f"image {i}" for i in range(len(HOSTILE_IDS), 40))),
+    "image_ids": (*HOSTILE_IDS, *(f"image {i}" for i in range(len(HOSTILE_IDS), 26))),
     "dataset": "<script>alert(5)</script>",
     "model": '"><svg onload=alert(6)>',
 }
@@ -33,14 +34,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def hostile_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("hostile")
     names = HOSTILE_NAMES
-    main = make_run(folder / "main", images=40, methods=("joint", "paper"), swept=True, **names)
-    beside = {"<img src=x onerror=alert(7)>": make_run(folder / "low", images=40, sigma=0.25, **names)}
-    beside |= {"<b>again</b>": make_run(folder / "again", images=40, sigma=0.25, **names)}
+    main = make_run(folder / "main", methods=("joint", "paper"), swept=True, **names)
+    beside = {"<img src=x onerror=alert(7)>": make_run(folder / "low", sigma=0.25, **names)}
+    beside |= {"<b>again</b>": make_run(folder / "again", sigma=0.25, **names)}
     return Study(main, beside, "</title><script>alert(8)</script>", ["multiguard run '<script>alert(9)</script>'"])
 
 
 @pytest.fixture(scope="session")
-def of_threshold(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def threshold(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return threshold_study(tmp_path_factory.mktemp("threshold"))
 
 
@@ -51,7 +52,7 @@ def unlabelled(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def hostile_unlabelled(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return unlabelled_study(tmp_path_factory.mktemp("hostile-unlabelled"), images=40, **HOSTILE_NAMES)
+    return unlabelled_study(tmp_path_factory.mktemp("hostile-unlabelled"), swept=False, **HOSTILE_NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +66,26 @@ def browser() -> Iterator:
         found.close()
 
 
+@pytest.fixture(scope="module")
+def contexts(browser) -> Iterator[dict]:
+    """The open pages of a module by path and width."""
+    pages: dict = {}
+    yield pages
+    for visited in pages.values():
+        visited.page.context.close()
+
+
 @pytest.fixture
-def opened(browser) -> Iterator:
-    contexts = []
+def opened(browser, contexts) -> Callable[..., Opened]:
+    """A page as if it had just been opened; it is loaded once per module."""
 
     def visit(path: Path, *, width: int = 1440, scheme: str = "light") -> Opened:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        visited = Opened(context.new_page())
-        visited.page.on("request", lambda request: visited.requests.append(request.url))
-        visited.page.on("console", lambda message: visited.complaints.append(message.text))
-        visited.page.on("pageerror", lambda error: visited.complaints.append(str(error)))
-        visited.page.on("dialog", lambda dialog: visited.complaints.append(f"dialog {dialog.message}"))
-        visited.page.goto(path.as_uri())
-        return visited
+        if (path, width) not in contexts:
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            contexts[path, width] = open_page(context, path)
+        else:
+            contexts[path, width].page.emulate_media(color_scheme=scheme)
+            reset(contexts[path, width].page)
+        return contexts[path, width]
 
-    yield visit
-    for context in contexts:
-        context.close()
+    return visit

@@ -1,4 +1,4 @@
-"""Studies made as the pipeline makes them: votes on disk, certified, written and read back."""
+"""Studies built as the pipeline builds them: votes on disk, certified, written and read back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +8,13 @@ import numpy as np
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
+from multiguard.certify import Threshold, TopK
 from multiguard.data import Sample
-from multiguard.evaluate import AnySetting, Setting, ThresholdSetting, certify_votes, curves, radius_grid, sweep
+from multiguard.errors import ImageFailure
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
 from multiguard.report import Study
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
-from multiguard.votes import DrawVotes, ImageFailure, LabelSets, Provenance, VoteRow, vote_dtype
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, vote_dtype
 
 LABELS = 20
 K_MAX = 5
@@ -45,55 +47,55 @@ def make_run(
     spread: float = 3.0,
     trained: float | None = 0.5,
     methods: Sequence[str] = ("joint",),
-    swept: bool = False,
+    swept: bool | Mapping[str, Sequence[float]] = False,
     bands: float | None = None,
     step: float | None = None,
-    setting: AnySetting | None = None,
+    config: CertifyConfig | None = None,
     draws: int = 100,
     failed: Mapping[int, str] | None = None,
     hashes: Mapping[int, str] | None = None,
     **changes,
 ) -> CertificatesFolder:
-    """A certificates folder of random votes; every fifth image has no label, the true ones do not depend on sigma.
+    """A certificates folder of random votes; every fifth image has no label, and true labels do not depend on sigma.
 
-    The images at the places `failed` have failed for these reasons; those at the places `hashes` have these hashes.
-
-    `changes` make it a run of another kind: THRESHOLD, UNLABELLED, ADAPTIVE, and any of them together.
+    The images at the indices `failed` fail for these reasons; those at the indices `hashes` have these hashes.
+    `changes` make it another kind of run: THRESHOLD, UNLABELLED, ADAPTIVE, or several of them.
     """
     rng = np.random.default_rng(0)
     fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
-    rows: list[VoteRow | ImageFailure] = [_row(rng, run, place, own, spread) for place, own in enumerate(true)]
-    for place, sha256 in (hashes or {}).items():
-        rows[place] = replace(rows[place], image_hash=sha256)
-    for place, reason in (failed or {}).items():
-        rows[place] = ImageFailure(run.image_ids[place], reason)
+    rows: list[VoteRow | ImageFailure] = [_row(rng, run, index, labels, spread) for index, labels in enumerate(true)]
+    for index, sha256 in (hashes or {}).items():
+        rows[index] = replace(rows[index], image_hash=sha256)
+    for index, reason in (failed or {}).items():
+        rows[index] = ImageFailure(run.image_ids[index], reason)
     votes = stored_rows(folder / "votes", run, rows)
-    asked = setting or (ThresholdSetting(0.3) if votes.rule == "threshold" else Setting(k=5, k_prime=2))
+    config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)
     source = "truth" if run.labelled else "pilot"
-    certificates = certify_votes(votes, asked, methods=methods, labels=source)
+    certificates = certify_votes(votes, config, methods=methods, labels=source)
     made = curves(certificates, grid, bands=bands, resamples=50)
     if swept:
-        vary = dict(THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT)
+        every = THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT
+        vary = dict(every if swept is True else swept)
         if run.looks is not None:
-            del vary["n"]
-        made += sweep(votes, asked, vary, grid, methods=methods, labels=source)
+            vary.pop("n", None)
+        made += sweep(votes, config, vary, grid, methods=methods, labels=source)
     write_certificates(
         folder / "certificates", certificates, made, radius=grid, votes=votes, command="multiguard certify"
     )
     return read_certificates(folder / "certificates")
 
 
-def _row(rng: np.random.Generator, run: Provenance, place: int, true: Sequence[int], spread: float) -> VoteRow:
-    """An image in which true labels are likely, the more so the larger the spread; adaptive runs stop at each look."""
+def _row(rng: np.random.Generator, run: Provenance, index: int, true: Sequence[int], spread: float) -> VoteRow:
+    """An image whose true labels are the likelier the larger the spread; adaptive runs stop at each look in turn."""
     scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
     scores[:, list(true)] += spread * rng.random(len(true))
-    taken = run.looks[place % len(run.looks)] if run.looks else run.draws
+    taken = run.looks[index % len(run.looks)] if run.looks else run.draws
     pilot = _votes(run, scores[run.draws :]) if run.pilot_draws else None
-    own = tuple(true) if run.labelled else ()
-    return VoteRow(run.image_ids[place], own, _votes(run, scores[:taken]), pilot)
+    labels = tuple(true) if run.labelled else ()
+    return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot)
 
 
 def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:
@@ -108,21 +110,21 @@ def full_study(folder: Path, **changes) -> Study:
     beside = {
         "low noise": make_run(folder / "low", sigma=0.25, trained=0.25, **changes),
         "clean training": make_run(folder / "clean", trained=0.0, spread=1.0, **changes),
-        "more labels": make_run(folder / "more", setting=Setting(k=8, k_prime=2), **changes),
+        "more labels": make_run(folder / "more", config=CertifyConfig(TopK(k=8, k_prime=2)), **changes),
     }
     return Study(main, beside, "A small study", ["multiguard vote", "multiguard certify"])
 
 
 def threshold_study(folder: Path, **changes) -> Study:
-    """The threshold rule with both methods and every sweep, and a run of the top-k rule beside it."""
+    """The threshold rule with both methods and every sweep, compared with a run of the top-k rule."""
     main = make_run(folder / "main", methods=("joint", "independent"), swept=True, **THRESHOLD, **changes)
     return Study(main, {"ranked": make_run(folder / "top-k", **changes)}, "A study of sets", ["multiguard certify"])
 
 
-def unlabelled_study(folder: Path, **changes) -> Study:
-    """Predicted labels of the threshold rule in an adaptive run, beside those of the top-k rule: every kind at once."""
+def unlabelled_study(folder: Path, *, swept: bool = True, **changes) -> Study:
+    """Predicted labels of the threshold rule in an adaptive run, compared with the top-k rule: every kind at once."""
     kind = {**UNLABELLED, **ADAPTIVE, **changes}
-    main = make_run(folder / "main", methods=("joint", "independent"), swept=True, **THRESHOLD, **kind)
+    main = make_run(folder / "main", methods=("joint", "independent"), swept=swept, **THRESHOLD, **kind)
     return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
 
 

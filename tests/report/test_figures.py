@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -11,116 +12,164 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.report.studies import LABELS, make_run
+from tests.report.test_families import by_key
 
 from multiguard.report import Study, draw_figures
 from multiguard.report.canvas import fixed_style
-from multiguard.report.families import families
-from multiguard.report.figures import _draw_family, _draw_labels
+from multiguard.report.figures import draws_figure, family_figure, label_figure
 
 NAMES = ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs", "labels"]
 
 
-@pytest.fixture(scope="module")
-def drawn(study: Study, tmp_path_factory) -> list[Path]:
-    return draw_figures(study, tmp_path_factory.mktemp("figures") / "new")
+def figure_text(figure) -> str:
+    return "\n".join(text.get_text() for text in figure.texts)
 
 
-def test_every_figure_comes_in_three_formats(drawn: list[Path]) -> None:
-    assert [path.name for path in drawn] == [f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "pdf")]
+def test_formats_and_bytes(tmp_path: Path) -> None:
+    """PNG, SVG and PDF are the default, the bytes are stable, and matplotlib's settings are restored."""
+    study = Study(make_run(tmp_path / "run"))
+    before = dict(matplotlib.rcParams)
+    first, again = draw_figures(study, tmp_path / "new" / "first"), draw_figures(study, tmp_path / "again")
+    assert [path.name for path in first] == [
+        f"{n}.{kind}" for n in ("methods", "labels") for kind in ("png", "svg", "pdf")
+    ]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    assert dict(matplotlib.rcParams) == before
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
-    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in drawn)
-    with Image.open(drawn[0]) as image:
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in first)
+    with Image.open(first[0]) as image:
         assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
 
 
-def test_only_what_has_data_is_drawn(tmp_path: Path) -> None:
-    drawn = draw_figures(Study(make_run(tmp_path / "run")), tmp_path / "figures")
-    assert {path.stem for path in drawn} == {"methods", "labels"}
-
-
-def test_the_same_study_gives_the_same_bytes_and_leaves_matplotlib_as_it_was(tmp_path: Path) -> None:
-    study = Study(make_run(tmp_path / "run"))
-    before = dict(matplotlib.rcParams)
-    first, again = draw_figures(study, tmp_path / "first"), draw_figures(study, tmp_path / "again")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-    assert dict(matplotlib.rcParams) == before
+def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study, tmp_path: Path) -> None:
+    """What has data is drawn, in the formats and the resolution given."""
+    paths = draw_figures(study, tmp_path / "a", formats=["png"], dpi=30)
+    assert [path.name for path in paths] == [f"{name}.png" for name in NAMES]
+    with Image.open(paths[0]) as image:
+        assert image.width == pytest.approx(30 * 10.6, abs=1)
+    names = {path.stem for path in draw_figures(threshold, tmp_path / "b", formats=["svg"])}
+    assert names == {"methods", "threshold", "n", "alpha", "rules", "labels"}
+    names = {path.stem for path in draw_figures(unlabelled, tmp_path / "c", formats=["pdf"])}
+    assert names == {"methods", "threshold", "alpha", "rules", "labels", "draws"}
 
 
 @pytest.mark.parametrize("key", ["methods", "k", "sigma"])
-def test_a_panel_holds_the_curves_of_its_score(study: Study, key: str) -> None:
-    family = next(family for family in families(study) if family.key == key)
+def test_panel_curves(study: Study, key: str) -> None:
+    """A panel has the curves of its score."""
+    family = by_key(study)[key]
     with fixed_style():
-        figure = _draw_family(study, family)
+        figure = family_figure(study, family)
     for axes, score in zip(figure.axes, ["precision", "recall", "f1"], strict=True):
         assert [line.get_label() for line in axes.lines] == [line.name for line in family.lines]
         for shown, line in zip(axes.lines, family.lines, strict=True):
             scores = line.curves["mean"].scores
             assert np.array_equal(shown.get_xdata(), scores.radius)
             assert np.array_equal(shown.get_ydata(), 100 * getattr(scores, score))
-    assert any("not covered" in text.get_text() for text in figure.texts)
+    assert "not covered" in figure_text(figure)
 
 
-def test_bands_are_drawn_where_they_are(tmp_path: Path) -> None:
+def test_ceiling_panel(threshold: Study) -> None:
+    """A panel of ceilings counts labels, and its axis is cut off at 15."""
+    with fixed_style():
+        figure = family_figure(threshold, by_key(threshold)["rules"])
+    panel = figure.axes[-1]
+    assert (panel.get_title(loc="left"), panel.get_ylabel()) == ("(d)  Wrong labels@R, at most", "labels per image")
+    ceiling = threshold.main_curve("joint", "mean").scores.false_ceiling
+    assert np.array_equal(panel.lines[0].get_ydata(), ceiling)
+    assert ceiling.max() > panel.get_ylim()[1] == 15
+    assert "axis of labels ends at 15" in figure_text(figure)
+
+
+def test_bands(tmp_path: Path) -> None:
+    """Bands are drawn and named where there are some."""
     banded = Study(make_run(tmp_path, bands=0.9))
     with fixed_style():
-        figure = _draw_family(banded, families(banded)[0])
+        figure = family_figure(banded, banded.families[0])
     assert all(len(axes.collections) == 1 for axes in figure.axes)
-    assert any("90 % bootstrap" in text.get_text() for text in figure.texts)
+    assert "90 % bootstrap" in figure_text(figure)
 
 
-def test_bars_are_the_shares_of_the_labels(study: Study) -> None:
+def test_label_bars(study: Study) -> None:
+    """Bars are the fractions of the labels."""
     with fixed_style():
-        axes = _draw_labels(study).axes[0]
-    grid = study.main.curves[0].scores.radius.tolist()
-    shares = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.main.labels}
+        axes = label_figure(study).axes[0]
+    grid = study.grid.tolist()
+    percents = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.main.labels}
     names = [text.get_text() for text in axes.get_yticklabels()]
-    assert sorted(names) == sorted(shares)
+    assert sorted(names) == sorted(percents)
     for bars, radius in zip(axes.containers, [0, 0.25, 0.5, 1.0], strict=True):
-        assert [bar.get_width() for bar in bars] == [shares[name][grid.index(radius)] for name in names]
+        assert [bar.get_width() for bar in bars] == [percents[name][grid.index(radius)] for name in names]
 
 
-def test_hostile_names_are_drawn_as_they_are(hostile_study: Study, tmp_path: Path) -> None:
+def test_label_claims(unlabelled: Study) -> None:
+    """The figure of labels says which labels these are and what holds together."""
     with fixed_style():
-        axes = _draw_labels(hostile_study).axes[0]
+        words = figure_text(label_figure(unlabelled))
+    assert "for which pilot draws chose it" in words
+    assert "hold at once" in words
+
+
+def test_draws_bars(unlabelled: Study) -> None:
+    """The figure of draws counts all images by look."""
+    with fixed_style():
+        axes = draws_figure(unlabelled).axes[0]
+    assert [bar.get_height() for bar in axes.patches] == [4, 4, 4]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["40", "70", "100"]
+
+
+def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
+    """Hostile names are drawn as they are and never become markup."""
+    with fixed_style():
+        axes = label_figure(hostile_study).axes[0]
     shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
-    drawn = draw_figures(Study(hostile_study.main), tmp_path)
-    assert not [path for path in drawn if path.suffix == ".svg" and "<script" in path.read_text(encoding="utf-8")]
+    paths = draw_figures(hostile_study, tmp_path, formats=["svg"])
+    assert not [path for path in paths if "<script" in path.read_text(encoding="utf-8")]
 
 
-def test_labels_in_any_script_are_drawn_without_a_complaint(tmp_path: Path, capfd, caplog) -> None:
+def test_any_script(tmp_path: Path, capfd, caplog) -> None:
+    """Labels in any script are drawn without a warning, in every format."""
     scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
     names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
     study = Study(make_run(tmp_path / "run", label_names=names))
-    with warnings.catch_warnings(record=True) as complaints:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        draw_figures(study, tmp_path / "figures")
-    assert [str(complaint.message) for complaint in complaints] == []
+        draw_figures(study, tmp_path / "figures", dpi=30)
+    assert [str(message.message) for message in messages] == []
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 
 
-def test_a_font_that_is_installed_draws_what_the_first_one_lacks(monkeypatch) -> None:
-    monkeypatch.setattr("multiguard.report.canvas._MORE_FONTS", ("No Such Font", "STIXGeneral"))
-    with fixed_style():
-        assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
-
-
-def test_a_legend_of_long_names_stays_inside_the_figure(study: Study) -> None:
-    family = next(family for family in families(study) if family.key == "runs")
+def test_long_legend(study: Study) -> None:
+    """A legend of long names stays inside the figure."""
+    family = by_key(study)["runs"]
     lines = [replace(line, name=f"{line.name}, adaptive, n up to 1000 (123.4 on average)") for line in family.lines * 2]
     with fixed_style():
-        figure = _draw_family(study, replace(family, lines=tuple(lines)))
+        figure = family_figure(study, replace(family, lines=tuple(lines)))
         figure.draw_without_rendering()
         assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 
-def test_drawing_never_imports_pyplot_nor_torch(tmp_path: Path) -> None:
+def test_panels_inside(study: Study, threshold: Study) -> None:
+    """The tick labels and axis labels of every panel stay inside the figure and clear of their neighbours."""
+    for each in (study, threshold):
+        for family in each.families:
+            with fixed_style():
+                figure = family_figure(each, family)
+                boxes = [axes.get_tightbbox() for axes in figure.axes]
+            assert min(box.x0 for box in boxes) >= 0
+            assert min(box.y0 for box in boxes) >= 0
+            assert max(box.x1 for box in boxes) <= figure.bbox.x1
+            assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+
+
+def test_imports(tmp_path: Path) -> None:
+    """Drawing imports neither pyplot nor torch nor plotly."""
     make_run(tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from multiguard.evaluate import read_certificates; from multiguard.report import Study, draw_figures\n"
+        "from multiguard.results import read_certificates; from multiguard.report import Study, draw_figures\n"
         f"run = Path({str(tmp_path)!r})\n"
-        "draw_figures(Study(read_certificates(run / 'certificates')), run / 'figures')\n"
+        "draw_figures(Study(read_certificates(run / 'certificates')), run / 'figures', formats=['svg'])\n"
         "assert not {'matplotlib.pyplot', 'torch', 'plotly'} & set(sys.modules), 'imported'\n"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import io
 import json
 import math
 import re
@@ -12,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from tests.report.studies import NoiseImages, make_run
+from tests.report.studies import ADAPTIVE, THRESHOLD, UNLABELLED, NoiseImages, make_run
 
-from multiguard.certify import certified_size
+from multiguard.certify import Threshold, TopK, certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Setting
+from multiguard.evaluate import CertifyConfig
 from multiguard.report import Study, write_page
-from multiguard.report.page.thumbnails import make_thumbnail
+from multiguard.report.rounding import percent_value, round_up
 from multiguard.version import __version__
 
 
@@ -40,7 +38,8 @@ def text(study: Study, tmp_path_factory) -> str:
     return page_text(study, tmp_path_factory.mktemp("page") / "new" / "report.html")
 
 
-def test_the_data_are_the_curves_and_the_certificates(study: Study, text: str) -> None:
+def test_data(study: Study, text: str) -> None:
+    """The data are those of the curves and the certificates."""
     data, certificates = stored_data(text), study.main.certificates
     methods = data["families"][0]
     for line, method in zip(methods["lines"], certificates.methods, strict=True):
@@ -48,30 +47,33 @@ def test_the_data_are_the_curves_and_the_certificates(study: Study, text: str) -
             assert line[averaging]["recall"] == study.main_curve(method, averaging).scores.recall.tolist()
     assert len(data["images"]) == len(certificates.ids)
     for image in data["images"]:
-        place = certificates.ids.index(image["id"])
+        index = certificates.ids.index(image["id"])
         for method in certificates.methods:
             stored = [float(radius) for radius in image["radii"][method]]
-            assert stored == certificates.radii[method][place].tolist()
-        assert image["labels"] == list(certificates.labels[place])
-        assert image["predicted"] == list(certificates.predicted[place])
+            assert stored == certificates.radii[method][index].tolist()
+        assert image["labels"] == list(certificates.labels[index])
+        assert image["predicted"] == list(certificates.predicted[index])
 
 
-def test_images_come_weakest_first(study: Study, text: str) -> None:
+def test_weakest_first(study: Study, text: str) -> None:
+    """Images come weakest first."""
     certificates, found = study.main.certificates, []
     for image in stored_data(text)["images"]:
-        place = certificates.ids.index(image["id"])
-        true, radii = len(certificates.labels[place]), certificates.radii["joint"][place]
+        index = certificates.ids.index(image["id"])
+        true, radii = len(certificates.labels[index]), certificates.radii["joint"][index]
         found.append(int(certified_size(radii, 0.5)) / true if true else math.inf)
     assert found == sorted(found)
 
 
-def test_a_part_of_the_gallery_is_its_weakest(study: Study, text: str, tmp_path: Path) -> None:
+def test_partial_gallery(study: Study, text: str, tmp_path: Path) -> None:
+    """A partial gallery has the weakest images."""
     part = page_text(study, tmp_path / "part.html", gallery=5)
     assert stored_data(part)["images"] == stored_data(text)["images"][:5]
-    assert "Only the 5 weakest of 12 images" in part
+    assert "This file has only the 5 weakest of 12 images" in part
 
 
-def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
+def test_negative_gallery(study: Study, tmp_path: Path) -> None:
+    """A negative gallery is refused before anything is written."""
     with pytest.raises(InvalidInputError, match="gallery is -1"):
         write_page(study, tmp_path / "report.html", gallery=-1)
     assert not list(tmp_path.iterdir())
@@ -88,18 +90,21 @@ def test_a_negative_gallery_is_refused(study: Study, tmp_path: Path) -> None:
         ("mine", "12 of mine"),
     ],
 )
-def test_the_images_are_told_in_words(tmp_path: Path, dataset: str, words: str) -> None:
+def test_dataset_words(tmp_path: Path, dataset: str, words: str) -> None:
+    """A random sample of a dataset is described in words."""
     written = page_text(Study(make_run(tmp_path, dataset=dataset)), tmp_path / "report.html")
     assert f"<dt>images</dt><dd>{words}</dd>" in written
 
 
-def test_joint_beside_other_methods_is_to_be_chosen_beforehand(study: Study, text: str, tmp_path: Path) -> None:
-    told = "joint divides α differently from the others, so that at some radius another method may show a little more"
-    assert told in text
-    assert told not in page_text(Study(study.beside["low noise"]), tmp_path / "alone.html")
+def test_joint_caveat(study: Study, text: str, tmp_path: Path) -> None:
+    """With other methods beside joint, the page says that the method is to be chosen in advance."""
+    caveat = "joint splits α differently from the others, so another method may be slightly ahead at some radii"
+    assert caveat in text
+    assert caveat not in page_text(Study(study.beside["low noise"]), tmp_path / "alone.html")
 
 
-def test_infinite_radii_survive(tmp_path: Path) -> None:
+def test_infinite_radii(tmp_path: Path) -> None:
+    """Infinite radii survive in JSON."""
     main = make_run(tmp_path)
     endless = [np.full_like(radii, np.inf) for radii in main.certificates.radii["joint"]]
     certificates = replace(main.certificates, radii={"joint": tuple(endless)})
@@ -107,7 +112,8 @@ def test_infinite_radii_survive(tmp_path: Path) -> None:
     assert {radius for image in stored["images"] for radius in image["radii"]["joint"]} == {"inf"}
 
 
-def test_only_its_own_scripts_may_run_and_nothing_may_load(text: str) -> None:
+def test_content_policy(text: str) -> None:
+    """Only the scripts of the page may run, and nothing may be loaded."""
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy[1].replace("&#39;", "'").split(";"))
@@ -119,7 +125,8 @@ def test_only_its_own_scripts_may_run_and_nothing_may_load(text: str) -> None:
     assert not re.search(r"<(?:link|iframe|object|embed)\b|<(?:script|img)[^>]*\bsrc=", text.replace("\n", " ")[:4000])
 
 
-def test_hostile_names_never_leave_their_place(hostile_study: Study, tmp_path: Path) -> None:
+def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
+    """Hostile names never become markup."""
     text = page_text(hostile_study, tmp_path / "report.html")
     outside = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert "<script>alert" not in outside
@@ -128,14 +135,18 @@ def test_hostile_names_never_leave_their_place(hostile_study: Study, tmp_path: P
     assert stored_data(text)["labelNames"] == list(hostile_study.main.certificates.label_names)
 
 
-def test_names_that_are_no_text_are_written_all_the_same(tmp_path: Path) -> None:
+def test_surrogates(tmp_path: Path) -> None:
+    """Names that are no valid text are written all the same."""
     study = replace(Study(make_run(tmp_path)), title="file \udcff name", commands=["rm \udcfe"])
     assert "file ? name" in page_text(study, tmp_path / "report.html")
 
 
-def test_left_out_images_are_counted_and_explained(text: str) -> None:
+def test_left_out_images(text: str) -> None:
+    """Images that are left out are counted and explained."""
     words = re.sub(r"<[^>]*>", "", text)
-    assert "9 images are counted; 3 are left out, because an image without a true label has no recall." in words
+    assert (
+        "9 images are averaged; 3 are left out because recall is undefined for an image without true labels." in words
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,84 +155,164 @@ def test_left_out_images_are_counted_and_explained(text: str) -> None:
         "ℓ₂-norm",
         "from 0 to 1",
         "smoothed classifier",
-        "Other kinds of change",
-        "point by point",
+        "Other perturbations",
+        "pointwise",
         "ground truth",
         "99.9 %",
     ],
 )
-def test_the_promise_is_said_in_words(text: str, words: str) -> None:
-    assert words in text.split('id="promise"')[1].split("</section>")[0]
+def test_guarantee_words(text: str, words: str) -> None:
+    """The guarantee and its limits are in plain words."""
+    assert words in text.split('id="guarantee"')[1].split("</section>")[0]
 
 
-def test_a_tiny_alpha_is_not_rounded_away(tmp_path: Path) -> None:
-    text = page_text(Study(make_run(tmp_path, setting=Setting(k=5, k_prime=2, alpha=1e-12))), tmp_path / "report.html")
-    promise = text.split('id="promise"')[1].split("</section>")[0]
-    assert "with probability at least 99.9999999999 %" in promise
-    assert "of 9 images, at most 9e-12 in expectation" in promise
+def test_tiny_alpha(tmp_path: Path) -> None:
+    """A tiny alpha is not rounded away."""
+    text = page_text(
+        Study(make_run(tmp_path, config=CertifyConfig(TopK(k=5, k_prime=2), alpha=1e-12))), tmp_path / "report.html"
+    )
+    guarantee = text.split('id="guarantee"')[1].split("</section>")[0]
+    assert "with probability at least 99.9999999999 %" in guarantee
+    assert "of 9 images, at most 9e-12 in expectation" in guarantee
 
 
-def test_the_radius_before_any_script_is_the_one_asked_for(tmp_path: Path) -> None:
+def test_exact_radius(tmp_path: Path) -> None:
+    """The radius shown before any script runs is exact."""
     step = 0.0471234567890123
     text = page_text(Study(make_run(tmp_path, step=step)), tmp_path / "report.html")
     radius = 11 * Decimal(repr(step))
     assert re.search(r'<output id="radius-shown"[^>]*>([^<]*)<', text)[1] == repr(float(radius))
 
 
-def test_origin_and_commands_are_there(study: Study, text: str) -> None:
-    origin = text.split('id="origin"')[1]
-    assert "multiguard vote\nmultiguard certify" in origin
-    assert study.main.votes_hash in origin
-    assert f'<th scope="row">certified_with</th><td>{__version__}</td>' in origin
-    assert '<th scope="row">label_names</th><td>20 in all</td>' in origin
+def test_provenance(study: Study, text: str) -> None:
+    """Provenance and commands are on the page."""
+    provenance = text.split('id="provenance"')[1]
+    assert "multiguard vote\nmultiguard certify" in provenance
+    assert study.main.votes_hash in provenance
+    assert f'<th scope="row">certified_with</th><td>{__version__}</td>' in provenance
+    assert '<th scope="row">label_names</th><td>20 in all</td>' in provenance
 
 
 class SomeImages(NoiseImages):
-    """Images of which one is spoilt."""
+    """Images of which one is broken."""
 
     def __getitem__(self, index: int, /) -> Sample:
         if index == 1:
-            raise DataError("spoilt")
+            raise DataError("broken")
         return super().__getitem__(index)
 
 
-def test_images_that_are_not_there_are_said(study: Study, text: str, tmp_path: Path) -> None:
-    ids, told = study.main.certificates.ids, []
-    some = page_text(study, tmp_path / "some.html", images=SomeImages(ids[:9]), progress=lambda *at: told.append(at))
-    assert told == [(done, 12) for done in range(1, 13)]
-    assert "4 of them could not be found or read" in some
+def test_missing_images(study: Study, text: str, tmp_path: Path) -> None:
+    """Missing and broken images are counted and shown without pixels."""
+    ids, calls = study.main.certificates.ids, []
+    some = page_text(study, tmp_path / "some.html", images=SomeImages(ids[:9]), progress=lambda *at: calls.append(at))
+    assert calls == [(done, 12) for done in range(1, 13)]
+    assert "4 could not be found or read and are shown without pixels" in some
     without = {image["id"] for image in stored_data(some)["images"] if image["thumbnail"] is None}
     assert without == {ids[1], *ids[9:]}
-    assert "The images themselves were not at hand" in text
+    assert "The image files were not available" in text
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "shown"), [(224, 224, (128, 128)), (400, 200, (64, 128)), (32, 32, (32, 32))]
-)
-@pytest.mark.parametrize("kind", [np.uint8, np.float32])
-def test_a_thumbnail_is_the_image_made_small(height: int, width: int, shown: tuple[int, int], kind: type) -> None:
-    image = np.zeros((3, height, width), dtype=kind)
-    image[0] = 255 if kind is np.uint8 else 1
-    made = make_thumbnail(Sample("red", image, ()))
-    image = Image.open(io.BytesIO(base64.b64decode(made.uri.partition(",")[2])))
-    assert image.size == shown
-    assert (made.height, made.width) == (height, width)
-    assert np.abs(np.asarray(image.convert("RGB")).mean(axis=(0, 1)) - [255, 0, 0]).max() < 8
+def test_page_size(study: Study, text: str, tmp_path: Path) -> None:
+    """500 images stay under 25 MB, by the size of a few; random pixels compress worse than photographs."""
+    ids = study.main.certificates.ids
+    per_image = (len(page_text(study, tmp_path / "report.html", images=NoiseImages(ids))) - len(text)) / len(ids)
+    assert len(text) + 500 * (per_image + len(stored_images(text)) / len(ids)) < 25e6
 
 
-def test_five_hundred_images_stay_under_25_megabytes(tmp_path: Path) -> None:
-    """Random pixels are the hardest to compress: photographs take less."""
-    study = Study(make_run(tmp_path / "run", images=500, draws=30, methods=("joint", "paper")))
-    write_page(study, tmp_path / "report.html", images=NoiseImages(study.main.certificates.ids))
-    assert (tmp_path / "report.html").stat().st_size < 25e6
+def stored_images(text: str) -> str:
+    return json.dumps(stored_data(text)["images"])
 
 
-def test_the_same_study_gives_the_same_page(study: Study, text: str, tmp_path: Path) -> None:
+def test_same_bytes(study: Study, text: str, tmp_path: Path) -> None:
+    """The same study gives the same page."""
     assert page_text(study, tmp_path / "again.html") == text
 
 
-def test_sections_without_data_are_not_there(tmp_path: Path) -> None:
-    """A run beside it that was proved with another method only has no curve to compare."""
+def test_absent_sections(tmp_path: Path) -> None:
+    """Sections without data are absent; a run without the method has no curve to compare."""
     study = Study(make_run(tmp_path / "a"), {"b": make_run(tmp_path / "b", sigma=0.25, methods=("paper",))})
     text = page_text(study, tmp_path / "report.html")
     assert not re.search(r'id="(?:sweeps|runs)"|href="#(?:sweeps|runs)"', text)
+
+
+def test_ceilings(threshold: Study, tmp_path: Path) -> None:
+    """The page has the ceilings of the certificates."""
+    data, certificates = stored_data(page_text(threshold, tmp_path / "report.html")), threshold.main.certificates
+    for image in data["images"]:
+        index = certificates.ids.index(image["id"])
+        for method, stored in image["ceilings"].items():
+            kept = [float(radius) for radius in stored]
+            assert kept == certificates.false_radii[method][index].tolist()[: len(kept)]
+
+
+def test_ceilings_end(tmp_path: Path) -> None:
+    """Ceilings end with the first that reaches the farthest radius."""
+    main = make_run(tmp_path, images=3, **THRESHOLD)
+    radii = ([-math.inf, 0.5, 1.5, 2.0], [2.0, 3.0], [-math.inf, 0.1])
+    certificates = replace(main.certificates, false_radii={"joint": tuple(map(np.array, radii))})
+    data = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
+    found = {image["id"]: image["ceilings"]["joint"] for image in data["images"]}
+    assert data["grid"][-1] == 1.5
+    assert list(map(found.get, certificates.ids)) == [["-inf", 0.5, 1.5], [2.0], ["-inf", 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "absent"),
+    [
+        ({}, ["among the 5 that the smoothed classifier returns"], ["Threshold rule", "pilot", "looks were fixed"]),
+        (THRESHOLD, ["at least a fraction <i>t</i> = 0.3", "others", "Ceilings are rounded up"], ["pilot", "Jia"]),
+        (UNLABELLED, ["60 pilot draws", "Unconfirmed labels", "There is no ground truth"], ["Jia"]),
+        (ADAPTIVE, ["The looks were fixed in advance and α is split over them"], ["pilot"]),
+    ],
+)
+def test_guarantee_by_kind(kind: dict, words: list[str], absent: list[str], tmp_path: Path) -> None:
+    """The guarantee fits the rule, the labels and the draws."""
+    text = page_text(Study(make_run(tmp_path, **kind)), tmp_path / "report.html")
+    guarantee = text.split('id="guarantee"')[1].split("</section>")[0]
+    assert all(each in guarantee for each in words)
+    assert not [each for each in absent if each in guarantee]
+
+
+@pytest.mark.parametrize("kind", [{}, UNLABELLED])
+def test_guarantee_jia(kind: dict, tmp_path: Path) -> None:
+    """The guarantee says that the claims of Jia et al. hold one at a time."""
+    for methods in (("joint", "paper"), ("joint", "jia")):
+        study = Study(make_run(tmp_path / methods[1], methods=methods, **kind))
+        guarantee = page_text(study, tmp_path / "report.html").split('id="guarantee"')[1].split("</section>")[0]
+        assert ("With the method of Jia et al. the claim for each" in guarantee) == ("jia" in methods)
+
+
+def without_tags(study: Study, path: Path) -> str:
+    return re.sub(r"<[^>]*>", "", page_text(study, path))
+
+
+def test_nothing_predicted(tmp_path: Path) -> None:
+    """Images without a predicted label are left out and counted."""
+    study = Study(make_run(tmp_path, **THRESHOLD, **UNLABELLED, config=CertifyConfig(Threshold(0.95))))
+    without = sum(not labels for labels in study.main.certificates.labels)
+    assert 1 < without < 12
+    words = f"{12 - without} images are averaged; {without} are left out because no label was predicted."
+    assert words in without_tags(study, tmp_path / "report.html")
+
+
+def test_unconfirmed_labels(unlabelled: Study, tmp_path: Path) -> None:
+    """Unconfirmed labels are counted; a label certified at R = 0 alone is confirmed."""
+    certificates = unlabelled.main.certificates
+    radii = tuple(np.where(np.arange(len(own)) == 0, 0.0, -math.inf) for own in certificates.label_radii)
+    undecided = replace(unlabelled.main, certificates=replace(certificates, label_radii=radii))
+    total = sum(len(labels) for labels in certificates.labels)
+    confirmed = sum(len(labels) > 0 for labels in certificates.labels)
+    text = without_tags(Study(undecided), tmp_path / "undecided.html")
+    assert f"{total - confirmed} of {total} predicted labels are unconfirmed" in text
+
+
+def test_numbers_without_scripts(threshold: Study, tmp_path: Path) -> None:
+    """The headline numbers are there before any script runs."""
+    text = page_text(threshold, tmp_path / "report.html")
+    scores = threshold.main_curve("joint", "mean").scores
+    index = scores.radius.tolist().index(0.5)
+    ceiling = round_up(float(scores.false_ceiling[index]), 2)
+    assert re.findall(r'data-score="false_ceiling">([^<]*)<', text) == [ceiling, ceiling]
+    recall = percent_value(float(scores.recall[index]))
+    assert set(re.findall(r'data-score="recall">([^<]*)<', text)) == {recall}

@@ -1,7 +1,7 @@
-"""What is shown is the largest number of few decimals that was proved."""
+"""No number that people read claims more than was proved."""
 
 import math
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 
 from hypothesis import given
@@ -9,76 +9,93 @@ from hypothesis import strategies as st
 
 from multiguard.report.rounding import (
     confidence,
+    count,
+    down_to_digits,
+    percent,
     percent_value,
     plain,
     plain_percent,
     radius_text,
     round_down,
+    round_up,
     up_to_digits,
 )
 
 
 @given(st.floats(0, 1))
-def test_a_percentage_is_the_floor_of_the_number_as_written(share: float) -> None:
-    expected = (Decimal(repr(share)) * 100).quantize(Decimal("0.1"), ROUND_FLOOR)
-    assert percent_value(share) == str(expected)
+def test_percent_floor(fraction: float) -> None:
+    """A percentage is the floor of the number as written."""
+    exact = (Decimal(repr(fraction)) * 100).quantize(Decimal("0.1"), ROUND_FLOOR)
+    assert percent_value(fraction) == str(exact)
+    assert percent(fraction) == f"{exact}%"
+    ceiling = (Decimal(repr(fraction)) * 100).quantize(Decimal("0.1"), ROUND_CEILING)
+    assert percent_value(fraction, ROUND_CEILING) == str(ceiling)
 
 
-@given(st.floats(0, 100), st.integers(0, 4))
-def test_a_radius_is_the_floor_of_the_number_as_written(radius: float, decimals: int) -> None:
-    assert Decimal(round_down(radius, decimals)) == Decimal(repr(radius)).quantize(
-        Decimal(1).scaleb(-decimals), ROUND_FLOOR
-    )
+@given(st.floats(0, 1000), st.integers(0, 4))
+def test_floor_and_ceiling(value: float, decimals: int) -> None:
+    """Rounding down and up is that of the number as written."""
+    exact, step = Decimal(repr(value)), Decimal(1).scaleb(-decimals)
+    assert Decimal(round_down(value, decimals)) == exact.quantize(step, ROUND_FLOOR)
+    assert Decimal(round_up(value, decimals)) == exact.quantize(step, ROUND_CEILING)
 
 
-def test_a_number_of_few_decimals_keeps_them() -> None:
+def test_few_decimals_kept() -> None:
+    """A number of few decimals keeps them, although 1000 * 0.29 falls below 290 in floats."""
     assert [percent_value(i / 1000) for i in range(1001)] == [f"{i // 10}.{i % 10}" for i in range(1001)]
+    assert [count(i / 100, ROUND_CEILING) for i in range(100)] == [f"0.{i:02}" for i in range(100)]
 
 
-def test_just_below_is_shown_below() -> None:
+def test_just_below() -> None:
+    """The next float below a step is shown one step lower."""
     assert percent_value(math.nextafter(0.5, 0)) == "49.9"
     assert radius_text(math.nextafter(0.25, 0)) == "0.249"
 
 
-def test_infinite_radii_are_said_in_words() -> None:
-    assert radius_text(math.inf) == "any change"
-    assert radius_text(-math.inf) == "unconfirmed"
+def test_extreme_floats() -> None:
+    """The smallest, largest and negative-zero floats have texts, too."""
+    assert (round_up(5e-324, 2), round_down(-0.0, 3), percent(5e-324)) == ("0.01", "0.000", "0.0%")
+    assert float(round_down(1e300, 3)) == 1e300
 
 
-def test_chosen_numbers_are_written_as_chosen() -> None:
+def test_infinite_radii() -> None:
+    """Infinite radii are words."""
+    assert (radius_text(math.inf), radius_text(-math.inf)) == ("any change", "unconfirmed")
+
+
+def test_chosen_numbers() -> None:
+    """Chosen numbers are written as chosen."""
     assert [plain(number) for number in (0.3, 1000, 1e-4, 0.0, 20)] == ["0.3", "1000", "0.0001", "0", "20"]
+    assert [plain_percent(level) for level in (0.57, 0.9, 0.999, 1e-3)] == ["57", "90", "99.9", "0.1"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_radius_asked_for_is_written_without_loss(number: float) -> None:
-    """Rounded to a larger radius, it would claim what was not proved."""
+def test_chosen_radius_exact(number: float) -> None:
+    """A chosen radius is written without loss: rounded up, it would claim what was not proved."""
     assert float(plain(number)) == number
 
 
-def test_a_level_in_percent_has_no_noise_behind_it() -> None:
-    assert [plain_percent(share) for share in (0.57, 0.9, 0.999, 1e-3)] == ["57", "90", "99.9", "0.1"]
-
-
 @given(st.floats(1e-300, 0.999))
-def test_confidence_is_never_more_than_was_promised(alpha: float) -> None:
-    promised = 100 * (1 - Fraction(repr(alpha)))
-    assert promised - Fraction(1, 10**10) < Fraction(confidence(alpha)) <= promised
+def test_confidence_floor(alpha: float) -> None:
+    """The confidence is never above 1 - alpha."""
+    exact = 100 * (1 - Fraction(repr(alpha)))
+    assert exact - Fraction(1, 10**10) < Fraction(confidence(alpha)) <= exact
 
 
-def test_confidence_as_people_write_it() -> None:
+def test_confidence_texts() -> None:
+    """Common confidences have few digits, and a tiny alpha does not become 100 %."""
     assert [confidence(alpha) for alpha in (0.001, 0.05, 1e-12, 1e-200)] == ["99.9", "95", *["99.9999999999"] * 2]
 
 
 @given(st.floats(1e-300, 1e6))
-def test_an_expected_number_of_errors_is_rounded_up(number: float) -> None:
-    shown = Fraction(up_to_digits(number, 3))
-    assert Fraction(repr(number)) <= shown <= Fraction(repr(number)) * Fraction(101, 100)
+def test_significant_digits(number: float) -> None:
+    """Three significant digits, rounded down or up, stay within one percent."""
+    exact = Fraction(repr(number))
+    assert exact <= Fraction(up_to_digits(number, 3)) <= exact * Fraction(101, 100)
+    assert exact * Fraction(99, 100) <= Fraction(down_to_digits(number, 3)) <= exact
 
 
-def test_few_digits_stay_as_they_are() -> None:
-    assert [up_to_digits(number, 3) for number in (0.5, 1.2e-10, 0.12345, 1234.0)] == [
-        "0.5",
-        "1.2e-10",
-        "0.124",
-        "1240",
-    ]
+def test_few_digits_kept() -> None:
+    """A number of few significant digits keeps them."""
+    shown = [up_to_digits(number, 3) for number in (0.5, 1.2e-10, 0.12345, 1234.0)]
+    assert shown == ["0.5", "1.2e-10", "0.124", "1240"]

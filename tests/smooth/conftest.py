@@ -1,14 +1,36 @@
-"""What the tests of smoothing share."""
+"""Fixtures that the tests of smoothing share."""
+
+from functools import partial
 
 import pytest
 import torch
 from toy import linear
 
 from multiguard.models import Classifier
+from multiguard.smooth import stream
 
-torch.set_num_threads(1)  # tiny nets: more threads only wait for each other
+torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
 
 @pytest.fixture
 def classifier() -> Classifier:
     return linear()
+
+
+@pytest.fixture
+def eager_backend(monkeypatch) -> None:
+    """Graphs are captured as always but not translated to machine code, which takes seconds per graph."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+
+
+class _Arrived:
+    """An event that has happened."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.fixture
+def late_votes(monkeypatch) -> None:
+    """Votes reach the host some batches later, as from an accelerator."""
+    monkeypatch.setattr(stream, "_copy_to_host", lambda batch, votes: stream._Pending(batch, votes.clone(), _Arrived()))

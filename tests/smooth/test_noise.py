@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
+from multiguard.errors import InvalidInputError
 from multiguard.smooth.noise import HostNoise, _box_muller, key_words, noise_key
 from multiguard.smooth.philox import standard_normal
 
@@ -15,22 +16,32 @@ SMALLEST_P = 1e-4  # of each seeded test; a generator that is wrong fails by man
 KEY_OF_SEED_0 = "c3b6c74b3df93d6653b282fe685deda7"
 
 
+def host_rows(keys: list[bytes], draws: list[int], count: int) -> np.ndarray:
+    out = np.empty((len(keys), count), dtype=np.float32)
+    HostNoise().perturb([np.zeros(count, dtype=np.float32)] * len(keys), keys, draws, 1.0, out)
+    return out
+
+
+def device_rows(keys: list[bytes], draws: list[int], count: int) -> np.ndarray:
+    words = torch.tensor([key_words(key) for key in keys], dtype=torch.int32)
+    return standard_normal(words, torch.tensor(draws), (count,)).numpy()
+
+
 def host(key: bytes, draw: int, count: int) -> np.ndarray:
-    out = np.empty((1, count), dtype=np.float32)
-    HostNoise().perturb([np.zeros(count, dtype=np.float32)], [key], [draw], 1.0, out)
-    return out[0]
+    return host_rows([key], [draw], count)[0]
 
 
 def device(key: bytes, draw: int, count: int) -> np.ndarray:
-    words = torch.tensor([key_words(key)], dtype=torch.int32)
-    return standard_normal(words, torch.tensor([draw]), (count,))[0].numpy()
+    return device_rows([key], [draw], count)[0]
 
 
 both = pytest.mark.parametrize("source", [host, device])
+both_rows = pytest.mark.parametrize("rows", [host_rows, device_rows])
 
 
 @pytest.mark.parametrize("count", [1, 2, 999, 1000])
-def test_host_noise_is_box_muller_of_numpys_philox(count):
+def test_host_reference(count):
+    """Host noise is Box-Muller of NumPy's Philox."""
     key, draw = noise_key(7, "x"), 4_000_000_000
     bits = np.random.Philox(key=int.from_bytes(key, "little"), counter=draw << 128)
     expected = []
@@ -44,7 +55,8 @@ def test_host_noise_is_box_muller_of_numpys_philox(count):
 
 @pytest.mark.parametrize("count", [5, 48, 40_001])
 @pytest.mark.parametrize(("rows", "threads"), [(1, 1), (7, 1), (64, 1), (7, 3), (64, 3)])
-def test_host_noise_depends_neither_on_the_rows_beside_it_nor_on_threads(rows, threads, count):
+def test_rows_and_threads(rows, threads, count):
+    """Host noise depends neither on the other rows nor on threads."""
     keys = [noise_key(0, f"{row % 3}") for row in range(64)]
     noise, found = HostNoise(threads), np.empty((64, count), dtype=np.float32)
     image = np.zeros(count, dtype=np.float32)
@@ -55,7 +67,8 @@ def test_host_noise_depends_neither_on_the_rows_beside_it_nor_on_threads(rows, t
         assert np.array_equal(found[row], host(keys[row], row, count))
 
 
-def test_sigma_scales_the_noise_and_the_image_is_added():
+def test_sigma_and_image():
+    """Sigma scales the noise, and the image is added."""
     images = [np.full((2, 3), value, dtype=np.float32) for value in (0.0, 1.0) * 4]
     keys = [noise_key(0, f"{row % 2}") for row in range(8)]
     out = np.empty((8, 2, 3), dtype=np.float32)
@@ -65,25 +78,31 @@ def test_sigma_scales_the_noise_and_the_image_is_added():
         assert np.array_equal(out[row], noise * np.float32(0.25) + images[row])
 
 
-def test_the_extremes_of_a_word_are_finite():
+def test_extreme_words():
+    """The smallest and the largest word give finite values."""
     out = np.empty((1, 4), dtype=np.float32)
     _box_muller(np.array([[0, (1 << 64) - 1]], dtype=np.uint64), 1.0, out)
     assert out[0].tolist() == pytest.approx([math.sqrt(2 * 41 * math.log(2)), 0, 0, 0], abs=1e-5)
 
 
-def test_keys_differ_in_every_part():
+def test_different_keys():
+    """Another seed, image id or stream gives another key; an unknown stream is refused."""
     parts = itertools.product((0, 1, -1, 10), ("a", "b", "", "1", 'a"'), ("certify", "pilot"))
     keys = [noise_key(seed, image_id, stream) for seed, image_id, stream in parts]
     assert len(set(keys)) == len(keys)
+    with pytest.raises(InvalidInputError, match=r"stream must be one of .*, not 'x'"):
+        noise_key(0, "a", "x")
 
 
-def test_a_key_is_the_same_in_every_release():
+def test_stable_key():
+    """A key is the same in every release."""
     assert noise_key(0, "image").hex() == KEY_OF_SEED_0
     assert key_words(bytes(range(16))) == (0x03020100, 0x07060504, 0x0B0A0908, 0x0F0E0D0C)
 
 
 @both
-def test_the_law_is_standard_normal(source):
+def test_standard_normal(source):
+    """The distribution and its moments are standard normal."""
     values = np.concatenate([source(noise_key(11, "law"), draw, 50_000) for draw in range(8)]).astype(np.float64)
     assert stats.kstest(values, "norm").pvalue > SMALLEST_P
     n = values.size
@@ -93,7 +112,8 @@ def test_the_law_is_standard_normal(source):
 
 
 @both
-def test_the_tails_are_as_heavy_as_they_should_be(source):
+def test_tails(source):
+    """The tails have the right probability."""
     values = np.concatenate([source(noise_key(12, "tails"), draw, 200_000) for draw in range(5)])
     for limit in (2.0, 3.0, 4.0):
         for beyond in (values > limit, values < -limit):
@@ -102,7 +122,8 @@ def test_the_tails_are_as_heavy_as_they_should_be(source):
 
 
 @both
-def test_draws_images_streams_and_neighbours_are_uncorrelated(source):
+def test_uncorrelated(source):
+    """Draws, images, seeds, streams and neighbours are uncorrelated."""
     count = 100_000
     base = source(noise_key(0, "a"), 0, count)
     others = {
@@ -118,19 +139,24 @@ def test_draws_images_streams_and_neighbours_are_uncorrelated(source):
         assert stats.pearsonr(base**2, other**2).pvalue > SMALLEST_P, name
 
 
-@both
-def test_one_element_is_normal_across_draws_and_across_images(source):
-    across_draws = np.array([source(noise_key(2, "a"), draw, 2)[0] for draw in range(1500)])
-    across_images = np.array([source(noise_key(2, str(image)), 0, 2)[1] for image in range(1500)])
+@both_rows
+def test_normal_across_draws(rows):
+    """One element is normal across draws and across images."""
+    count = 1500
+    across_draws = rows([noise_key(2, "a")] * count, list(range(count)), 2)[:, 0]
+    across_images = rows([noise_key(2, str(image)) for image in range(count)], [0] * count, 2)[:, 1]
     for values in (across_draws, across_images):
         assert stats.kstest(values, "norm").pvalue > SMALLEST_P
         assert stats.pearsonr(values[:-1], values[1:]).pvalue > SMALLEST_P
 
 
-@both
-def test_pilot_and_certifying_draws_never_coincide(source):
-    draws = range(200)
-    certify = {source(noise_key(0, "a"), draw, 4).tobytes() for draw in draws}
-    pilot = {source(noise_key(0, "a", "pilot"), draw, 4).tobytes() for draw in draws}
+@both_rows
+def test_separate_pilot_draws(rows):
+    """Pilot and certifying draws never coincide."""
+    draws = list(range(200))
+    certify, pilot = (
+        {row.tobytes() for row in rows([noise_key(0, "a", stream)] * len(draws), draws, 4)}
+        for stream in ("certify", "pilot")
+    )
     assert len(certify) == len(pilot) == len(draws)
     assert not certify & pilot

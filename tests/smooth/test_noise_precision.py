@@ -1,4 +1,4 @@
-"""How far the noise that is drawn lies from Gaussian noise: each value, the largest ones, and whole directions."""
+"""How close the noise is to Gaussian noise: single values, the largest values and directions of whole images."""
 
 import math
 
@@ -15,14 +15,14 @@ SMALLEST_P = 1e-4  # of each seeded test
 
 
 def gaussian(uniform: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Box and Muller's two values with twice the digits."""
+    """The two values of Box-Muller in double precision."""
     radius = np.sqrt(-2 * np.log(uniform))
     return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def host_pairs() -> tuple[np.ndarray, np.ndarray]:
-    """Values as drawn, and Gaussian ones whose uniforms lie anywhere in the cells that the drawn bits stand for."""
-    rng, words = np.random.default_rng(0), _Words().of([noise_key(0, "precision")], [0], PAIRS)
+    """Values as drawn, and exact ones whose uniforms lie anywhere in the cells of the drawn bits."""
+    rng, words = np.random.default_rng(0), _Words().draw([noise_key(0, "precision")], [0], PAIRS)
     drawn = np.empty((1, 2 * PAIRS), dtype=np.float32)
     _box_muller(words, 1.0, drawn)
     high, low = (words[0] >> np.uint64(24)).astype(np.float64), (words[0] & np.uint64(0xFFFFFF)).astype(np.float64)
@@ -43,7 +43,8 @@ def device_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("pairs", [host_pairs, device_pairs])
-def test_each_value_lies_beside_a_gaussian_one(pairs):
+def test_rounding(pairs):
+    """Each value differs from an exact Gaussian one only by rounding."""
     drawn, exact = pairs()
     off = np.abs(drawn.astype(np.float64) - exact)
     assert np.sqrt(np.mean(off**2)) < 3e-7
@@ -52,7 +53,8 @@ def test_each_value_lies_beside_a_gaussian_one(pairs):
     assert stats.kstest(exact, "norm").pvalue > SMALLEST_P
 
 
-def test_the_largest_values_there_are():
+def test_largest_values():
+    """The largest possible values, and how little probability lies beyond them."""
     out = np.empty((1, 2), dtype=np.float32)
     _box_muller(np.zeros((1, 1), dtype=np.uint64), 1.0, out)
     assert out[0, 0] == pytest.approx(7.5391, abs=1e-4)
@@ -62,8 +64,8 @@ def test_the_largest_values_there_are():
     assert 2 * stats.norm.sf(9.4193) < 5e-21
 
 
-def test_whole_images_of_noise_are_gaussian_along_any_direction():
-    """A certificate is about half-spaces: what an image of noise weighs along one direction must be N(0, 1)."""
+def test_directions():
+    """A certificate is about half-spaces: the noise along any direction must be N(0, 1)."""
     size, draws, rng = 3 * 16 * 16, 4000, np.random.default_rng(1)
     noise = np.empty((draws, size), dtype=np.float32)
     image, key = np.zeros(size, dtype=np.float32), noise_key(3, "directions")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from multiguard.smooth.noise import key_words, noise_key
-from multiguard.smooth.philox import philox4x32, standard_normal
+from multiguard.smooth.philox import _radius, philox4x32, standard_normal
 
 # Random123's kat_vectors for philox4x32, 10 rounds: counter, key, result.
 KNOWN_ANSWERS = [
@@ -42,18 +42,21 @@ def on_torch(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN_ANSWERS)
 def test_known_answers(counter, key, expected):
+    """The published test vectors come out."""
     assert on_torch(counter, key) == expected
     assert reference(counter, key) == expected
 
 
-def test_agrees_with_python_integers_on_random_words():
+def test_python_integers():
+    """Random words agree with Python integers."""
     rng = np.random.default_rng(5)
     for _ in range(50):
         counter, key = (tuple(int(v) for v in rng.integers(0, 1 << 32, size)) for size in (4, 2))
         assert on_torch(counter, key) == reference(counter, key)
 
 
-def test_every_element_is_box_muller_of_its_own_block():
+def test_box_muller_blocks():
+    """Every element is Box-Muller of its own block."""
     key = noise_key(3, "an image")
     draw, shape = 4_000_000_000, (3, 5, 7)
     words = torch.tensor([key_words(key)], dtype=torch.int32)
@@ -68,7 +71,8 @@ def test_every_element_is_box_muller_of_its_own_block():
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
-def test_noise_does_not_depend_on_the_batch(rows):
+def test_batch_independence(rows):
+    """Noise does not depend on the batch."""
     keys = [noise_key(1, f"image {i % 3}") for i in range(64)]
     words = torch.tensor([key_words(key) for key in keys], dtype=torch.int32)
     draws = torch.arange(64)
@@ -77,8 +81,7 @@ def test_noise_does_not_depend_on_the_batch(rows):
     assert torch.equal(torch.cat(parts), whole)
 
 
-def test_the_extremes_of_the_uniform_are_finite():
-    from multiguard.smooth.philox import _radius
-
+def test_extreme_uniforms():
+    """The smallest and the largest uniform give finite values."""
     assert _radius(word(0), word(0)).item() == pytest.approx(math.sqrt(2 * 64 * math.log(2)))
     assert _radius(word(0xFFFFFFFF), word(0xFFFFFFFF)).item() == 0.0

@@ -2,76 +2,101 @@
 
 import numpy as np
 import pytest
-from multiguard.smooth.asked import TopK
 from scipy import stats
 from torch import Tensor
 
-from multiguard.certify import certified_radii, hits_from_ranked
+from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
-from multiguard.smooth.prediction import confirm
+from multiguard.smooth.prediction import confirm_labels
 
 
-def smoother(labels: int, k_max: int = 2) -> Smoother:
-    """f ranks the numbers of its noisy input, so g's true order is the order of the clean numbers."""
+def top_k_smoother(labels: int, k_max: int = 2) -> Smoother:
+    """f ranks the numbers of its noisy input, so the true order of g is the order of the clean numbers."""
     f = load_classifier(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="logits")
     return Smoother(f, sigma=0.5, k_max=k_max, device="cpu", batch_size=512)
 
 
-def test_clear_labels_are_confirmed_and_the_order_is_by_frequency():
+def set_smoother(labels: int, sigma: float = 0.25) -> Smoother:
+    """f returns the labels whose number in the noisy input is at least 0.5."""
+    f = load_classifier(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="probabilities")
+    return Smoother(f, sigma=sigma, score_threshold=0.5, device="cpu")
+
+
+def test_clear_labels():
+    """Clear labels are confirmed, the most frequent first."""
     image = np.array([0.0, 1.0, 0.1, 1.3, 0.0])
-    prediction = smoother(5).predict(image, k=2, k_prime=2, seed=0, image_id="a")
+    prediction = top_k_smoother(5).predict(image, TopK(2, 2), seed=0, image_id="a")
     assert prediction.labels == (3, 1)
     assert prediction.confirmed == (True, True)
     assert prediction.radii[0] >= prediction.radii[1] > 0
+    assert prediction.other_radii is None
 
 
-def test_labels_that_the_draws_cannot_tell_apart_are_unconfirmed():
+def test_equal_labels():
+    """Labels that the draws cannot tell apart are unconfirmed."""
     image = np.array([2.0, 0.5, 0.5, 0.5, 0.5])
-    prediction = smoother(5).predict(image, k=2, k_prime=1, seed=0, image_id="a")
+    prediction = top_k_smoother(5).predict(image, TopK(2, 1), seed=0, image_id="a")
     assert prediction.labels[0] == 0
     assert prediction.confirmed == (True, False)
     assert prediction.radii[1] == -np.inf
 
 
-def test_the_set_is_certified_jointly_by_the_fresh_draws_with_half_of_alpha():
-    image, one = np.array([1.0, 0.9, 0.6, 0.0]), smoother(4)
-    prediction = one.predict(image, k=3, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
+def test_top_k_radii():
+    """Fresh draws certify the set with half of alpha, and each label alone with an equal part of the other half."""
+    image, one = np.array([1.0, 0.9, 0.6, 0.0]), top_k_smoother(4)
+    prediction = one.predict(image, TopK(3, 2), draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
-    expected = certified_radii(hits, prediction.labels, k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    for label, radius in zip(prediction.labels, prediction.radii, strict=True):
+        assert radius == certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3).true[0]
+    expected = certified_radii(hits, prediction.labels, TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert prediction.set_radii == tuple(np.maximum(expected, np.sort(prediction.radii)[::-1]))
-    assert len(prediction.set_radii) == 3
     assert prediction.set_radii[0] > prediction.set_radii[2]
 
 
-def test_every_label_is_certified_alone_with_its_share_of_alpha():
-    image, one = np.array([1.0, 0.9, 0.1, 0.0]), smoother(4)
-    prediction = one.predict(image, k=2, k_prime=2, draws=300, alpha=0.01, seed=5, image_id="a")
-    hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
-    for label, radius in zip(prediction.labels, prediction.radii, strict=True):
-        assert radius == certified_radii(hits, [label], k=2, k_prime=2, sigma=0.5, alpha=0.0025)[0]
+def test_threshold_radii():
+    """The same for sets, together with the ceilings on other labels."""
+    image, one = np.array([1.0, 0.8, 0.0, 0.45, 0.1]), set_smoother(5)
+    found = one.predict(image, Threshold(0.4), draws=300, alpha=0.01, seed=5, image_id="a")
+    assert found.labels == (0, 1, 3)
+    hits = one.votes(image, 300, seed=5, image_id="a").hits()
+    together = certified_radii(hits, found.labels, Threshold(0.4), sigma=0.25, alpha=0.005)
+    single = label_radii(hits, found.labels, Threshold(0.4), num_labels=5, sigma=0.25, alpha=0.005 / 3)
+    assert found.radii == tuple(single)
+    assert found.set_radii == tuple(np.maximum(together.true, np.sort(single)[::-1]))
+    assert found.other_radii == tuple(together.false)
+    assert found.confirmed == (True, True, False)
+    assert found.other_radii[0] > 0
 
 
-def test_a_set_stays_at_least_as_far_as_its_labels_prove_alone():
-    """In these draws the joint certificate of two labels ends before the second-best label's own."""
+def test_empty_set():
+    """A set without labels still has its ceilings."""
+    found = set_smoother(4).predict(np.zeros(4), Threshold(0.5), seed=0, image_id="a")
+    assert (found.labels, found.radii, found.set_radii) == ((), (), ())
+    assert len(found.other_radii) == 4
+    assert found.other_radii[0] > 0
+
+
+def test_raised_set_radii():
+    """A set stays at least as far as its labels prove alone: here its joint certificate ends before."""
     hits = np.zeros((100, 6), bool)
     hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
-    said = confirm((0, 1, 2), ranked, TopK(3, 2), 6, sigma=0.5, alpha=0.01)
-    alone = np.sort(said.radii)[::-1]
-    together = certified_radii(hits, [0, 1, 2], k=3, k_prime=2, sigma=0.5, alpha=0.005)
+    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01)
+    alone = np.sort(found.radii)[::-1]
+    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert np.any(together < alone)
-    assert said.set_radii == tuple(np.maximum(together, alone))
-    assert list(said.set_radii) == sorted(said.set_radii, reverse=True)
+    assert found.set_radii == tuple(np.maximum(together, alone))
+    assert list(found.set_radii) == sorted(found.set_radii, reverse=True)
 
 
-def test_false_confirmations_stay_below_alpha():
-    """Coverage only: it would not notice pilot draws used again, which the test of common noise below does."""
-    image = np.array([0.505, 0.5, 0.5, 0.5, 0.5, 0.5])  # label 0 is right, by a hair
-    one, alpha, runs = smoother(6, k_max=1), 0.2, 100
+def test_false_top_k():
+    """A label that is not the top one, by a hair, is confirmed no more often than alpha."""
+    image = np.array([0.505, 0.5, 0.5, 0.5, 0.5, 0.5])  # label 0 is right
+    one, alpha, runs = top_k_smoother(6, k_max=1), 0.2, 100
     predictions = [
-        one.predict(image, k=1, k_prime=1, pilot_draws=40, draws=40, alpha=alpha, seed=seed, image_id="a")
+        one.predict(image, TopK(1, 1), pilot_draws=40, draws=40, alpha=alpha, seed=seed, image_id="a")
         for seed in range(runs)
     ]
     false = sum(p.confirmed[0] and p.labels[0] != 0 for p in predictions)
@@ -79,7 +104,22 @@ def test_false_confirmations_stay_below_alpha():
     assert sum(p.labels[0] != 0 for p in predictions) > runs / 2, "the pilot draws must often be wrong"
 
 
-def test_pilot_and_fresh_draws_have_no_noise_in_common():
+def test_false_sets():
+    """A label a hair below t is often chosen; it is confirmed no more often than alpha."""
+    alpha, runs = 0.2, 100
+    image, one = np.array([0.4999, 0.4999, 1.0]), set_smoother(3)
+    found = [
+        one.predict(image, Threshold(0.5), pilot_draws=20, draws=40, alpha=alpha, seed=seed, image_id="a")
+        for seed in range(runs)
+    ]
+    false = sum(any(sure and label < 2 for label, sure in zip(p.labels, p.confirmed, strict=True)) for p in found)
+    assert stats.binomtest(false, runs, alpha, alternative="greater").pvalue > 1e-3
+    assert sum(len(p.labels) > 1 for p in found) > runs / 3, "the pilot draws must often be wrong"
+
+
+@pytest.mark.parametrize("rule", [TopK(1, 1), Threshold(0.5)])
+def test_separate_noise(rule):
+    """Pilot and fresh draws have no noise in common."""
     seen: list[bytes] = []
 
     def watch(images: Tensor) -> Tensor:
@@ -87,16 +127,23 @@ def test_pilot_and_fresh_draws_have_no_noise_in_common():
         return images.clone()
 
     f = load_classifier(watch, labels=["a", "b", "c"], output="logits")
-    arguments = {"pilot_draws": 50, "draws": 50, "seed": 0, "image_id": "a"}
-    Smoother(f, sigma=0.5, device="cpu").predict(np.zeros(3), k=1, k_prime=1, **arguments)
+    score_threshold = 0.5 if isinstance(rule, Threshold) else None
+    one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
+    one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
     assert len(seen) == len(set(seen)) == 100
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [({"k": 0}, "k must"), ({"k": 6}, "k must"), ({"k_prime": 3}, "k_prime"), ({"alpha": 0.0}, "alpha")],
+    ("rule", "change", "message"),
+    [
+        (TopK(6, 1), {}, "k must be .* at most the number of labels, 5"),
+        (TopK(1, 3), {}, "k_prime = 3, but these votes keep 2 labels per draw"),
+        (TopK(1, 1), {"alpha": 0.0}, "alpha"),
+        (TopK(1, 1), {"pilot_draws": 0}, "pilot_draws"),
+        (Threshold(0.5), {}, "does not fit this smoother"),
+    ],
 )
-def test_what_makes_no_sense_is_refused(change, message):
-    arguments = {"k": 1, "k_prime": 1, "seed": 0, "image_id": "a", **change}
+def test_refused_arguments(rule, change, message):
+    """Rules that the votes cannot certify, and arguments out of range, are refused."""
     with pytest.raises(InvalidInputError, match=message):
-        smoother(5).predict(np.zeros(5), **arguments)
+        top_k_smoother(5).predict(np.zeros(5), rule, **{"seed": 0, "image_id": "a", **change})

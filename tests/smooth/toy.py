@@ -5,18 +5,30 @@ import torch
 from torch import Tensor
 
 from multiguard.data.sample import Sample
+from multiguard.errors import ImageError
 from multiguard.models import Classifier, load_classifier
 
 
 class Images:
-    """A dataset of generated images, held in memory."""
+    """A dataset of random images, held in memory.
+
+    Args:
+        count: The number of images.
+        size: Height and width.
+        first: The number of the first image.
+        unreadable: The positions of images that cannot be read.
+    """
 
     name = "generated"
     label_names = ("a", "b", "c", "d", "e")
 
-    def __init__(self, count: int, *, size: int = 4, first: int = 0) -> None:
+    def __init__(
+        self, count: int, *, size: int = 4, first: int = 0, unreadable: frozenset[int] | set[int] = frozenset()
+    ):
         numbers = range(first, first + count)
         self.ids = [f"image-{number}" for number in numbers]
+        self.unreadable = unreadable
+        self.reads: list[int] = []
         self._images = [
             np.random.default_rng(number).integers(0, 256, (3, size, size), dtype=np.uint8) for number in numbers
         ]
@@ -25,7 +37,11 @@ class Images:
         return len(self.ids)
 
     def __getitem__(self, index: int, /) -> Sample:
-        return Sample(self.ids[index], self._images[index], (index % 5,))
+        sample = Sample(self.ids[index], self._images[index], (index % 5,))
+        self.reads.append(index)
+        if index in self.unreadable:
+            raise ImageError(f"{index}.jpg", "cannot\n  be decoded")
+        return sample
 
 
 def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
@@ -34,7 +50,7 @@ def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
     weights = torch.randint(-8, 9, (3 * size * size, labels), generator=generator).float() / 8
 
     def scores(images: Tensor) -> Tensor:
-        # One row at a time: the sum of a row does not depend on how many rows there are.
+        # One row at a time: the sum of a row must not depend on the number of rows.
         return torch.stack([row.flatten() @ weights for row in images])
 
     return load_classifier(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")

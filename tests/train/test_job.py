@@ -6,7 +6,7 @@ from PIL import Image
 from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
-from multiguard.models.folder import load_folder, save_folder
+from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map
 from multiguard.train.job import Job, open_splits, run_job, start_backbone
 

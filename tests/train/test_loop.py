@@ -8,9 +8,9 @@ from tests.train.runs import SMALL, KilledError, backbone, kill_after
 
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io import files
-from multiguard.models import folder as model_folder
+from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
-from multiguard.models.folder import load_folder, read_card, save_folder
+from multiguard.models.model_folder import load_folder, read_card, save_folder
 from multiguard.train import checkpoint, loop, noisy_map, train
 
 

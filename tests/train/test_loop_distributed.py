@@ -13,7 +13,7 @@ from torch import nn
 from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
-from multiguard.models.folder import load_folder, read_card
+from multiguard.models.model_folder import load_folder, read_card
 from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
 from multiguard.train.job import Job, run_job
 

@@ -1,8 +1,9 @@
-"""Runs of every kind, with rows that can be made again, for the tests of votes."""
+"""Runs of every kind with reproducible rows, and edits of their files, for the tests of votes."""
 
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.io.files import file_checksum
@@ -56,25 +57,62 @@ ADAPTIVE = {
     "stopping": {"radii": (0.25, 0.5), "alpha": 0.001, "k": 2, "k_prime": 1},
 }
 UNLABELLED = {"labelled": False, "pilot_draws": 5}
+KINDS = {
+    "top-k": {},
+    "pilot": {"pilot_draws": 5},
+    "threshold": THRESHOLD,
+    "threshold, pilot": {**THRESHOLD, "pilot_draws": 5},
+    "unlabelled": UNLABELLED,
+    "adaptive": ADAPTIVE,
+    "adaptive, unlabelled, threshold": {
+        **THRESHOLD,
+        **UNLABELLED,
+        **ADAPTIVE,
+        "stopping": {"radii": (0.5,), "alpha": 0.01, "threshold": 0.5},
+    },
+}
 
 
-def reseal(path, change) -> None:
-    """Change a manifest or an entry as one could who also knows how to seal it, and how to stamp its shards."""
+def edit_manifest(folder, change) -> None:
+    """Edit a manifest as somebody could who also knows how to compute every checksum, those in the shards too."""
+    path = folder / "manifest.json"
     stored = json.loads(path.read_text())
     change(stored)
-    if path.name == "manifest.json" and "provenance" in stored:
-        _restamp(path.parent, stored)
+    run = checksum({"provenance": stored["provenance"], "shard_images": stored["shard_images"]})
+    for index, shard in enumerate(stored["shards"] or ()):
+        if shard_path(folder, index).is_file() and isinstance(shard, dict):
+            edit_metadata(folder, index, run=run)
+            shard["sha256"] = file_checksum(shard_path(folder, index))
     path.write_text(json.dumps({**stored, "sha256": checksum(stored)}))
 
 
-def _restamp(folder, stored) -> None:
-    run = checksum({"provenance": checksum(stored["provenance"]), "shard_images": stored["shard_images"]})
-    for shard in (stored["shards"] or {}).values():
-        path = folder / shard["file"]
-        if path.is_file():
-            table = pq.read_table(path).replace_schema_metadata({b"multiguard-run": run})
-            pq.write_table(table, path, row_group_size=1)
-            shard["sha256"] = file_checksum(path)
+def edit_metadata(folder, shard: int, **changes) -> None:
+    """Edit the metadata of a shard, with the right checksum."""
+    table = pq.read_table(shard_path(folder, shard))
+    stored = {**json.loads(table.schema.metadata[b"multiguard"]), **changes}
+    stored["sha256"] = checksum(stored)
+    rewrite(folder, shard, table.replace_schema_metadata({b"multiguard": json.dumps(stored)}))
+
+
+def edit_cell(folder, column: str, change) -> None:
+    """Edit one column of the first image of the first shard."""
+    table = pq.read_table(shard_path(folder, 0))
+    values, at = table.column(column).to_pylist(), table.schema.get_field_index(column)
+    values[0] = change(values[0])
+    rewrite(folder, 0, table.set_column(at, column, pa.array(values, table.schema.types[at])))
+
+
+def rewrite(folder, index: int, table) -> None:
+    pq.write_table(table, shard_path(folder, index), row_group_size=1)
+
+
+def shard_path(folder, index: int):
+    return folder / f"votes-{index:05d}.parquet"
+
+
+def contents(folder):
+    """The content of every file, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def draws_of(run: Provenance, position: int) -> int:

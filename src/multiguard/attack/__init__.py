@@ -1,7 +1,7 @@
-"""Attacks on the smoothed classifier: how much a change of norm R is known to do, beside what is proved it cannot."""
+"""Attacks on the smoothed classifier: what some perturbation of norm R does, beside what is proved that none can do."""
 
-from multiguard.attack.eot import gradient_fault
+from multiguard.attack.pgd import gradient_error
 from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.search import Attacked, Change, Victim, attack_images
+from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
 
-__all__ = ["AttackName", "AttackPlan", "Attacked", "Change", "Victim", "attack_images", "gradient_fault"]
+__all__ = ["AttackName", "AttackPlan", "AttackResult", "Perturbation", "Victim", "attack_images", "gradient_error"]

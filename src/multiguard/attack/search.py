@@ -1,38 +1,37 @@
-"""Attacking images radius by radius: what a smaller radius found is where a larger one goes on."""
+"""Attacks radius by radius: a larger radius starts from what a smaller one found, and fresh draws evaluate it."""
 
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.aim import Aim
-from multiguard.attack.ball import norms
-from multiguard.attack.group import Found, Group
-from multiguard.attack.pgd import GradientSearch
+from multiguard.attack.objective import Objective
+from multiguard.attack.perturbation import Candidates, ImageGroup, distances
+from multiguard.attack.pgd import Compare, GradientSearch
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.random_search import RandomSearch
-from multiguard.attack.referee import Referee
 from multiguard.certify import Rule, TopK
-from multiguard.evaluate.attacked import CLEAN
-from multiguard.evaluate.judged import Goal
+from multiguard.certify.rules import check_ranks
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
 from multiguard.smooth import Smoother
-from multiguard.smooth.images import as_input, placed
-from multiguard.smooth.noise import noise_key
-from multiguard.smooth.step import to_pixels
+from multiguard.smooth.batches import copy_to_device, image_tensor
+from multiguard.smooth.engine import to_pixels
+from multiguard.smooth.noise import Stream, noise_key
 
 Counts = NDArray[np.int64]
-# Images attacked at once: they fill batches, and the random search goes from one towards another. All that is found
-# of them is held until it is judged, and so there are fewer of large images.
-_TOGETHER = 64
-_NUMBERS = 1 << 22
-# Where the value is below this, nothing is left, and clearly so: larger radii need no new search.
+Pixels = NDArray[np.float32]
+# Images attacked at once: they fill batches, and the random search steps from one towards another. Everything found
+# is held in memory until it is evaluated, so large images come in smaller groups.
+_GROUP_IMAGES = 64
+_GROUP_NUMBERS = 1 << 22
+# Below this value no label is left by a clear margin: larger radii need no new search.
 _NOTHING_LEFT = -0.25
 
 
@@ -45,6 +44,9 @@ class Victim:
         image: (3, height, width) or any shape: uint8 (a value is x / 255) or floating point.
         labels: The indices of L, at least one.
         radii: The norms allowed, from small to large, all above 0.
+
+    >>> Victim("000042", np.zeros((3, 8, 8), np.uint8), labels=(3, 7), radii=(0.5, 1.0)).radii
+    (0.5, 1.0)
     """
 
     id: str
@@ -54,43 +56,39 @@ class Victim:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
-    """A changed image and its hits in fresh draws.
+class Perturbation:
+    """A perturbed image and its hits in fresh draws; see `attack_images`.
 
     Attributes:
-        attack: What found it; "none" for the image as it is.
-        goal: What was to be made small.
+        attack: What found it; "none" for the clean image.
+        goal: What was minimized.
         radius: The norm allowed.
-        norm: The norm of the change, in exact differences of the float32 values, never more.
-        image: The changed image, float32.
-        counts: (c,), in how many of the judging draws each label was hit.
+        norm: The norm of the perturbation, in exact differences of the float32 values, never more than `radius`.
+        image: The perturbed image, float32.
+        counts: (c,), how many of the evaluation draws hit each label.
     """
 
     attack: str
     goal: Goal
     radius: float
     norm: float
-    image: NDArray[np.float32]
+    image: Pixels
     counts: Counts
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked:
-    """A victim and every change that was found, the image as it is first.
+class AttackResult:
+    """A victim and every perturbation that was found, the clean image first; see `attack_images`.
 
     Attributes:
         victim: The image.
-        changes: What was found.
+        perturbations: What was found.
         flat: Whether some gradient was 0 or not finite, so that a step of pgd led nowhere.
     """
 
     victim: Victim
-    changes: tuple[Change, ...]
+    perturbations: tuple[Perturbation, ...]
     flat: bool = False
-
-
-class _Search(Protocol):
-    def improve(self, group: Group, rank: int, radius: Tensor, found: Found) -> Found: ...
 
 
 def attack_images(
@@ -100,120 +98,132 @@ def attack_images(
     plan: AttackPlan,
     *,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Attacked]:
-    """For each image and radius the change of at most that norm after which an attack found the fewest labels left.
+) -> Iterator[AttackResult]:
+    """Per image and radius, the perturbation of at most that norm that leaves the fewest labels an attack could find.
 
-    The changes are chosen by draws of the search alone, and judged by draws that had no part in it: what is counted in
-    `Change.counts` are independent draws of the smoothed classifier at an image fixed before them. Neither draws are
-    those that certify. The search is a function of the seed and the images, the same every time on a CPU.
+    Draws of the search choose the perturbations, and draws that had no part in it evaluate them: `Perturbation.counts`
+    are independent draws of the smoothed classifier at an image that was fixed before. Neither are the draws that
+    certify. The search is a function of the seed and the images; on a CPU it is reproducible.
 
     Args:
-        smoother: The smoothed classifier; `pgd` takes gradients through its network, `random` asks for scores alone.
+        smoother: The smoothed classifier; `pgd` needs gradients of its network, `random` needs only scores.
         victims: The images.
-        rule: Which smoothed classifier; the votes of the smoother must be such as it needs.
-        plan: Which attacks, and how hard they try.
+        rule: A `TopK` for a smoother of ranked votes, a `Threshold` for one with a score threshold.
+        plan: Which attacks, and how hard they search.
         progress: Called with the number of images done.
+
+    >>> from multiguard import Smoother, TopK, load_classifier
+    >>> classifier = load_classifier(lambda x: x.flatten(1)[:, :2], labels=["cat", "dog"], output="logits")
+    >>> image = np.zeros((3, 2, 2), np.float32)
+    >>> image[0, 0, 0] = 0.4  # "cat" wins by 0.4, so the robust radius is 0.4 / sqrt(2) = 0.28
+    >>> plan = AttackPlan(attacks=("pgd",), steps=5, evaluation_draws=400)
+    >>> smoother = Smoother(classifier, sigma=0.5, k_max=1, device="cpu")
+    >>> (result,) = attack_images(smoother, [Victim("x", image, (0,), (0.1, 0.6))], TopK(1, 1), plan)
+    >>> [(found.attack, found.radius, found.counts.argmax().item()) for found in result.perturbations]
+    [('none', 0.0, 0), ('pgd', 0.1, 0), ('pgd', 0.6, 1)]
     """
-    smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
+    _check_rule(smoother, rule)
     done = 0
     for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
-        most = max(1, min(_TOGETHER, _NUMBERS // max(1, math.prod(shape))))
-        while together := list(islice(alike, most)):
-            yield from _attacked(smoother, together, rule, plan)
-            done += len(together)
+        size = max(1, min(_GROUP_IMAGES, _GROUP_NUMBERS // max(1, math.prod(shape))))
+        while batch := list(islice(alike, size)):
+            yield from _GroupAttack(smoother, batch, rule, plan).results()
+            done += len(batch)
             if progress is not None:
                 progress(done)
 
 
-def _attacked(smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> list[Attacked]:
-    group = _group(smoother, victims, plan.seed)
-    referee = Referee(smoother, rule, plan.seed)
-    found = [
-        _Pending(CLEAN, goal, 0.0, place, group.clean[place]) for goal in _goals(rule) for place in range(len(group))
-    ]
-    flat: set[str] = set()
-    for goal in _goals(rule):
-        aim = Aim(rule, goal)
-        for name in plan.attacks:
-            search = _search(name, smoother, referee, aim, plan, flat)
-            start = referee.compare(group, group.clean, aim, plan.pick_draws)
-            found += _by_radius(victims, group, search, start, name, goal)
-    judged = _judged(victims, group, referee, found, plan.judge_draws)
-    return [replace(each, flat=each.victim.id in flat) for each in judged]
+def _check_rule(smoother: Smoother, rule: Rule) -> None:
+    """Raises unless the smoother's votes can be counted by this rule."""
+    k_max = smoother.settings.k_max
+    if isinstance(rule, TopK) != (k_max is not None):
+        other = "the threshold rule (it has a score threshold)" if k_max is None else "the top-k rule (it ranks labels)"
+        raise InvalidInputError(f"the rule is {rule}, but the smoother votes for {other}")
+    rule.check(len(smoother.classifier.label_names))
+    if isinstance(rule, TopK) and k_max is not None:
+        check_ranks(rule.k_prime, k_max)
 
 
-def _goals(rule: Rule) -> tuple[Goal, ...]:
-    return ("in",) if isinstance(rule, TopK) else ("in", "out")
+class _GroupAttack:
+    """All attacks on images of one shape."""
+
+    def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> None:
+        self._smoother, self._victims, self._rule, self._plan = smoother, victims, rule, plan
+        self._group = _make_group(smoother, victims, plan.seed)
+        self._flat: set[str] = set()
+        self._found: list[tuple[int, Perturbation]] = []
+
+    def results(self) -> list[AttackResult]:
+        """Every perturbation, evaluated."""
+        for goal in goals(self._rule):
+            for index in range(len(self._victims)):
+                self._add(index, CLEAN, goal, 0.0, self._group.clean[index])
+        for goal in goals(self._rule):
+            for name in self._plan.attacks:
+                self._attack(name, Objective(self._rule, goal))
+        return self._evaluate()
+
+    def _attack(self, name: AttackName, objective: Objective) -> None:
+        """What one attack finds at every radius of every image."""
+        group, victims, compare = self._group, self._victims, self._compare(objective)
+        gradients = GradientSearch(self._smoother, objective, self._plan, compare, self._flat)
+        search = gradients if name == "pgd" else RandomSearch(self._smoother, objective, self._plan, compare)
+        best = compare(group, group.clean)
+        for turn in range(max(len(victim.radii) for victim in victims)):
+            allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
+            active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]
+            if active:
+                radius = torch.tensor([victims[index].radii[turn] for index in active], dtype=torch.float64)
+                radius = radius.to(group.clean.device)
+                best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
+            for index in allowed:
+                self._add(index, name, objective.goal, victims[index].radii[turn], best.images[index])
+
+    def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
+        norm = float(distances(self._group.clean[index][None], image[None])[0])
+        self._found.append(
+            (index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), np.zeros(0, np.int64)))
+        )
+
+    def _compare(self, objective: Objective) -> Compare:
+        draws = self._plan.pick_draws
+
+        def compare(group: ImageGroup, images: Tensor) -> Candidates:
+            fractions = torch.from_numpy(self._counts(group.ids, images, draws, "attack") / draws)
+            return Candidates(images, objective.value(fractions.to(images.device), group.in_labels))
+
+        return compare
+
+    def _evaluate(self) -> list[AttackResult]:
+        """Every perturbation with its hits in fresh draws; equal images are evaluated once."""
+        keys = [(index, hashlib.blake2b(each.image.tobytes()).digest()) for index, each in self._found]
+        images = {key: each.image for key, (_, each) in zip(keys, self._found, strict=True)}
+        ids = [self._group.ids[index] for index, _ in images]
+        # "judge" names the noise stream of the evaluation draws; another name would draw other noise.
+        counted = self._counts(ids, images.values(), self._plan.evaluation_draws, "judge")
+        counts = dict(zip(images, counted, strict=True))
+        evaluated: list[list[Perturbation]] = [[] for _ in self._victims]
+        for key, (index, each) in zip(keys, self._found, strict=True):
+            evaluated[index].append(replace(each, counts=counts[key]))
+        pairs = zip(self._victims, evaluated, strict=True)
+        return [AttackResult(victim, tuple(found), victim.id in self._flat) for victim, found in pairs]
+
+    def _counts(self, ids: Sequence[str], images: Iterable[Tensor | Pixels], draws: int, stream: Stream) -> Counts:
+        """(images, c), how many draws of each image hit each label; always the same draws of an image."""
+        num_labels, seed = len(self._smoother.classifier.label_names), self._plan.seed
+        pairs = zip(ids, images, strict=True)
+        jobs = (self._smoother.job(image, draws, seed=seed, image_id=name, stream=stream) for name, image in pairs)
+        votes = (each for _, each in self._smoother.run(jobs, steady=True))
+        arrays = (each if isinstance(each, np.ndarray) else each.hits() for each in votes)
+        return np.stack([self._rule.hits(each, num_labels) for each in arrays])
 
 
-def _search(
-    name: AttackName, smoother: Smoother, referee: Referee, aim: Aim, plan: AttackPlan, flat: set[str]
-) -> _Search:
-    if name == "pgd":
-        return GradientSearch(smoother, referee, aim, plan, flat)
-    return RandomSearch(smoother, referee, aim, plan)
-
-
-def _group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> Group:
+def _make_group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> ImageGroup:
     settings, classifier = smoother.settings, smoother.classifier
-    inside = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
-    for row, victim in zip(inside, victims, strict=True):
+    in_labels = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
+    for row, victim in zip(in_labels, victims, strict=True):
         row[list(victim.labels)] = True
-    clean = [
-        to_pixels(placed(as_input(victim.id, victim.image, classifier.image_size), settings.device))
-        for victim in victims
-    ]
+    inputs = [image_tensor(victim.id, victim.image, classifier.image_size) for victim in victims]
+    clean = torch.stack([to_pixels(copy_to_device(each, settings.device)) for each in inputs])
     keys = tuple(noise_key(seed, victim.id, "attack") for victim in victims)
-    return Group(tuple(victim.id for victim in victims), keys, torch.stack(clean), inside.to(settings.device))
-
-
-@dataclass(frozen=True, eq=False)
-class _Pending:
-    """A change that is not judged yet."""
-
-    attack: str
-    goal: Goal
-    radius: float
-    place: int
-    image: Tensor
-
-
-def _by_radius(
-    victims: Sequence[Victim], group: Group, search: _Search, found: Found, name: str, goal: Goal
-) -> list[_Pending]:
-    """What one attack finds at every radius of every image."""
-    pending: list[_Pending] = []
-    for rank in range(max(len(victim.radii) for victim in victims)):
-        asked = [place for place, victim in enumerate(victims) if rank < len(victim.radii)]
-        active = [place for place in asked if found.values[place] > _NOTHING_LEFT]
-        if active:
-            radius = torch.tensor([victims[place].radii[rank] for place in active], dtype=torch.float64)
-            better = search.improve(group.take(active), rank, radius.to(group.clean.device), found.take(active))
-            found = found.put(active, better)
-        pending += [_Pending(name, goal, victims[place].radii[rank], place, found.images[place]) for place in asked]
-    return pending
-
-
-def _judged(
-    victims: Sequence[Victim], group: Group, referee: Referee, pending: Sequence[_Pending], draws: int
-) -> list[Attacked]:
-    """Every change with its hits in fresh draws; one that comes twice is judged once."""
-    different: dict[tuple[int, bytes], _Pending] = {}
-    for each in pending:
-        different.setdefault(_name(each), each)
-    ids = [group.ids[each.place] for each in different.values()]
-    counts = referee.counts(ids, [each.image for each in different.values()], draws, "judge")
-    by_name = dict(zip(different, counts, strict=True))
-    changes: list[list[Change]] = [[] for _ in victims]
-    for each in pending:
-        changes[each.place].append(_change(group, each, by_name[_name(each)]))
-    return [Attacked(victim, tuple(own)) for victim, own in zip(victims, changes, strict=True)]
-
-
-def _name(each: _Pending) -> tuple[int, bytes]:
-    return each.place, hashlib.blake2b(each.image.cpu().numpy().tobytes()).digest()
-
-
-def _change(group: Group, each: _Pending, counts: Counts) -> Change:
-    norm = float(norms(group.clean[each.place][None], each.image[None])[0])
-    return Change(each.attack, each.goal, each.radius, norm, each.image.cpu().numpy(), counts)
+    return ImageGroup(tuple(victim.id for victim in victims), keys, clean, in_labels.to(settings.device))

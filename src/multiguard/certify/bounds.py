@@ -11,10 +11,10 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 
-# SciPy's inverse of the incomplete beta function is mostly right to the last digit, but now and then it stops short, on
-# the side that would claim too much. So a bound is sought for a little less than alpha, and what the distribution
-# function itself does not confirm at half that distance is moved on until it does. Below levels of 1e-107 it may find
-# nothing (NaN) where the bound is within 1e-29 of 0 or 1; the bound is then that end itself.
+# SciPy's inverse of the incomplete beta function is mostly right to the last digit, but sometimes it stops short, on
+# the side that would claim too much. So a bound is computed for a little less than alpha, and moved outwards until the
+# distribution function confirms it at half that distance. Below levels of 1e-107 the inverse may be NaN where the
+# bound is within 1e-29 of 0 or 1; the bound is then 0 or 1 itself.
 _SLACK = 1e-7
 _FIRST_MOVE = 1e-12
 _MOST_DRAWS = 10**8
@@ -35,12 +35,15 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
         alpha: The probability that the bound may fail, in (0, 1).
 
     All three broadcast against each other; the result has their common shape.
+
+    >>> clopper_pearson_lower(90, 100, 0.001).round(3)
+    np.float64(0.775)
     """
-    hits, draws, alpha = _checked(hits, draws, alpha)
+    hits, draws, alpha = _check(hits, draws, alpha)
     a, b = np.maximum(hits, 1), draws - hits + 1
-    found = np.nan_to_num(betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
+    bound = np.nan_to_num(betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
     certain = (hits == 0) | (alpha < _LEAST_LEVEL)
-    return np.where(certain, 0.0, _confirmed(found, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
+    return np.where(certain, 0.0, _confirm(bound, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
 
 
 def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
@@ -48,26 +51,24 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
 
     The bound is the (1 - alpha)-quantile of Beta(hits + 1, draws - hits), and 1 where every draw was hit or
     alpha is below 1e-220. The arguments are those of `clopper_pearson_lower`.
+
+    >>> clopper_pearson_upper([0, 10], 100, 0.001).round(3)
+    array([0.067, 0.225])
     """
-    hits, draws, alpha = _checked(hits, draws, alpha)
+    hits, draws, alpha = _check(hits, draws, alpha)
     a, b = hits + 1, np.maximum(draws - hits, 1)
-    found = np.nan_to_num(betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
+    bound = np.nan_to_num(betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
     certain = (hits == draws) | (alpha < _LEAST_LEVEL)
-    return np.where(certain, 1.0, _confirmed(found, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
+    return np.where(certain, 1.0, _confirm(bound, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
 
 
-def _confirmed(
-    found: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float
-) -> Floats:
+def _confirm(start: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float) -> Floats:
     """The bounds, each moved outwards, in steps that double, until its chance to fail is clearly below alpha.
 
-    Args:
-        found: The bounds to start from, in [0, 1].
-        chance: The probability, were the truth at the bound, of hits at least as extreme as those seen.
-        alpha: What that probability may be.
-        move: The first factor, just below 1 for lower bounds and just above it for upper ones.
+    `chance` is the probability, were the truth at the bound, of hits at least as extreme as those seen; `move` the
+    first factor, just below 1 for lower bounds and just above it for upper ones.
     """
-    bound = np.asarray(found, dtype=np.float64)
+    bound = np.asarray(start, dtype=np.float64)
     wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2))
     while np.any(wrong):
         bound = np.where(wrong, np.clip(bound * move, 0.0, 1.0), bound)
@@ -76,7 +77,7 @@ def _confirmed(
     return bound
 
 
-def _checked(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> tuple[Floats, Floats, Floats]:
+def _check(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> tuple[Floats, Floats, Floats]:
     hits, draws, alpha = (np.asarray(values, dtype=np.float64) for values in (hits, draws, alpha))
     if not (np.all(draws >= 1) and np.all(draws <= _MOST_DRAWS) and np.all(draws == np.floor(draws))):
         raise InvalidInputError(f"draws must be whole numbers from 1 to {_MOST_DRAWS:,}, got {draws}")
@@ -118,14 +119,12 @@ class Exact:
         """The probability itself."""
         return np.clip(mass, 0.0, draws)
 
-    def upper(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The probability itself."""
-        return np.clip(mass, 0.0, draws)
+    upper = lower
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What the bounds would be after `draws` draws in all, were the draws to come kind: a forecast, never a proof.
+    """A favourable forecast of the bounds after `draws` draws in all; never a proof.
 
     In the draws to come, an event that helps the certificate is taken to happen `forecast_margin` standard deviations
     more often than so far, and one that hurts it as much less often. The standard deviation is that of a forecast: of
@@ -137,16 +136,15 @@ class Projected:
     forecast_margin: float
 
     def lower(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The lower bound that is hoped for."""
-        hoped = np.floor(mass + self._to_come(mass, draws, self.forecast_margin))
-        return ClopperPearson().lower(hoped, np.asarray(self.draws), level)
+        """The forecast of the lower bound."""
+        forecast = np.floor(mass + self._to_come(mass, draws, self.forecast_margin))
+        return ClopperPearson().lower(forecast, np.asarray(self.draws), level)
 
     def upper(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The upper bound that is hoped for."""
+        """The forecast of the upper bound."""
         seen = np.minimum(mass, draws)
-        return ClopperPearson().upper(
-            seen + self._to_come(seen, draws, -self.forecast_margin), np.asarray(self.draws), level
-        )
+        forecast = seen + self._to_come(seen, draws, -self.forecast_margin)
+        return ClopperPearson().upper(forecast, np.asarray(self.draws), level)
 
     def _to_come(self, mass: Floats, draws: Floats, deviations: float) -> Floats:
         left = self.draws - draws
@@ -160,26 +158,25 @@ def _each_once(
     bound: Callable[[ArrayLike, ArrayLike, ArrayLike], Floats], mass: Floats, draws: Floats, level: Floats | float
 ) -> Floats:
     """The bounds, each different (mass, draws, level) computed once: votes are counts, so most of them recur."""
-    trials, trial = _kinds(draws)
-    chances, chance = _kinds(level)
+    trials, trial = _unique(draws)
+    levels, which = _unique(level)
     counts = np.asarray(mass).astype(np.int64)
-    cases, case = _kinds_of_whole((counts * len(trials) + trial) * len(chances) + chance)
-    count, rest = np.divmod(cases, len(trials) * len(chances))
-    each = bound(count, trials[rest // len(chances)], chances[rest % len(chances)])
-    found: Floats = each[case]
-    return found
+    cases, case = _unique_integers((counts * len(trials) + trial) * len(levels) + which)
+    count, rest = np.divmod(cases, len(trials) * len(levels))
+    bounds: Floats = bound(count, trials[rest // len(levels)], levels[rest % len(levels)])[case]
+    return bounds
 
 
-def _kinds_of_whole(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """As `_kinds`, by a table instead of a sort where the table is not larger than the values."""
+def _unique_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """As `_unique`, by a table instead of a sort where the table is not larger than the values."""
     if values.size == 0 or values.max() > values.size:
-        return _kinds(values)
+        return _unique(values)
     seen = np.zeros(int(values.max()) + 1, dtype=np.bool_)
     seen[values] = True
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[values]
 
 
-def _kinds(values: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The different values, and for each entry which of them it is."""
-    kinds, kind = np.unique(values, return_inverse=True)
-    return kinds, kind.reshape(np.shape(values))
+def _unique(values: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The different values, and for each entry the index of its value."""
+    unique, index = np.unique(values, return_inverse=True)
+    return unique, index.reshape(np.shape(values))

@@ -1,8 +1,7 @@
 """From the votes of images to the few counts that certificates are made of."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -46,18 +45,20 @@ class VoteCounts:
     pattern_mass: Floats
     suspects: "VoteCounts | None" = None
 
+    def alone(self, label: int) -> "VoteCounts":
+        """The counts of the same draws with this one label as L, without suspects."""
+        missed, hit = self.draws - self.label_mass[label], self.label_mass[label]
+        overlap = np.zeros(max(2, len(self.overlap_mass)))
+        overlap[:2] = missed, hit
+        return VoteCounts(self.draws, np.array([label]), self.label_mass, overlap, np.array([missed, hit]))
+
 
 def count_votes(
     votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, weights: Floats | None = None
 ) -> VoteCounts:
     """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
 
-    Args:
-        votes: Ranked integers (draws, K') or boolean hits (draws, num_labels); the threshold rule needs the latter.
-        labels: The indices of L.
-        rule: The smoothed classifier.
-        num_labels: c, the number of labels there are.
-        weights: (draws,) the probability of each row, where the rows are all possible votes instead of draws.
+    With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws.
     """
     given, true = np.asarray(votes), check_labels(labels, num_labels, allow_none=True)
     if isinstance(rule, Threshold):
@@ -130,8 +131,8 @@ def _count_ranked(
     few = len(labels) <= MOST_SUBSET_LABELS
     marks = np.zeros(num_labels, np.int64)
     marks[labels] = 1 << np.arange(len(labels)) if few else 1
-    found = marks[chosen].sum(axis=1)
-    patterns = np.bincount(found, weights, minlength=1 << len(labels) if few else k_prime + 1).astype(np.float64)
+    pattern = marks[chosen].sum(axis=1)
+    patterns = np.bincount(pattern, weights, minlength=1 << len(labels) if few else k_prime + 1).astype(np.float64)
     overlap = patterns if not few else np.bincount(np.bitwise_count(np.arange(len(patterns))), patterns, k_prime + 1)
     each = None if weights is None else np.repeat(weights, k_prime)
     return VoteCounts(
@@ -160,46 +161,27 @@ def _count_sets(hits: Bools, labels: Ints, weights: Floats | None) -> VoteCounts
     )
 
 
-@dataclass(frozen=True, eq=False)
 class Group:
-    """Images with equally many true labels, d = `num_true`, stacked so that one evaluation serves them all."""
+    """Images with equally many true labels, stacked so that one evaluation serves them all.
 
-    counts: Sequence[VoteCounts]
+    Attributes:
+        counts: The counts of each image.
+        images: How many images there are.
+        num_true: d, the number of labels in the L of each image.
+        num_labels: c, the number of labels there are.
+        draws: (images,) the number of draws of each image.
+        labels: (images, d) the labels of each L.
+        label_mass: (images, c) the mass of each label.
+        mass_on_labels: (images, d) the mass of each label of L.
+    """
 
-    @property
-    def images(self) -> int:
-        """How many images there are."""
-        return len(self.counts)
-
-    @property
-    def num_true(self) -> int:
-        """d, the number of labels in the L of each image."""
-        return len(self.counts[0].labels)
-
-    @property
-    def num_labels(self) -> int:
-        """c, the number of labels there are."""
-        return len(self.counts[0].label_mass)
-
-    @cached_property
-    def draws(self) -> Floats:
-        """(images,) the number of draws of each image."""
-        return np.array([counts.draws for counts in self.counts], dtype=np.float64)
-
-    @cached_property
-    def labels(self) -> Ints:
-        """(images, d) the labels of each L."""
-        return np.stack([counts.labels for counts in self.counts])
-
-    @cached_property
-    def label_mass(self) -> Floats:
-        """(images, c) the mass of each label."""
-        return np.stack([counts.label_mass for counts in self.counts])
-
-    @cached_property
-    def mass_on_labels(self) -> Floats:
-        """(images, d) the mass of each label of L."""
-        return np.take_along_axis(self.label_mass, self.labels, axis=1)
+    def __init__(self, counts: Sequence[VoteCounts]) -> None:
+        self.counts, self.images = counts, len(counts)
+        self.draws = np.array([each.draws for each in counts], dtype=np.float64)
+        self.labels = np.stack([each.labels for each in counts])
+        self.label_mass = np.stack([each.label_mass for each in counts])
+        self.mass_on_labels = np.take_along_axis(self.label_mass, self.labels, axis=1)
+        self.num_true, self.num_labels = len(counts[0].labels), len(counts[0].label_mass)
 
     @property
     def suspects(self) -> "Group":
@@ -235,14 +217,17 @@ class Group:
         return -np.sort(-others, axis=1)[:, :count]
 
 
-def equal_groups(counts: Sequence[VoteCounts], numbers: Callable[[int], int]) -> Iterator[list[int]]:
-    """Indices of images with equally many labels in L, few enough at a time for one evaluation.
-
-    Args:
-        counts: All images.
-        numbers: How many numbers an image with d labels needs.
-    """
+def equal_groups(counts: Sequence[VoteCounts], rule: Rule) -> Iterator[list[int]]:
+    """Indices of images with equally many labels in L, few enough at a time for one evaluation."""
     order = sorted(range(len(counts)), key=lambda i: len(counts[i].labels))
     for num_true, same in groupby(order, key=lambda i: len(counts[i].labels)):
-        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, numbers(num_true)))
+        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, _numbers(rule, num_true)))
         yield from (indices[start : start + step] for start in range(0, len(indices), step))
+
+
+def _numbers(rule: Rule, num_true: int) -> int:
+    """How many numbers one evaluation takes for an image with d labels."""
+    subsets = min(1 << num_true, 4096)
+    if isinstance(rule, Threshold):
+        return int(subsets * num_true**2 + (1 << MOST_SUSPECTS) * MOST_SUSPECTS**2)
+    return (subsets + rule.k) * rule.k_prime * min(num_true, rule.k)

@@ -7,11 +7,10 @@ in, some V outside L with |V| = m + 1 is in, so min_V p* >= t. They are refuted 
     min over T in V of  (1/|T|) sum_{l=1..|T|} up(x_{T,l})    <  t,      x_{T,l} >= Pr(at least l labels of T are hit)
 
 Most of alpha bounds each label by itself, once for all floors and all ceilings. The rest goes to larger S and T, for
-each floor and ceiling anew, and is divided inside one U or one V only. `docs/theory.md` has the proof.
+each floor and ceiling again, and is divided inside one U or one V only. `docs/theory.md` has the proof.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,16 +19,16 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import At, Layers, crossing
 from multiguard.certify.rules import Threshold
-from multiguard.certify.subsets import best_within, layer_mass, levels, subset_sizes, weakest_out
+from multiguard.certify.subsets import AcrossFloors, best_within, layer_mass, levels, subset_sizes, weakest_out
 
-# What single labels have of the floors' and of the ceilings' alpha; chosen on half of the COCO images.
-SINGLES_IN, SINGLES_OUT = 0.9, 0.7
+# The fraction of the ceilings' alpha for single labels, chosen on half of the COCO images.
+SINGLES_OUT = 0.7
 
 
 def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
-    kept = weakest_out(group, range(1, d + 1), d, _FloorSpending(alpha, d), bounds)
+    kept = weakest_out(group, range(1, d + 1), d, AcrossFloors(alpha, d), bounds)
     r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, at).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
@@ -37,7 +36,9 @@ def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at
 def independent_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
     """(images, d) as `joint_floors`, each label by itself."""
     lower = bounds.lower(group.mass_on_labels, group.draws[:, None], alpha / group.num_true)
-    return -np.sort(-stays_in(lower, rule.t, at), axis=1)
+    left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
+    r = crossing(lambda r: left.shift(-r)[:, 0], lambda r: np.full(len(r), rule.t), lower.size, at)
+    return -np.sort(-r.reshape(lower.shape), axis=1)
 
 
 def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
@@ -48,12 +49,12 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, 
     among, beside = _SuspectSide(suspects, each, bounds), _beside(group, [level[0] for level in each], bounds)
     few = crossing(
         lambda r: np.full(len(r), rule.t),
-        lambda r: np.maximum(among(r), beside.shifted(r)[:, 0]),
+        lambda r: np.maximum(among(r), beside.shift(r)[:, 0]),
         group.images * together,
         at,
     )
     upper = bounds.upper(group.rivals(rivals)[:, together:], group.draws[:, None], single)
-    r = np.concatenate([few.reshape(together, -1).T, stays_out(upper, rule.t, at)], axis=1)
+    r = np.concatenate([few.reshape(together, -1).T, _stays_out(upper, rule.t, at)], axis=1)
     return np.maximum.accumulate(r, axis=1)
 
 
@@ -61,44 +62,14 @@ def independent_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bo
     """(images, c - d) as `joint_ceilings`, each label by itself."""
     rivals = group.num_labels - group.num_true
     upper = bounds.upper(group.rivals(rivals), group.draws[:, None], alpha / rivals)
-    return stays_out(upper, rule.t, at)
+    return _stays_out(upper, rule.t, at)
 
 
-def stays_in(lower: Floats, t: float, at: At = None) -> Floats:
-    """The r up to which down(lower) > t, in the shape of `lower`."""
-    left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: left.shifted(-r)[:, 0], lambda r: np.full(len(r), t), lower.size, at)
-    return r.reshape(lower.shape)
-
-
-def stays_out(upper: Floats, t: float, at: At = None) -> Floats:
+def _stays_out(upper: Floats, t: float, at: At) -> Floats:
     """The r up to which up(upper) < t, in the shape of `upper`."""
     right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shifted(r)[:, 0], upper.size, at)
+    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shift(r)[:, 0], upper.size, at)
     return r.reshape(upper.shape)
-
-
-@dataclass(frozen=True)
-class _FloorSpending:
-    """Levels of the bounds over L, d labels, so that all floors together spend alpha.
-
-    Each label has its bound once for all floors. For d <= 12 the rest is for the floors e < d, as much for each, and
-    then for the sizes of subsets of one U, |U| = d - e + 1; for larger d it is for the d layers of L, once for all.
-    """
-
-    alpha: float
-    labels: int
-
-    def subsets(self, out: int) -> Floats:
-        """(out,) of each bound on a subset of 1, 2, ..., out labels of a U with |U| = out."""
-        if self.labels == 1:
-            return np.array([self.alpha])
-        one_floor = (1 - SINGLES_IN) * self.alpha / (self.labels - 1)
-        return np.append(SINGLES_IN * self.alpha / self.labels, levels(one_floor, out, out, smallest=2))
-
-    def many(self, out: int, layers: int) -> tuple[float, float]:
-        """Of each label of L, and of each layer of L; they serve every U."""
-        return SINGLES_IN * self.alpha / self.labels, (1 - SINGLES_IN) * self.alpha / self.labels
 
 
 def _ceiling_levels(alpha: float, rivals: int, together: int) -> tuple[float, list[Floats]]:
@@ -114,8 +85,8 @@ def _ceiling_levels(alpha: float, rivals: int, together: int) -> tuple[float, li
         return alpha, [np.array([alpha])]
     single = SINGLES_OUT * alpha / rivals
     sizes = np.arange(1, together + 1)
-    shares = (1 + 1 / together) / (sizes * (sizes + 1))
-    each = [levels((1 - SINGLES_OUT) * alpha * share, size, size) for size, share in enumerate(shares, start=1)]
+    parts = (1 + 1 / together) / (sizes * (sizes + 1))
+    each = [levels((1 - SINGLES_OUT) * alpha * part, size, size) for size, part in enumerate(parts, start=1)]
     return single, [np.append(max(single, level[0]), level[1:]) for level in each]
 
 
@@ -142,7 +113,7 @@ class _SuspectSide:
         return layers
 
     def __call__(self, r: Floats) -> Floats:
-        means = self.layers.shifted(r)
+        means = self.layers.shift(r)
         means[:, 0] = np.inf
         least = best_within(means, np.minimum).reshape(len(self.sizes), -1, len(self.members))
         return np.concatenate([row[:, self.members == v].max(axis=1) for row, v in zip(least, self.sizes, strict=True)])

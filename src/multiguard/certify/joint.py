@@ -32,8 +32,8 @@ def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At =
         return group.with_certain_sizes([], rule.k)
     one_size = alpha / group.sizes(rule.k)
     left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
-    right = Layers.stacked([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
-    r = crossing(left, lambda r: right.shifted(r).min(axis=1), right.rows, at)
+    right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
+    r = crossing(left, lambda r: right.shift(r).min(axis=1), right.rows, at)
     return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
 
 

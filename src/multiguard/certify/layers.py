@@ -42,7 +42,7 @@ class Layers:
         return Layers(ndtri(np.ascontiguousarray(np.moveaxis(probabilities, -1, 0))), weights[None, :])
 
     @staticmethod
-    def stacked(blocks: Sequence["Layers"], absent: float) -> "Layers":
+    def stack(blocks: Sequence["Layers"], absent: float) -> "Layers":
         """All rows of several blocks; a term that a block lacks gets the weight `absent`, 0 or infinity."""
         layers, terms = (max(block.scores.shape[axis] for block in blocks) for axis in (0, 2))
         rows = sum(block.rows for block in blocks)
@@ -62,7 +62,7 @@ class Layers:
         """How many rows there are."""
         return int(self.scores.shape[1])
 
-    def shifted(self, r: Floats) -> Floats:
+    def shift(self, r: Floats) -> Floats:
         """The terms, (rows, terms), after every score of a row has moved by that row's r."""
         sums: Floats = ndtr(self.scores + r[:, None]).sum(axis=0)
         return self.weights * sums
@@ -94,24 +94,20 @@ def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats]
 def fill(caps: Floats, total: Floats) -> Floats:
     """The most equal layers t_l = min(cap_l, w) with the given total (or all caps, if they hold less).
 
-    `up` is concave, so among all layers below `caps` whose sum is at most `total` these have the largest
-    sum of up(t_l), for every r at once.
-
-    Args:
-        caps: (..., layers), each in [0, 1].
-        total: (...), the sum that the layers may reach.
+    `caps` is (..., layers), `total` (...). `up` is concave, so among all layers below `caps` whose sum is at most
+    `total` these have the largest sum of up(t_l), for every r at once.
     """
     count = caps.shape[-1]
     ascending = np.sort(caps, axis=-1)
     full = np.cumsum(ascending, axis=-1) - ascending
     total = np.minimum(total, caps.sum(axis=-1))
-    # With the i smallest caps full, the others share the rest; sum_l min(cap_l, w) is the least of these lines in w.
-    shares = (total[..., None] - full) / np.arange(count, 0, -1)
-    level: Floats = shares.max(axis=-1, keepdims=True)
+    # With the i smallest caps full, the others divide the rest; sum_l min(cap_l, w) is the least of these lines in w.
+    equal_parts = (total[..., None] - full) / np.arange(count, 0, -1)
+    level: Floats = equal_parts.max(axis=-1, keepdims=True)
     return np.minimum(caps, level)
 
 
-def scaled(r: Floats, sigma: float) -> Floats:
+def scale_radii(r: Floats, sigma: float) -> Floats:
     """Sigma r, rounded down where it is not exact for certain."""
     product = r * sigma
     return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)

@@ -65,7 +65,7 @@ def look_plan(
 ) -> Looks:
     """Looks at `max_draws` and at ever fewer draws before, each `growth` times fewer, down to about `first`.
 
-    The last look has most of alpha, the earlier ones share the rest equally: a bound depends on its level like a
+    The last look has most of alpha, the earlier ones divide the rest equally: a bound depends on its level like a
     logarithm, so early looks are cheap, and the last is hardly weaker than a single one.
 
     Args:

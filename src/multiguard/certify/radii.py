@@ -1,36 +1,44 @@
-"""From votes to certified radii: the public functions of this room."""
+"""From votes to certified radii: the public functions of this room, for both rules."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.counts import MOST_SUSPECTS, Group, VoteCounts, count_votes, equal_groups
-from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors, stays_in
+from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
+from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import At, scaled
+from multiguard.certify.layers import At, scale_radii
 from multiguard.certify.looks import Looks
-from multiguard.certify.rules import Method, Rule, Threshold, TopK, check_method
-from multiguard.certify.theorem1 import jia_radii, paper_radii
+from multiguard.certify.rules import Method, Rule, TopK, check_method
+from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 
-_SOLVERS: dict[Method, Callable[[Group, TopK, float, Bounds, At], Floats]] = {
+# From a group of images, the rule, alpha, bounds and the r that matter to the (images, claims) r of one kind of claim.
+Solver = Callable[[Group, Any, float, Bounds, At], Floats]
+
+_TOP_K: dict[Method, Solver] = {
     "joint": joint_radii,
     "paper": paper_radii,
     "independent": partial(paper_radii, second_terms=False),
     "jia": jia_radii,
-    "cohen": paper_radii,
+    "cohen": cohen_radii,
 }
+_FLOORS: dict[Method, Solver] = {"joint": joint_floors, "independent": independent_floors}
+_CEILINGS: dict[Method, Solver] = {"joint": joint_ceilings, "independent": independent_ceilings}
 
 
 @dataclass(frozen=True, eq=False)
 class Radii:
     """What is proved about one image with the labels L, d of c, for every perturbation of l2-norm up to a radius.
+
+    -inf where nothing is proved even at radius 0, +inf where nothing can fail; radii are never rounded up.
 
     Attributes:
         true: Non-increasing: at least e labels of L are returned up to true[e-1]; (min(d, k),) for `TopK`, (d,) for
@@ -38,10 +46,9 @@ class Radii:
         false: (c - d,), non-decreasing: at most m labels outside L are returned up to false[m], m = 0..c-d-1; None for
             `TopK`, which returns k labels in all.
 
-    -inf where nothing is proved even at radius 0, +inf where nothing can fail; radii are never rounded up.
-
-    >>> Radii(true=np.array([0.5, 0.2]), false=None).true
-    array([0.5, 0.2])
+    >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
+    >>> certified_size(radii.true, 0.3)
+    np.int64(1)
     """
 
     true: Floats
@@ -53,7 +60,7 @@ class Radii:
         return self.true if self.false is None else np.concatenate([self.true, self.false])
 
     def best(self, other: "Radii") -> "Radii":
-        """The larger of each two radii of the same claim."""
+        """The larger radius of each claim."""
         false = None if self.false is None or other.false is None else np.maximum(self.false, other.false)
         return Radii(np.maximum(self.true, other.true), false)
 
@@ -71,10 +78,10 @@ def certified_radii(
 ) -> Radii:
     """With probability at least 1 - alpha over the draws, every radius returned holds, all of them at once.
 
-    A radius `true[e-1]` holds if at least e labels of L are returned by the smoothed classifier under every
-    perturbation of l2-norm up to it; `false[m]` if at most m other labels are. (With `jia` each radius holds alone, or
-    the certified size at each fixed radius.) The promise is about one choice of `labels`, `rule`, `sigma` and draws,
-    made without looking at these votes; `labels` picked from the votes void it.
+    `true[e-1]` holds if the smoothed classifier returns at least e labels of L under every perturbation of l2-norm up
+    to it; `false[m]` if it returns at most m other labels. (With `jia` each radius holds alone, and so does the
+    certified size at each fixed radius.) The promise is about one choice of `labels`, `rule`, `sigma` and draws, made
+    without looking at these votes; `labels` picked from the votes void it.
 
     Args:
         votes: The votes of independent draws, their noise N(0, sigma^2) in each coordinate: integers (draws, K'), the
@@ -84,29 +91,23 @@ def certified_radii(
         rule: The smoothed classifier.
         sigma: The standard deviation of the noise, in the unit of the input (pixels in [0, 1]) and of the radii.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
-        method: "joint" (the default), or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1,
-            corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1).
+        method: "joint" or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1, corrected), "jia"
+            (each label on its own) and "cohen" (k = k' = d = 1).
         num_labels: c, the number of labels there are; boolean votes have it.
         looks: For adaptive draws the looks, fixed before the draws; the number of draws must be one of `looks.draws`.
-            The radii hold whatever rule decided at which look to stop.
+            The radii hold whatever decided at which look to stop.
 
     >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(3)
-    array([0.353])
+    array([0.361])
     """
     given = np.asarray(votes)
     if num_labels is None:
-        if given.dtype != np.bool_ or given.ndim != 2:
-            raise InvalidInputError(
-                f"votes must be boolean (draws, num_labels), or ranked integers together with num_labels, got "
-                f"{given.dtype} {given.shape} without num_labels"
-            )
-        num_labels = given.shape[1]
+        num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
+    options = check_options(rule, num_labels, sigma, alpha, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
-    sigma, alpha, method = check_options(rule, num_labels, sigma, alpha, method)
-    counts = counts_at_looks(given, labels, rule, num_labels, looks)
-    return best_over_looks([counts], rule, looks, sigma=sigma, alpha=alpha, method=method)[0]
+    return best_over_looks([counts_at_looks(given, labels, rule, num_labels, looks)], rule, looks, *options)[0]
 
 
 def certified_radii_batch(
@@ -129,11 +130,11 @@ def certified_radii_batch(
     >>> images = [[[0], [0], [1]] * 30, [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
     >>> [each.true.round(3).tolist() for each in radii]
-    [[-inf], [0.708]]
+    [[-inf], [0.695]]
     """
-    sigma, alpha, method = check_options(rule, num_labels, sigma, alpha, method)
+    options = check_options(rule, num_labels, sigma, alpha, method)
     counts = each_image(votes, labels, lambda given, true: counts_at_looks(given, true, rule, num_labels, looks))
-    return best_over_looks(list(counts), rule, looks, sigma=sigma, alpha=alpha, method=method)
+    return best_over_looks(list(counts), rule, looks, *options)
 
 
 def exact_radii(
@@ -150,24 +151,22 @@ def exact_radii(
     Args:
         vote_sets: Boolean (sets, num_labels), the sets of labels that the base classifier can return.
         probabilities: (sets,) how probable each of them is; they sum to 1.
-        labels: As in `certified_radii`.
-        rule: As in `certified_radii`.
-        sigma: As in `certified_radii`.
-        method: As in `certified_radii`.
+        labels: As in `certified_radii`, and so are the others.
+        rule: The smoothed classifier.
+        sigma: The standard deviation of the noise.
+        method: The method to prove with.
 
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
     >>> exact_radii(sets, [0.9, 0.1], [0], TopK(k=1, k_prime=1), sigma=1.0).true.round(4)
     array([1.2816])
     """
     sets = np.asarray(vote_sets)
-    if sets.dtype != np.bool_ or sets.ndim != 2:
-        raise InvalidInputError(f"vote_sets must be boolean (sets, num_labels), got {sets.dtype} {sets.shape}")
-    num_labels = sets.shape[1]
+    num_labels = _columns("vote_sets", sets)
+    options = check_options(rule, num_labels, sigma, 0.5, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
-    sigma, alpha, method = check_options(rule, num_labels, sigma, 0.5, method)
     counts = count_votes(sets, labels, rule, num_labels, check_distribution(probabilities, len(sets)))
-    return solve([counts], rule, Exact(), sigma=sigma, alpha=alpha, method=method)[0]
+    return solve([counts], rule, Exact(), *options)[0]
 
 
 def label_radii(
@@ -188,12 +187,13 @@ def label_radii(
     Returns:
         (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
 
+    >>> from multiguard.certify import Threshold
     >>> sets = np.array([[True, True], [True, False]] * 100)
     >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
-    array([ -inf, 1.035])
+    array([-inf, 1.04])
     """
-    alphas = [check_alpha(alpha)]
-    return label_radii_batch([votes], [labels], rule, num_labels=num_labels, sigma=sigma, alphas=alphas, looks=looks)[0]
+    only = label_radii_batch([votes], [labels], rule, num_labels=num_labels, sigma=sigma, alphas=[alpha], looks=looks)
+    return only[0]
 
 
 def label_radii_batch(
@@ -207,41 +207,21 @@ def label_radii_batch(
     looks: Looks | None = None,
 ) -> list[Floats]:
     """For each image the promise of `label_radii`, each with an alpha of its own."""
-    check_options(rule, num_labels, sigma, 0.5, "joint")
+    rule.check(num_labels)
 
-    def read(given: ArrayLike, true: ArrayLike) -> tuple[Ints, list[list[VoteCounts]]]:
-        check_labels(true, num_labels, allow_none=True)
-        order = np.asarray(true, dtype=np.int64)
-        claims = [order] if isinstance(rule, Threshold) else order[:, None]
-        return order, [counts_at_looks(given, claim, rule, num_labels, looks) for claim in claims]
+    def read(given: ArrayLike, true: ArrayLike) -> list[list[VoteCounts]]:
+        counts = counts_at_looks(given, true, rule, num_labels, looks)
+        return [[each.alone(int(label)) for each in counts] for label in np.asarray(true)]
 
     images = list(each_image(votes, labels, read))
-    if isinstance(rule, Threshold):
-        fractions = (1.0,) if looks is None else looks.fractions
-        return [
-            _stay_in_radii(counts[0], order, rule, sigma, [alpha * fraction for fraction in fractions])
-            for (order, counts), alpha in zip(images, alphas, strict=True)
-        ]
     radii = [np.empty(0)] * len(images)
     for alpha in dict.fromkeys(alphas):
-        same = [i for i in range(len(images)) if alphas[i] == alpha]
-        alone = [counts for i in same for counts in images[i][1]]
-        solved = iter(best_over_looks(alone, rule, looks, sigma=sigma, alpha=alpha, method="joint"))
+        same = [i for i, each in enumerate(alphas) if each == alpha]
+        alone = [counts for i in same for counts in images[i]]
+        solved = iter(best_over_looks(alone, rule, looks, check_sigma(sigma), check_alpha(alpha), None))
         for i in same:
-            radii[i] = np.array([next(solved).true[0] for _ in images[i][0]])
+            radii[i] = np.array([next(solved).true[0] for _ in images[i]])
     return radii
-
-
-def _stay_in_radii(
-    counts: Sequence[VoteCounts], labels: Ints, rule: Threshold, sigma: float, alphas: Sequence[float]
-) -> Floats:
-    """(d,) the best radius, over the looks, up to which each of the labels stays in."""
-    at_looks = [
-        stays_in(ClopperPearson().lower(each.label_mass[labels], np.array(float(each.draws)), alpha), rule.t)
-        for each, alpha in zip(counts, alphas, strict=False)
-    ]
-    best: Floats = np.maximum.reduce([scaled(r, sigma) for r in at_looks])
-    return best
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
@@ -269,7 +249,7 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
 
 
 def check_options(rule: Rule, num_labels: int, sigma: float, alpha: float, method: str) -> tuple[float, float, Method]:
-    """Sigma, alpha and the method, each within its range; the rule fits the number of labels."""
+    """Sigma, alpha and the method, if each is within its range and the rule fits the number of labels."""
     rule.check(num_labels)
     return check_sigma(sigma), check_alpha(alpha), check_method(method, rule)
 
@@ -279,7 +259,7 @@ def counts_at_looks(
 ) -> list[VoteCounts]:
     """The counts of one image at every look that it has reached, its draws ending at a look; once without looks."""
     given = np.atleast_1d(votes)
-    ends = [len(given)] if looks is None else looks.reached(len(given))
+    ends = (len(given),) if looks is None else looks.reached(len(given))
     return [count_votes(given[:draws], labels, rule, num_labels) for draws in ends]
 
 
@@ -287,10 +267,9 @@ def best_over_looks(
     counts: Sequence[Sequence[VoteCounts]],
     rule: Rule,
     looks: Looks | None,
-    *,
     sigma: float,
     alpha: float,
-    method: Method,
+    method: Method | None,
     at: At = None,
 ) -> list[Radii]:
     """For each image the best radii of the looks that it has reached, each look with its fraction of alpha."""
@@ -298,7 +277,7 @@ def best_over_looks(
     for look, fraction in enumerate((1.0,) if looks is None else looks.fractions):
         reached = [i for i, image in enumerate(counts) if len(image) > look]
         chosen = [counts[i][look] for i in reached]
-        solved = solve(chosen, rule, ClopperPearson(), sigma=sigma, alpha=alpha * fraction, method=method, at=at)
+        solved = solve(chosen, rule, ClopperPearson(), sigma, alpha * fraction, method, at)
         for i, radii in zip(reached, solved, strict=True):
             best[i] = best[i].best(radii) if i in best else radii
     return [best[i] for i in range(len(counts))]
@@ -308,51 +287,44 @@ def solve(
     counts: Sequence[VoteCounts],
     rule: Rule,
     bounds: Bounds,
-    *,
     sigma: float,
     alpha: float,
-    method: Method,
+    method: Method | None,
     at: At = None,
 ) -> list[Radii]:
     """The radii of each image; images with equally many labels are solved together.
 
-    With `at`, the only r = R / sigma that matter, a radius is the largest of them that is proved.
+    Without a method every image has one label, and the only claim is that this label is returned. With `at`, the only
+    r = R / sigma that matter, a radius is the largest of them that is proved.
     """
     radii: dict[int, Radii] = {}
-    for indices in equal_groups(counts, partial(_numbers, rule)):
-        group = Group([counts[i] for i in indices])
-        true, false = _solve_group(group, rule, alpha, method, bounds, at)
+    for indices in equal_groups(counts, rule):
+        true, false = _solve_group(Group([counts[i] for i in indices]), rule, alpha, bounds, at, method)
         for row, i in enumerate(indices):
-            radii[i] = Radii(scaled(true[row], sigma), None if false is None else scaled(false[row], sigma))
+            radii[i] = Radii(scale_radii(true[row], sigma), None if false is None else scale_radii(false[row], sigma))
     return [radii[i] for i in range(len(counts))]
 
 
 def _solve_group(
-    group: Group, rule: Rule, alpha: float, method: Method, bounds: Bounds, at: At
+    group: Group, rule: Rule, alpha: float, bounds: Bounds, at: At, method: Method | None
 ) -> tuple[Floats, Floats | None]:
     """(images, sizes) the r of `Radii.true`, and (images, c - d) those of `Radii.false`."""
-    nothing = np.empty((group.images, 0))
+
+    def solved(solver: Solver, level: float, claims: int) -> Floats:
+        return solver(group, rule, level, bounds, at) if claims else np.empty((group.images, 0))
+
     if isinstance(rule, TopK):
-        _check_cohen(method, rule, group.num_true)
-        return _SOLVERS[method](group, rule, alpha, bounds, at) if group.num_true else nothing, None
-    floors, ceilings = (
-        (joint_floors, joint_ceilings) if method == "joint" else (independent_floors, independent_ceilings)
-    )
-    true = floors(group, rule, alpha / 2, bounds, at) if group.num_true else nothing
-    return true, ceilings(group, rule, alpha / 2, bounds, at) if group.num_true < group.num_labels else nothing
+        return solved(_TOP_K[method or "joint"], alpha, group.num_true), None
+    if method is None:
+        return solved(independent_floors, alpha, group.num_true), None
+    true = solved(_FLOORS[method], alpha / 2, group.num_true)
+    return true, solved(_CEILINGS[method], alpha / 2, group.num_labels - group.num_true)
 
 
-def _check_cohen(method: Method, rule: TopK, num_true: int) -> None:
-    if method == "cohen" and num_true and not rule.k == rule.k_prime == num_true == 1:
+def _columns(name: str, votes: NDArray[Any], otherwise: str = "") -> int:
+    """The number of labels of boolean votes (draws, num_labels)."""
+    if votes.dtype != np.bool_ or votes.ndim != 2:
         raise InvalidInputError(
-            f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {rule.k}, k_prime = "
-            f"{rule.k_prime} and {num_true} labels; use 'joint' or 'paper'"
+            f"{name} must be boolean (draws, num_labels){otherwise}, got {votes.dtype} {votes.shape}"
         )
-
-
-def _numbers(rule: Rule, num_true: int) -> int:
-    """How many numbers one evaluation takes for an image with d labels."""
-    subsets = min(1 << num_true, 4096)
-    if isinstance(rule, TopK):
-        return (subsets + rule.k) * rule.k_prime * min(num_true, rule.k)
-    return int(subsets * num_true**2 + (1 << MOST_SUSPECTS) * MOST_SUSPECTS**2)
+    return int(votes.shape[1])

@@ -57,12 +57,7 @@ class TopK:
         check_count("k_prime", self.k_prime, num_labels)
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
-        """(num_labels,) in how many draws f returned each label.
-
-        Args:
-            votes: (draws, K') integers, the labels of each draw from the highest score down; the first k' count.
-            num_labels: c, the number of labels there are.
-        """
+        """(num_labels,) in how many draws f returned each label; votes: (draws, K') integers, the best label first."""
         if not np.issubdtype(votes.dtype, np.integer) or votes.ndim != 2:
             raise InvalidInputError(
                 f"votes of the top-k rule are integers (draws, K'), got {votes.dtype} {votes.shape}"
@@ -107,12 +102,7 @@ class Threshold:
         check_count("num_labels", num_labels)
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
-        """(num_labels,) in how many draws f returned each label.
-
-        Args:
-            votes: Boolean (draws, num_labels), the set of each draw.
-            num_labels: c, the number of labels there are.
-        """
+        """(num_labels,) in how many draws f returned each label; votes: boolean (draws, num_labels)."""
         check_sets(votes, num_labels)
         return np.asarray(votes.sum(axis=0))
 
@@ -124,31 +114,25 @@ class Threshold:
 
 Rule = TopK | Threshold
 
-_OPTIONS: dict[RuleName, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
-
 
 def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None) -> Rule:
     """The rule of this name; raises `InvalidInputError` unless exactly its own options are given.
 
-    Args:
-        name: "top-k" or "threshold".
-        k: For the top-k rule, how many labels g returns.
-        k_prime: For the top-k rule, how many labels f returns per draw.
-        threshold: For the threshold rule, t.
+    The top-k rule takes k and k_prime, the threshold rule takes threshold, its t.
 
     >>> make_rule("top-k", k=5, k_prime=3)
     TopK(k=5, k_prime=3)
     >>> make_rule("threshold", threshold=0.5)
     Threshold(t=0.5)
     """
-    if name not in _OPTIONS:
-        raise InvalidInputError(unknown_name("rule", str(name), _OPTIONS))
-    needed = _OPTIONS["top-k" if name == "top-k" else "threshold"]
-    takes = " and ".join(needed)
+    needed: dict[str, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
+    if name not in needed:
+        raise InvalidInputError(unknown_name("rule", str(name), needed))
+    takes = " and ".join(needed[name])
     for option, value in {"k": k, "k_prime": k_prime, "threshold": threshold}.items():
-        if value is None and option in needed:
+        if value is None and option in needed[name]:
             raise InvalidInputError(f"{option} is missing; the {name} rule needs {takes}")
-        if value is not None and option not in needed:
+        if value is not None and option not in needed[name]:
             other = "threshold" if name == "top-k" else "top-k"
             raise InvalidInputError(f"{option} belongs to the {other} rule; the {name} rule takes {takes}")
     if threshold is not None:

@@ -49,10 +49,11 @@ class StoppingRule:
             `math.inf` an image stops only where its certified size provably cannot rise any more.
 
     >>> from multiguard.certify import TopK, look_plan
-    >>> stopping = StoppingRule(TopK(k=1, k_prime=1), look_plan(1000), radii=[0.5], num_labels=3, sigma=0.5)
-    >>> first = stopping.looks.draws[0]
-    >>> stopping.decided([[[0]] * first, [[0], [1]] * (first // 2)], [[0], [0]])
-    [False, True]
+    >>> looks = look_plan(1000)  # the first look is at 62 draws
+    >>> stopping = StoppingRule(TopK(k=1, k_prime=1), looks, radii=[0.5], num_labels=3, sigma=0.5)
+    >>> clear, likely, hopeless = [[0]] * 62, [[0]] * 50 + [[1]] * 12, [[0]] * 31 + [[1]] * 31
+    >>> stopping.decided([clear, likely, hopeless], [[0], [0], [0]])
+    [True, False, True]
     """
 
     def __init__(
@@ -106,11 +107,9 @@ class StoppingRule:
         return _Image(look, counts, _digest(votes, labels), before)
 
     def _prove_again(self, votes: NDArray[Any], labels: ArrayLike) -> Floats:
-        counts = [counts_at_looks(votes, labels, self.rule, self._num_labels, self.looks)]
-        proved = best_over_looks(
-            counts, self.rule, self.looks, sigma=self._sigma, alpha=self._alpha, method=self._method, at=self._at
-        )
-        return proved[0].row
+        counts = counts_at_looks(votes, labels, self.rule, self._num_labels, self.looks)
+        options = (self._sigma, self._alpha, self._method, self._at)
+        return best_over_looks([counts], self.rule, self.looks, *options)[0].row
 
     def _best(self, images: Sequence[_Image]) -> list[Floats]:
         """For each image the best radii of the looks that it has reached."""
@@ -132,7 +131,7 @@ class StoppingRule:
         """Every radius of each image, proved with this look's fraction of alpha."""
         alpha = self._alpha * self.looks.fractions[look]
         counts = [image.counts for image in images]
-        solved = solve(counts, self.rule, bounds, sigma=self._sigma, alpha=alpha, method=self._method, at=self._at)
+        solved = solve(counts, self.rule, bounds, self._sigma, alpha, self._method, self._at)
         return [radii.row for radii in solved]
 
 

@@ -10,7 +10,6 @@ q_{S,l} a lower bound of the probability that at least l labels of S are hit.
 from dataclasses import dataclass
 from functools import cache
 from math import comb
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,33 +21,54 @@ from multiguard.certify.layers import Layers
 
 # Alpha divided among more bounds than this would be lost in the smallest doubles, and prove nothing anyway.
 _MOST_EVENTS = 10**80
-
-
-class Spending(Protocol):
-    """The level of each bound that may be used to refute one U; what all of them spend together is its own matter."""
-
-    def subsets(self, out: int) -> Floats:
-        """(out,) of each bound on a subset of 1, 2, ..., out labels of a U with |U| = out."""
-
-    def many(self, out: int, layers: int) -> tuple[float, float]:
-        """Where d is too large for subsets: of each label of a U with |U| = out, and of each of so many layers of L."""
+# The fraction of the floors' alpha for single labels, chosen on half of the COCO images.
+SINGLES_IN = 0.9
 
 
 @dataclass(frozen=True)
 class WithinU:
-    """All of alpha for the bounds of one U: as much for each size of subsets; half for labels, half for layers."""
+    """Levels of the bounds on one U, which together spend alpha: an equal part for each size of subsets.
+
+    Where d is too large for subsets, half is for single labels and half for layers of L.
+    """
 
     alpha: float
     k_prime: int
 
     def subsets(self, out: int) -> Floats:
-        """(out,) of each bound on a subset of 1, 2, ..., out labels."""
+        """(out,) the level of each bound on a subset of 1, 2, ..., out labels."""
         return levels(self.alpha, out, self.k_prime)
 
     def many(self, out: int, layers: int) -> tuple[float, float]:
-        """Of each label of U, and of each layer of L; where no layer is left, all is for the labels."""
-        share = self.alpha / (2 if layers else 1)
-        return share / out, share / max(layers, 1)
+        """The level of each of `out` labels, and of each layer; where no layer is left, all is for the labels."""
+        half = self.alpha / (2 if layers else 1)
+        return half / out, half / max(layers, 1)
+
+
+@dataclass(frozen=True)
+class AcrossFloors:
+    """Levels of the bounds over L, d labels, so that all floors together spend alpha.
+
+    Each label has its bound once for all floors. For d <= 12 the rest is for the floors e < d, as much for each, and
+    then for the sizes of subsets of one U, |U| = d - e + 1; for larger d it is for the d layers of L, once for all.
+    """
+
+    alpha: float
+    labels: int
+
+    def subsets(self, out: int) -> Floats:
+        """As `WithinU.subsets`, of a U with |U| = out."""
+        if self.labels == 1:
+            return np.array([self.alpha])
+        one_floor = (1 - SINGLES_IN) * self.alpha / (self.labels - 1)
+        return np.append(SINGLES_IN * self.alpha / self.labels, levels(one_floor, out, out, smallest=2))
+
+    def many(self, out: int, layers: int) -> tuple[float, float]:
+        """As `WithinU.many`; these bounds serve every U."""
+        return SINGLES_IN * self.alpha / self.labels, (1 - SINGLES_IN) * self.alpha / self.labels
+
+
+Spending = WithinU | AcrossFloors
 
 
 def weakest_out(
@@ -56,12 +76,7 @@ def weakest_out(
 ) -> "SubsetSide | OverlapSide":
     """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
 
-    Args:
-        group: The images, all with d >= 1 labels.
-        sizes: The sizes e.
-        k_prime: The most labels that a draw can hit.
-        spending: The levels of the bounds of one U.
-        bounds: Where probabilities come from.
+    The images have d >= 1 labels, and `k_prime` is the most labels that a draw can hit.
     """
     side = SubsetSide if group.num_true <= MOST_SUBSET_LABELS else OverlapSide
     return side(group, sizes, k_prime, spending, bounds)
@@ -83,7 +98,7 @@ class SubsetSide:
 
     def __call__(self, r: Floats) -> Floats:
         """(rows,) the bound at each row's r."""
-        best = best_within(self.layers.shifted(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
+        best = best_within(self.layers.shift(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
         weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
         return np.concatenate(weakest)
 
@@ -97,8 +112,8 @@ class OverlapSide:
 
     def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
         terms = [self._terms(group, e, k_prime, spending, bounds) for e in sizes]
-        self.singles = Layers.stacked([singles for singles, _ in terms], absent=0.0)
-        self.overlaps = Layers.stacked([overlaps for _, overlaps in terms], absent=0.0)
+        self.singles = Layers.stack([singles for singles, _ in terms], absent=0.0)
+        self.overlaps = Layers.stack([overlaps for _, overlaps in terms], absent=0.0)
 
     @staticmethod
     def _terms(group: Group, e: int, k_prime: int, spending: Spending, bounds: Bounds) -> tuple[Layers, Layers]:
@@ -115,7 +130,7 @@ class OverlapSide:
 
     def __call__(self, r: Floats) -> Floats:
         """(rows,) the bound at each row's r."""
-        best: Floats = np.maximum(self.singles.shifted(-r).max(axis=1), self.overlaps.shifted(-r)[:, 0])
+        best: Floats = np.maximum(self.singles.shift(-r).max(axis=1), self.overlaps.shift(-r)[:, 0])
         return best
 
 

@@ -20,6 +20,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import At, Layers, crossing
 from multiguard.certify.rules import TopK
+from multiguard.errors import InvalidInputError
 
 
 def paper_radii(
@@ -35,7 +36,7 @@ def paper_radii(
         _sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap, rule.k_prime, second_terms)
         for e in group.uncertain_sizes(rule.k)
     ]
-    return group.with_certain_sizes(_solved(sides, at), rule.k)
+    return group.with_certain_sizes(_solve(sides, at), rule.k)
 
 
 def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
@@ -52,16 +53,26 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = N
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
         sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, True))
-    return -np.sort(-np.stack(_solved(sides, at), axis=1), axis=1)[:, : group.sizes(rule.k)]
+    return -np.sort(-np.stack(_solve(sides, at), axis=1), axis=1)[:, : group.sizes(rule.k)]
 
 
-def _solved(sides: Sequence[tuple[Layers, Layers]], at: At) -> list[Floats]:
+def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+    """The r, (images, 1), of Theorem 1 in its special case k = k' = d = 1; raises in any other."""
+    if not rule.k == rule.k_prime == group.num_true == 1:
+        raise InvalidInputError(
+            f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {rule.k}, k_prime = "
+            f"{rule.k_prime} and {group.num_true} labels; use 'joint' or 'paper'"
+        )
+    return paper_radii(group, rule, alpha, bounds, at)
+
+
+def _solve(sides: Sequence[tuple[Layers, Layers]], at: At) -> list[Floats]:
     """The crossing of each pair of sides, all of them found together."""
     if not sides:
         return []
-    left = Layers.stacked([left for left, _ in sides], absent=0.0)
-    right = Layers.stacked([right for _, right in sides], absent=np.inf)
-    r = crossing(lambda r: left.shifted(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows, at)
+    left = Layers.stack([left for left, _ in sides], absent=0.0)
+    right = Layers.stack([right for _, right in sides], absent=np.inf)
+    r = crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows, at)
     return np.split(r, len(sides))
 
 

@@ -62,10 +62,10 @@ def _model(given: dict[str, Any]) -> ModelPart | None:
 def _show(attacks: "Attacks") -> None:
     """The averages, and whether a certificate was broken."""
     from multiguard.cli.score_table import show_attack_curves
-    from multiguard.report.attack_words import asked_words, verdict
+    from multiguard.report.attack_figure import attack_words, verdict
 
     console = PlainConsole()
-    console.print(f"{asked_words(attacks)}\n")
+    console.print(f"{attack_words(attacks)}\n")
     show_attack_curves(attacks, console)
     console.print(f"\n{verdict(attacks)}")
     for method in attacks.methods:

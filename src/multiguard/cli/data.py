@@ -11,9 +11,9 @@ from rich.table import Table
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole
-from multiguard.data import DataReport, Dataset, Problem, check_dataset, open_dataset, subset
-from multiguard.data.catalog import training_split
-from multiguard.errors import DataError
+from multiguard.data import DataReport, check_dataset, open_dataset, subset
+from multiguard.data.catalog import default_split
+from multiguard.errors import DataError, ImageFailure
 from multiguard.pipeline.parts import DataPart
 
 data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
@@ -38,35 +38,34 @@ def _root() -> None:
 @data_app.command("check")
 @with_options
 def check_command(name: _Name, part: _Part, workers: _Workers = None) -> None:
-    """Read every image once; print counts, labels per image, label frequencies and every problem.
+    """Read every image once; print counts, labels per image, label frequencies and every failure.
 
-    The exit code is 1 if there are problems.
+    The exit code is 1 if an image or a label cannot be used.
 
     Example: multiguard data check digits --split test
     """
     data = DataPart(name, **part)
     console = PlainConsole()
-    faults: list[Problem] = []
+    failures: list[ImageFailure] = []
     try:
-        split = data.split or training_split(name, data.root, data.table)
-        dataset: Dataset = open_dataset(
-            name, root=data.root, split=split, size=data.size, faults=faults, **data.options
-        )
+        split = data.split or default_split(name, "train", data.root, data.table)
+        options: dict[str, Any] = dict(data.options)
+        dataset = open_dataset(name, root=data.root, split=split, size=data.size, failures=failures, **options)
     except DataError as error:
-        if not faults:
+        if not failures:
             raise
-        _show_problems((*faults, Problem(name, str(error))), console)
+        _show_failures((*failures, ImageFailure(name, str(error))), console)
         raise typer.Exit(1) from None
     sample = dataset if data.images is None else subset(dataset, data.images, data.seed)
     with progress_bar("images") as progress:
-        report = check_dataset(sample, workers, faults, partial(progress, "reading"))
+        report = check_dataset(sample, workers, failures, partial(progress, "reading"))
     _show(report, console)
-    raise typer.Exit(1 if report.problems else 0)
+    raise typer.Exit(1 if report.failures else 0)
 
 
 def _show(report: DataReport, console: Console) -> None:
     console.print(f"{report.name}: {report.images} images, {report.readable} readable")
-    _show_problems(report.problems, console)
+    _show_failures(report.failures, console)
     shapes = ", ".join(f"{h}x{w} ({n})" for (h, w), n in list(report.shapes.items())[:5])
     more = len(report.shapes) - 5
     console.print(f"sizes: {shapes}{f', and {more} more' if more > 0 else ''}")
@@ -80,6 +79,6 @@ def _show(report: DataReport, console: Console) -> None:
         console.print(f"never present: {', '.join(report.empty_labels)}")
 
 
-def _show_problems(problems: Sequence[Problem], console: Console) -> None:
-    for problem in problems:
-        console.print(f"problem: {problem.message}")
+def _show_failures(failures: Sequence[ImageFailure], console: Console) -> None:
+    for failure in failures:
+        console.print(f"failure: {failure.image_id}: {failure.reason}")

@@ -1,97 +1,71 @@
-"""One door to every dataset: its name, its root folder, its split."""
+"""The known datasets by name, and their default splits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from multiguard.data.coco import open_coco
 from multiguard.data.digits import DigitsDataset
-from multiguard.data.folder import ALL, folder_splits, open_folder
+from multiguard.data.image_folder import ALL, folder_splits, open_folder
 from multiguard.data.nuswide import open_nuswide
-from multiguard.data.sample import Catalogued, Problem
+from multiguard.data.sample import IndexedDataset
 from multiguard.data.voc import open_voc2007
-from multiguard.errors import DataError
+from multiguard.errors import DataError, ImageFailure
 from multiguard.io.names import unknown_name
 
 
 @dataclass(frozen=True)
-class Known:
-    """A dataset that has a name here.
+class DatasetInfo:
+    """How a named dataset is opened."""
 
-    Attributes:
-        opener: Called with (root, split, size, options).
-        needs_root: Whether its images lie in a folder of the user's.
-        train_split: What training reads by default.
-        val_splits: For a training split, what validation reads by default; where none is named here, a part of
-            the training split is held out.
-        test_split: What is voted on by default.
-        options: The further keyword options that it understands.
-        own_splits: Called with (root, table), the splits that the user's own table names; None where they are fixed.
-        listed: Whether its opener can collect the faulty lines of a table.
-    """
-
-    opener: Callable[..., Catalogued]
-    needs_root: bool
-    train_split: str
-    val_splits: Mapping[str, str]
-    test_split: str
-    options: tuple[str, ...] = ()
-    own_splits: Callable[[Path, Path | None], tuple[str, ...]] | None = None
-    listed: bool = False
+    opener: Callable[..., IndexedDataset]
+    train_split: str  # what training reads by default
+    test_split: str  # what is voted on by default
+    options: tuple[str, ...] = ()  # the keyword options of its opener
+    needs_root: bool = True
+    collects_failures: bool = False  # whether its opener takes `failures`
 
 
-def _open_digits(split: str, size: int | None, **options: int) -> Catalogued:
-    return DigitsDataset(split, size=32 if size is None else size, **options)
-
-
-_DEFAULT = {"train": "val"}
-_WITH_YEARS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
+_VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
 _FOLDER_OPTIONS = ("table", "separator", "label_names")
-
-DATASETS: Mapping[str, Known] = {
-    "voc2007": Known(open_voc2007, True, "train", _DEFAULT, "test", ("difficult",)),
-    "coco": Known(open_coco, True, "train", _WITH_YEARS, "val"),
-    "nuswide": Known(open_nuswide, True, "train", _DEFAULT, "val", ("table",), listed=True),
-    "folder": Known(open_folder, True, ALL, _DEFAULT, ALL, _FOLDER_OPTIONS, own_splits=folder_splits, listed=True),
-    "digits": Known(_open_digits, False, "train", _DEFAULT, "test", ("images", "seed")),
+DATASETS: Mapping[str, DatasetInfo] = {
+    "voc2007": DatasetInfo(open_voc2007, "train", "test", ("difficult",)),
+    "coco": DatasetInfo(open_coco, "train", "val"),
+    "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",), collects_failures=True),
+    "folder": DatasetInfo(open_folder, ALL, ALL, _FOLDER_OPTIONS, collects_failures=True),
+    "digits": DatasetInfo(DigitsDataset, "train", "test", ("images", "seed"), needs_root=False),
 }
 
 
-def find_known(name: str) -> Known:
-    """What is known of the dataset of this name; an unknown name raises `DataError` with the nearest one."""
+def dataset_info(name: str) -> DatasetInfo:
+    """How the dataset of this name is opened; an unknown name raises `DataError` with the nearest one."""
     if name not in DATASETS:
         raise DataError(unknown_name("dataset", name, DATASETS))
     return DATASETS[name]
 
 
-def training_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
-    """What training reads where no split is asked for: "train", or all of a table that names no splits."""
-    return _usual_split(name, "train", find_known(name).train_split, root, table)
-
-
-def voting_split(name: str, root: Path | str | None = None, table: Path | None = None) -> str:
-    """What is voted on where no split is asked for: the dataset's test split, or all of a table without splits."""
-    return _usual_split(name, "test", find_known(name).test_split, root, table)
-
-
-def _usual_split(name: str, wanted: str, fixed: str, root: Path | str | None, table: Path | None) -> str:
-    """The fixed split, or the wanted one of a table that names its own."""
-    splits = _own_splits(find_known(name), root, table)
-    if splits and wanted not in splits:
-        raise DataError(f"{name}: no split given, and none is called {wanted}; the table's are {', '.join(splits)}")
-    return wanted if splits else fixed
+def default_split(
+    name: str, use: Literal["train", "test"], root: Path | str | None = None, table: Path | None = None
+) -> str:
+    """The split for this use where none is given: the dataset's default, or all of a table without splits."""
+    info = dataset_info(name)
+    splits = _table_splits(name, root, table)
+    if not splits:
+        return info.train_split if use == "train" else info.test_split
+    if use not in splits:
+        raise DataError(f"{name}: no split given, and none is called {use}; the table has {', '.join(splits)}")
+    return use
 
 
 def validation_split(name: str, split: str, root: Path | str | None = None, table: Path | None = None) -> str | None:
-    """What validation reads beside this training split; None where a part of that split must be held out."""
-    known = find_known(name)
-    usual = known.val_splits.get(split)
-    missing = known.own_splits is not None and usual not in _own_splits(known, root, table)
-    return None if missing else usual
+    """The validation split that belongs to this training split; None where a part of it must be held out."""
+    partner = _VALIDATION_SPLITS.get(split)
+    return None if name == "folder" and partner not in _table_splits(name, root, table) else partner
 
 
-def _own_splits(known: Known, root: Path | str | None, table: Path | None) -> tuple[str, ...]:
-    return () if known.own_splits is None or root is None else known.own_splits(Path(root), table)
+def _table_splits(name: str, root: Path | str | None, table: Path | None) -> list[str]:
+    return folder_splits(Path(root), table) if name == "folder" and root is not None else []
 
 
 def open_dataset(
@@ -100,30 +74,36 @@ def open_dataset(
     root: Path | str | None = None,
     split: str,
     size: int | None = None,
-    faults: list[Problem] | None = None,
+    failures: list[ImageFailure] | None = None,
     **options: object,
-) -> Catalogued:
-    """The dataset of this name and split, its listing read and checked, its images decoded only when read.
+) -> IndexedDataset:
+    """The dataset of this name and split: its listing is read and checked, its images are decoded only when read.
 
     Args:
         name: voc2007, coco, nuswide, folder or digits.
-        root: The folder that holds it; digits need none.
-        split: Which part of it, in its own words.
-        size: Height and width to squash each image to; None keeps its own (digits: 32).
-        faults: A list that takes every line of a CSV that cannot be used; None raises `DataError` at the first.
-        **options: What this dataset understands beyond these: see its own opener.
+        root: The folder that contains it; digits need none.
+        split: One of the dataset's splits; for a folder, a value of its table's column `split`, or "all".
+        size: Height and width to resize each image to; None keeps its own (digits: 32).
+        failures: A list that collects every row of a CSV that cannot be used; None raises `ImageError` at the first.
+        **options: voc2007: `difficult`, whether labels of difficult objects count. nuswide and folder: `table`, the CSV
+            where it has another name or folder. folder: `separator` between labels, and `label_names` in the order
+            wanted (else the header's order, or alphabetical). digits: `images` and `seed`.
+
+    >>> dataset = open_dataset("digits", split="test")
+    >>> len(dataset), dataset[0].id, dataset[0].image.shape, dataset[0].labels
+    (1000, 'test-0-00000', (3, 32, 32), (0, 2, 3, 9))
     """
-    known = find_known(name)
+    info = dataset_info(name)
     for option in options:
-        if option not in known.options:
-            raise DataError(f"{name}: {unknown_name('option', option, known.options)}")
+        if option not in info.options:
+            raise DataError(f"{name}: {unknown_name('option', option, info.options)}")
     if size is not None and size < 1:
-        raise DataError(f"{name}: the size is {size}; give a height and width of 1 pixel or more")
-    if not known.needs_root and root is not None:
-        raise DataError(f"{name} are embedded and take no root; leave out {root}")
-    if not known.needs_root:
-        return known.opener(split, size, **options)
+        raise DataError(f"{name}: the size is {size}; give a height and width of at least 1 pixel")
+    if not info.needs_root:
+        if root is not None:
+            raise DataError(f"{name} are part of multiguard and take no root; leave out {root}")
+        return info.opener(split, size=size, **options)
     if root is None:
-        raise DataError(f"{name}: no root folder given; say where the images lie")
-    collecting = {"faults": faults} if known.listed else {}
-    return known.opener(Path(root), split, size=size, **collecting, **options)
+        raise DataError(f"{name}: no root folder given; give the folder of the dataset")
+    extra = {"failures": failures} if info.collects_failures else {}
+    return info.opener(Path(root), split, size=size, **extra, **options)

@@ -1,4 +1,4 @@
-"""Reading a dataset through: what it holds, and every problem in it, as data."""
+"""Reading a dataset from beginning to end: what it contains, and every image failure in it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from multiguard.data.image import decoding_threads
-from multiguard.data.sample import Dataset, Problem, Progressed
-from multiguard.errors import DataError
+from multiguard.data.sample import Dataset, Progress
+from multiguard.errors import DataError, ImageError, ImageFailure
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,17 @@ class DataReport:
     Attributes:
         name: The dataset's name.
         images: How many samples it lists.
-        readable: How many of them decoded whole.
-        label_names: The name of each label, in index order.
+        readable: How many of them could be decoded.
+        label_names: The name of each label, by index.
         frequencies: For each label, how many readable samples carry it.
         labels_per_image: For each number of labels, how many readable samples have that many.
         shapes: For each (height, width), how many readable samples have it.
-        problems: Every line of the listing and every sample that failed, in order.
+        failures: Every row of the table and every sample that cannot be used, in order.
+
+    >>> from multiguard.data import open_dataset
+    >>> report = check_dataset(open_dataset("digits", split="val", images=50))
+    >>> report.shapes, report.mean_labels, report.empty_labels
+    ({(32, 32): 50}, 2.52, ())
     """
 
     name: str
@@ -32,63 +37,62 @@ class DataReport:
     frequencies: tuple[int, ...]
     labels_per_image: dict[int, int]
     shapes: dict[tuple[int, int], int]
-    problems: tuple[Problem, ...]
+    failures: tuple[ImageFailure, ...]
 
     @property
     def mean_labels(self) -> float:
-        """The mean number of labels of a readable sample; 0 where there is none."""
+        """The mean number of labels per readable sample; 0 where there is none."""
         return sum(self.frequencies) / self.readable if self.readable else 0.0
 
     @property
     def empty_labels(self) -> tuple[str, ...]:
         """The labels that no readable sample carries."""
-        return tuple(name for name, n in zip(self.label_names, self.frequencies, strict=True) if n == 0)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    shape: tuple[int, int]
-    labels: tuple[int, ...]
+        return tuple(name for name, count in zip(self.label_names, self.frequencies, strict=True) if count == 0)
 
 
 def check_dataset(
     dataset: Dataset,
     workers: int | None = None,
-    faults: Sequence[Problem] = (),
-    progress: Progressed | None = None,
+    failures: Sequence[ImageFailure] = (),
+    progress: Progress | None = None,
 ) -> DataReport:
-    """Every sample read once and every problem found, not only the first; a bad image raises nothing.
+    """Every sample is read once and every image failure is reported, not only the first; a bad image raises nothing.
 
     Args:
-        dataset: What to read.
-        workers: Decoding threads; None for one a core.
-        faults: What opening the dataset found, as `open_dataset` collects it; reported first.
-        progress: Called with the samples read so far and all of them.
+        dataset: The dataset.
+        workers: Decoding threads; None for one per core.
+        failures: What `open_dataset` collected; reported first.
+        progress: Called with the number of samples read and their total.
+
+    >>> from multiguard.data import open_dataset
+    >>> report = check_dataset(open_dataset("digits", split="val", images=50))
+    >>> report.readable, report.labels_per_image, report.failures
+    (50, {1: 14, 2: 8, 3: 16, 4: 12}, ())
     """
+    results = []
     with ThreadPoolExecutor(decoding_threads(workers)) as pool:
-        results = []
         for result in pool.map(lambda index: _read(dataset, index), range(len(dataset))):
             results.append(result)
             if progress is not None:
                 progress(len(results), len(dataset))
-    seen = [result for result in results if isinstance(result, _Seen)]
-    counts = Counter(label for one in seen for label in one.labels)
+    readable = [result for result in results if not isinstance(result, ImageFailure)]
+    counts = Counter(label for _, labels in readable for label in labels)
     return DataReport(
         name=dataset.name,
         images=len(dataset),
-        readable=len(seen),
+        readable=len(readable),
         label_names=tuple(dataset.label_names),
         frequencies=tuple(counts[index] for index in range(len(dataset.label_names))),
-        labels_per_image=dict(sorted(Counter(len(one.labels) for one in seen).items())),
-        shapes=dict(Counter(one.shape for one in seen).most_common()),
-        problems=(*faults, *(result for result in results if isinstance(result, Problem))),
+        labels_per_image=dict(sorted(Counter(len(labels) for _, labels in readable).items())),
+        shapes=dict(Counter(shape for shape, _ in readable).most_common()),
+        failures=(*failures, *(result for result in results if isinstance(result, ImageFailure))),
     )
 
 
-def _read(dataset: Dataset, index: int) -> _Seen | Problem:
+def _read(dataset: Dataset, index: int) -> tuple[tuple[int, int], tuple[int, ...]] | ImageFailure:
+    """The height, width and labels of a sample."""
     try:
         sample = dataset[index]
     except DataError as error:
-        return Problem(dataset.ids[index], str(error))
-    _, height, width = sample.image.shape
-    return _Seen((height, width), sample.labels)
+        return ImageFailure(dataset.ids[index], error.reason if isinstance(error, ImageError) else str(error))
+    return sample.image.shape[1:], sample.labels

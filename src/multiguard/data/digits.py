@@ -1,8 +1,8 @@
-"""The embedded dataset: real handwritten digits, one to four of different classes on a canvas, none covered.
+"""The built-in dataset: handwritten digits, one to four of different classes on a canvas, none covering another.
 
-The digits are scikit-learn's 1,797 (UCI, 8x8 pixels). A fixed division by source digit, the same for every
-seed, gives 70 % of them to train, 10 % to val and 20 % to test, so no handwriting is in two splits. The seed
-decides which digits meet on a canvas and where they stand.
+The digits are scikit-learn's 1,797 (UCI, 8x8 pixels). A fixed division of the source digits, the same for every
+seed, gives 70 % to train, 10 % to val and 20 % to test, so no handwriting is in two splits. The seed decides which
+digits share a canvas and where they are.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from multiguard.io.names import unknown_name
 
 DIGIT_LABELS = tuple(str(digit) for digit in range(10))
 DIGIT_IMAGES = {"train": 6000, "val": 500, "test": 1000}
-_SHARES = {"train": (0.0, 0.7), "val": (0.7, 0.8), "test": (0.8, 1.0)}
+_FRACTIONS = {"train": (0.0, 0.7), "val": (0.7, 0.8), "test": (0.8, 1.0)}
 _DIVISION_SEED = 1797
-_SMALLEST_CANVAS = 16
-_INK = 16
+_MIN_CANVAS = 16
+_MAX_INK = 16
 
 
 @dataclass(frozen=True)
@@ -41,55 +41,53 @@ class DigitsDataset:
 
     Args:
         split: train, val or test.
-        size: Height and width of a canvas.
-        images: How many canvases; None takes the split's usual number.
-        seed: Which digits meet, and where; the division into splits does not depend on it.
+        size: Height and width of a canvas; None for 32.
+        images: How many canvases; None for 6,000, 500 or 1,000.
+        seed: Which digits share a canvas, and where; the division into splits does not depend on it.
+
+    >>> dataset = DigitsDataset("val", images=50, seed=1)
+    >>> dataset.name, dataset[0].labels
+    ('digits val (seed 1)', (2, 3, 6))
     """
 
-    def __init__(self, split: str = "test", *, size: int = 32, images: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, split: str = "test", *, size: int | None = None, images: int | None = None, seed: int = 0
+    ) -> None:
+        size = 32 if size is None else size
         if split not in DIGIT_IMAGES:
             raise DataError(f"digits: {unknown_name('split', split, DIGIT_IMAGES)}")
-        if size < _SMALLEST_CANVAS:
-            raise DataError(f"digits: a canvas of {size} pixels is too small; take at least {_SMALLEST_CANVAS}")
+        if size < _MIN_CANVAS:
+            raise DataError(f"digits: a canvas of {size} pixels is too small; the size must be at least {_MIN_CANVAS}")
         if seed < 0:
-            raise DataError(f"digits: the seed is {seed}; it must be 0 or more")
-        self.split = split
-        self.size = size
-        self.seed = seed
+            raise DataError(f"digits: the seed is {seed}; it must be at least 0")
+        self.split, self.size, self.seed = split, size, seed
         self.images = DIGIT_IMAGES[split] if images is None else images
+        self.name = f"digits {split} (seed {seed})"
         self.label_names: Sequence[str] = DIGIT_LABELS
-
-    @property
-    def name(self) -> str:
-        """Which dataset, split and seed this is."""
-        return f"digits/{self.split}?seed={self.seed}"
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The id of each sample, in order."""
-        return [self._id(index) for index in range(self.images)]
+        self.ids: Sequence[str] = [f"{split}-{seed}-{index:05d}" for index in range(self.images)]
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:
-        """The labels of each sample, in order, known without drawing any canvas."""
+        """The labels of each sample."""
         return [_labels_of(self.layout(index)) for index in range(self.images)]
 
     @property
     def origins(self) -> Sequence[str]:
-        """For each sample, in order, everything that its canvas is a function of."""
-        return [f"digits {self._id(index)} at {self.size}" for index in range(self.images)]
+        """For each sample all that determines its canvas."""
+        return [f"digits {image_id} at {self.size}" for image_id in self.ids]
 
     def __len__(self) -> int:
         return self.images
 
     def __getitem__(self, index: int, /) -> Sample:
-        layout = self.layout(range(self.images)[index])
+        index = range(self.images)[index]
+        layout = self.layout(index)
         canvas = _draw(layout, self.size)
         image = np.ascontiguousarray(np.broadcast_to(canvas, (3, self.size, self.size)))
-        return Sample(id=self._id(range(self.images)[index]), image=image, labels=_labels_of(layout))
+        return Sample(self.ids[index], image, _labels_of(layout))
 
     def layout(self, index: int) -> tuple[Placement, ...]:
-        """Which digits stand where: one to four of different classes, in different quarters of the canvas."""
+        """The digits of a canvas: one to four of different classes, in different quarters."""
         rng = np.random.default_rng([self.seed, list(DIGIT_IMAGES).index(self.split), index])
         count = int(rng.integers(1, 5))
         labels = rng.choice(10, size=count, replace=False)
@@ -99,9 +97,6 @@ class DigitsDataset:
             _place(rng, int(label), int(quarter), pool[int(label)], self.size // 2)
             for label, quarter in zip(labels, quarters, strict=True)
         )
-
-    def _id(self, index: int) -> str:
-        return f"{self.split}-{self.seed}-{index:05d}"
 
 
 def _labels_of(layout: Sequence[Placement]) -> tuple[int, ...]:
@@ -124,11 +119,11 @@ def _draw(layout: Sequence[Placement], size: int) -> NDArray[np.uint8]:
 
 @cache
 def _handwriting() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The source digits (1797, 8, 8), ink scaled to 0..255, and their classes."""
+    """The source digits (1797, 8, 8), scaled to 0..255, and their classes."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    return np.round(bunch.images * (255 / _INK)).astype(np.uint8), bunch.target.astype(np.int64)
+    return np.round(bunch.images * (255 / _MAX_INK)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
 @cache
@@ -136,6 +131,6 @@ def _sources(split: str) -> tuple[NDArray[np.int64], ...]:
     """For each class, the indices of the source digits that belong to this split."""
     classes = _handwriting()[1]
     order = np.random.default_rng(_DIVISION_SEED).permutation(len(classes))
-    start, stop = (round(share * len(classes)) for share in _SHARES[split])
-    ours = np.sort(order[start:stop])
-    return tuple(ours[classes[ours] == label] for label in range(10))
+    start, stop = (round(fraction * len(classes)) for fraction in _FRACTIONS[split])
+    chosen = np.sort(order[start:stop])
+    return tuple(chosen[classes[chosen] == label] for label in range(10))

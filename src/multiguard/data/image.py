@@ -1,22 +1,22 @@
-"""Decoding: one image file to one uint8 array (3, height, width), or a `ImageError` with its path.
+"""Decoding an image file into one uint8 array (3, height, width), or an `ImageError` that names the file.
 
-A file is decoded by its content, whatever its name ends in. Every colour mode ends as RGB by one stated rule:
+A file is decoded by its content, whatever its name ends in. Every colour mode is converted to RGB by one fixed rule:
 
 - grey and bilevel: the value is repeated in the three channels;
-- CMYK and YCbCr: Pillow's conversion (Adobe's inverted CMYK JPEGs come out upright in colour);
-- palette, and anything with an alpha channel or a transparent colour: laid over white;
+- CMYK and YCbCr: Pillow's conversion (Adobe's inverted CMYK JPEGs come out in their true colours);
+- palette, and anything with an alpha channel or a transparent colour: composited over white;
 - 16 bits of grey: divided by 257 and rounded, so that 65535 becomes 255;
-- 16 bits a channel in colour: the upper byte of each value, as Pillow reads it;
-- a camera's EXIF orientation is applied, so that the image stands as its viewer saw it.
+- 16 bits per channel in colour: the upper byte of each value, as Pillow reads it;
+- the EXIF orientation is applied.
 
-What would have to be guessed is refused: which frame of several is meant, how bright 32-bit or floating-point values
-are, what the missing rest of a file showed. So is an image of too many pixels, before any of them is decoded.
+What would have to be guessed is refused: which of several frames is meant, the white point of 32-bit or floating-point
+values, the missing part of a truncated file. An image of too many pixels is refused before any pixel is decoded.
 
-Resizing squashes to a square (the aspect ratio is given up, no border is cut off), bicubic with antialiasing; an image
-of one pixel becomes a square of its colour.
+Resizing squashes the image to a square (the aspect ratio is lost, nothing is cropped), bicubic with antialiasing.
 """
 
 import errno
+import hashlib
 import io
 import os
 from pathlib import Path
@@ -29,105 +29,117 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from multiguard.errors import DataError, ImageError, InvalidInputError
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-# A quarter of a gigabyte as RGB, the number at which Pillow begins to warn.
-MOST_PIXELS = 89_478_485
-MOST_BYTES = 1 << 30
-_SIXTEEN_BITS = 65535
-# Whole numbers that Pillow keeps in 32 bits are 16-bit ones in these formats, and of no known white in others.
-_WIDENED = ("PNG", "PPM")
-# The system is short of something, or a network share is gone.
-_NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN)
+MAX_PIXELS = 89_478_485  # a quarter of a gigabyte as RGB, where Pillow begins to warn
+MAX_BYTES = 1 << 30
+_MAX_UINT16 = 65535
+# Pillow keeps 16-bit integers of these formats in 32 bits; 32-bit integers of other formats have no known white.
+_SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
+# The system is short of a resource, or a network drive is gone: no image is to blame.
+_SYSTEM_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN)
 
 
 def decoding_threads(workers: int | None) -> int:
-    """So many threads, or one a core for None; fewer than one raises `InvalidInputError`."""
+    """The number of decoding threads, one per core for None; fewer than 1 raises `InvalidInputError`."""
     if workers is not None and workers < 1:
-        raise InvalidInputError(f"workers is {workers}; give 1 or more decoding threads, or none for one a core")
+        raise InvalidInputError(f"workers is {workers}; give at least 1 decoding thread, or none for one per core")
     return workers or os.cpu_count() or 1
 
 
-def read_image(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
-    """The image at `path` as (3, height, width) RGB; one that cannot be read whole raises `ImageError`.
+def image_hash(image: NDArray[np.generic]) -> str:
+    """The sha256 of a decoded image: another size, decoder, dtype or scale changes it.
 
-    What is not the image's fault raises another error: its folder is gone, or the system has no more files to open.
+    >>> image_hash(np.zeros((3, 2, 2), dtype=np.uint8))[:12]
+    'd6a90be827a1'
+    """
+    head = f"{image.dtype} {image.shape};".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
+
+
+def read_image(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
+    """The image as (3, height, width) RGB, decoded completely; otherwise it raises `ImageError`.
+
+    What is not the image's fault raises another error: its folder is gone, or the system cannot open more files.
 
     Args:
-        path: A file in one of `FORMATS`, of at most `MOST_PIXELS` pixels and `MOST_BYTES` bytes.
-        size: Height and width to squash the image to; None keeps its own.
-        home: The folder that the file must lie in after all links are followed; None for anywhere.
+        path: A file in one of `FORMATS`, of at most `MAX_PIXELS` pixels and `MAX_BYTES` bytes.
+        size: Height and width to resize to; None keeps the image's own.
+        home: The folder that must contain the file after all links are resolved; None for any folder.
+
+    >>> folder = getfixture("tmp_path")
+    >>> Image.new("RGB", (4, 2), "red").save(folder / "red.png")
+    >>> read_image(folder / "red.png").shape
+    (3, 2, 4)
+    >>> read_image(folder / "red.png", 8)[:, 0, 0].tolist()
+    [255, 0, 0]
     """
     if size is not None and size < 1:
-        raise InvalidInputError(f"the size is {size}; give a height and width of 1 pixel or more")
+        raise InvalidInputError(f"the size is {size}; give a height and width of at least 1 pixel")
     try:
         _check_file(path, home)
-        image = _decoded(path)
+        image = _decode(path)
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), Image.Resampling.BICUBIC)
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # whatever a decoder stumbles over, the file is at fault
-        if isinstance(error, OSError) and error.errno in _NOT_ITS_FAULT:
-            raise DataError(f"{path}: cannot be read now ({error.strerror}); run it again when it can") from error
+    except Exception as error:  # whatever a decoder raises, the file is to blame
+        if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
+            raise DataError(f"{path}: cannot be read now ({error.strerror}); run the command again later") from error
         raise ImageError(path, f"not a readable image ({_cause(error)}); replace the file or leave it out") from error
     return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
 
 def _check_file(path: Path, home: Path | None) -> None:
-    """Pass only if a file with something in it lies there; no pipe is opened, since that could wait for ever."""
+    """Raises unless this is a regular file with content; a pipe is never opened, since reading it may never end."""
     try:
-        found = path.stat()
+        state = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        _check_home(home)
-        why = "the link leads to no file" if path.is_symlink() else "no such image"
-        raise ImageError(path, f"{why}; check the root folder and the list of files") from None
+        if home is not None and not home.is_dir():
+            raise DataError(f"{home}: no such folder of images; check the root folder") from None
+        reason = "the link points to no file" if path.is_symlink() else "no such image"
+        raise ImageError(path, f"{reason}; check the root folder and the list of files") from None
     if home is not None and not path.resolve().is_relative_to(home.resolve()):
-        raise ImageError(path, "lies outside of the images' folder, or is a link that leads there; copy it into it")
-    if S_ISDIR(found.st_mode):
-        raise ImageError(path, "a folder, not an image; name the files of images")
-    if not S_ISREG(found.st_mode):
+        raise ImageError(path, "outside the image folder, directly or through a link; copy it into the folder")
+    if S_ISDIR(state.st_mode):
+        raise ImageError(path, "a folder, not an image; list image files only")
+    if not S_ISREG(state.st_mode):
         raise ImageError(path, "a pipe, socket or device, not an image; leave it out")
-    if found.st_size == 0:
+    if state.st_size == 0:
         raise ValueError("the file is empty")
-    if found.st_size > MOST_BYTES:
-        raise ValueError(f"{found.st_size:,} bytes are more than the {MOST_BYTES:,} allowed; shrink it")
+    if state.st_size > MAX_BYTES:
+        raise ValueError(f"{state.st_size:,} bytes are more than the {MAX_BYTES:,} allowed; shrink it")
 
 
-def _check_home(home: Path | None) -> None:
-    if home is not None and not home.is_dir():
-        raise DataError(f"{home}: no such folder of images; check the root folder")
-
-
-def _decoded(path: Path) -> Image.Image:
-    # From memory: a decoder that asks a file for the four gigabytes that a damaged length names is given them to fill.
+def _decode(path: Path) -> Image.Image:
+    # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
     with Image.open(io.BytesIO(path.read_bytes()), formats=FORMATS) as opened:
-        _check_head(opened)
+        _check_header(opened)
         return _to_rgb(ImageOps.exif_transpose(opened))
 
 
-def _check_head(opened: Image.Image) -> None:
-    """Refuse, before any pixel is decoded, what is too large or would have to be guessed."""
+def _check_header(opened: Image.Image) -> None:
+    """Raises, before any pixel is decoded, where the image is too large or ambiguous."""
     width, height = opened.size
-    if width * height > MOST_PIXELS:
-        raise ValueError(f"{width}x{height} pixels are more than the {MOST_PIXELS:,} allowed; shrink it")
+    if width * height > MAX_PIXELS:
+        raise ValueError(f"{width}x{height} pixels are more than the {MAX_PIXELS:,} allowed; shrink it")
     if width * height == 0:
         raise ValueError("it has no pixels")
-    # Behind a camera's JPEG there may be further images, such as brightness maps; viewers show the first.
+    # A camera's JPEG (MPO) may hold further images, such as brightness maps; viewers show the first.
     if getattr(opened, "is_animated", False) and opened.format != "MPO":
-        raise ValueError("it has several frames or pages, and which is meant is not known; save that one alone")
+        raise ValueError("several frames or pages, and which one is meant is unknown; save that one alone")
     if opened.mode == "F":
         raise ValueError("floating-point pixels have no fixed white; save it as 8 or 16 bits")
-    if opened.mode == "I" and opened.format not in _WIDENED:
-        raise ValueError("32-bit whole numbers have no fixed white; save it as 8 or 16 bits")
+    if opened.mode == "I" and opened.format not in _SIXTEEN_BIT_FORMATS:
+        raise ValueError("32-bit integers have no fixed white; save it as 8 or 16 bits")
 
 
 def _cause(error: Exception) -> str:
-    """What is wrong, in one line that names no file."""
+    """What is wrong, in one line without the file name."""
     if isinstance(error, UnidentifiedImageError):
-        return f"its content is in none of the formats {', '.join(FORMATS)}"
+        return f"the content is in none of the formats {', '.join(FORMATS)}"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"it has more than the {MOST_PIXELS:,} pixels allowed; shrink it"
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(said.split()) or type(error).__name__
+        return f"more than the {MAX_PIXELS:,} pixels allowed; shrink it"
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(message.split()) or type(error).__name__
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -140,10 +152,10 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 def _eight_bits(image: Image.Image) -> Image.Image:
     values, clear = np.asarray(image), image.info.get("transparency")
-    if values.min() < 0 or values.max() > _SIXTEEN_BITS:
+    if values.min() < 0 or values.max() > _MAX_UINT16:
         raise ValueError(f"values {values.min()}..{values.max()} do not fit 16 bits")
     if clear is not None:
-        values = np.where(values == clear, _SIXTEEN_BITS, values)
+        values = np.where(values == clear, _MAX_UINT16, values)
     return Image.fromarray(np.round(values / 257).astype(np.uint8))
 
 

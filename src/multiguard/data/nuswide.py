@@ -3,11 +3,9 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.labels import label_indices, label_positions
-from multiguard.data.listed import Entry, ListedDataset, read_lines
-from multiguard.data.sample import Problem
-from multiguard.data.table import EntryMaker, Row, each, normal_name, read_table
-from multiguard.errors import DataError
+from multiguard.data.label_table import Row, label_positions, list_images, normal_name, read_lines, read_table
+from multiguard.data.sample import FileDataset, ImageFile
+from multiguard.errors import DataError, ImageError, ImageFailure
 from multiguard.io.names import unknown_name
 
 NUSWIDE_CONCEPTS = 81
@@ -20,60 +18,44 @@ def open_nuswide(
     *,
     size: int | None = None,
     table: Path | None = None,
-    faults: list[Problem] | None = None,
-) -> ListedDataset:
-    """NUS-WIDE's images of one split with their concepts, in the order of Concepts81.txt.
+    failures: list[ImageFailure] | None = None,
+) -> FileDataset:
+    """The NUS-WIDE images of one split with their concepts, in the order of Concepts81.txt.
 
-    Args:
-        root: The folder of the CSV and Concepts81.txt; images lie as the CSV names them, or below `images`.
-        split: A name that stands in the column `split_name`; the released split has train and val.
-        size: Height and width to squash each image to; None keeps its own.
-        table: The CSV; None takes nus_wid_data.csv, or the only CSV in `root`.
-        faults: A list that takes the rows that cannot be used; None raises `DataError` at the first.
+    Images are where the CSV says, or in the folder `images`. The arguments are those of `open_dataset`.
     """
-    concepts = read_lines(root / "Concepts81.txt")
+    path = root / "Concepts81.txt"
+    concepts = read_lines(path)
     if len(concepts) != NUSWIDE_CONCEPTS:
-        raise DataError(f"{root / 'Concepts81.txt'}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one a line")
-    positions = label_positions(concepts, str(root / "Concepts81.txt"))
-    listing = read_table(table or _find_table(root), faults)
-    listing.require(_COLUMNS)
-    splits = sorted({row.fields["split_name"] for row in listing.rows})
-    if split not in splits:
-        raise DataError(f"nuswide: {unknown_name('split', split, splits)}")
-    chosen = [row for row in listing.rows if row.fields["split_name"] == split]
+        raise DataError(f"{path}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one per line")
+    positions = label_positions(concepts, path)
+    listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS, failures=failures)
+    rows = [row for row in listing.rows if row.fields["split_name"] == split]
+    if not rows:
+        raise DataError(f"nuswide: {unknown_name('split', split, listing.values('split_name'))}")
 
-    def entry(row: Row) -> Entry:
+    def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))
-        return Entry(name, _image(root, name), label_indices(_concepts(row), positions, row.source))
+        return ImageFile(name, _image_path(root, name), row.label_indices(_read_concepts(row), positions))
 
-    entries = each(chosen, EntryMaker(entry), faults)
-    return ListedDataset(f"nuswide/{split}", concepts, entries, size=size, home=root)
-
-
-def _find_table(root: Path) -> Path:
-    official = root / "nus_wid_data.csv"
-    tables = [official] if official.is_file() else sorted(root.glob("*.csv"))
-    if len(tables) != 1:
-        raise DataError(f"{root}: {len(tables)} CSV files; expected nus_wid_data.csv, or name the table")
-    return tables[0]
+    return FileDataset(f"nuswide {split}", concepts, list_images(rows, make, failures), size=size, home=root)
 
 
-def _image(root: Path, name: str) -> Path:
-    direct = root / name
-    below = root / "images" / name
+def _image_path(root: Path, name: str) -> Path:
+    direct, below = root / name, root / "images" / name
     try:
         return below if below.is_file() and not direct.is_file() else direct
-    except OSError:  # a name that no file can have; reading it says so
+    except OSError:  # a name that no file can have; reading it raises ImageError
         return direct
 
 
-def _concepts(row: Row) -> list[str]:
+def _read_concepts(row: Row) -> list[str]:
     """The concept names in a field such as "['sky', 'clouds']"."""
     text = row.fields["label"]
     try:
         names = ast.literal_eval(text) if text else []
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the latter two where it is nested without end
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two where it is nested too deeply
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{row.source}: label {text[:80]!r} is not a list of names such as \"['sky', 'clouds']\"")
+        raise ImageError(row.source, f"label {text[:80]!r} is not a list of names such as \"['sky', 'clouds']\"")
     return names

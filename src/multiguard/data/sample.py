@@ -1,24 +1,32 @@
-"""One image with its labels: what every dataset yields and what training and voting take."""
+"""Samples, and the datasets that yield them: listed image files, and random subsets of any dataset."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Called with how much is done and how much there is.
-Progressed = Callable[[int, int], None]
+from multiguard.data.image import read_image
+from multiguard.errors import DataError
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]  # called with the number done and the total
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One image, its stable name and the indices of its labels.
+    """One image, its stable id and the indices of its labels.
 
     Attributes:
-        id: A name that stays the same whatever the order, the subset or the machine.
+        id: A name that does not depend on the order, the subset or the machine.
         image: (3, height, width), either uint8 (a pixel's value is x / 255) or float32 in [0, 1].
         labels: The indices of the labels that are present, sorted, without repetition; may be empty.
+
+    >>> Sample("cat.jpg", np.zeros((3, 8, 8), dtype=np.uint8), (0, 2)).labels
+    (0, 2)
     """
 
     id: str
@@ -26,43 +34,187 @@ class Sample:
     labels: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One sample, or one line of a listing, that cannot be used as it is, and why."""
-
-    id: str
-    message: str
-
-
 class Dataset(Protocol):
-    """A finite, ordered collection of samples; reading an item decodes its image."""
+    """A finite, ordered collection of samples. Anything with these five members is one; voting needs no more.
+
+    >>> class Noise:
+    ...     name, label_names, ids = "noise", ("cat", "dog"), ("a", "b")
+    ...     def __len__(self): return 2
+    ...     def __getitem__(self, index):
+    ...         image = np.random.default_rng(index).integers(0, 256, (3, 8, 8), dtype=np.uint8)
+    ...         return Sample(self.ids[index], image, (index,))
+    >>> dataset: Dataset = Noise()
+    >>> dataset[1].id
+    'b'
+    """
 
     @property
     def name(self) -> str:
-        """Which dataset and split this is, for the record."""
+        """The dataset and its split; recorded in the votes."""
 
     @property
     def label_names(self) -> Sequence[str]:
-        """The name of each label, in index order."""
+        """The name of each label, by index."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """The id of each sample, in order, known without decoding any image."""
+        """The id of each sample, known without decoding any image."""
 
     def __len__(self) -> int:
         """The number of samples."""
 
     def __getitem__(self, index: int, /) -> Sample:
-        """The sample at this position, decoded; an unreadable image raises `ImageError` with its path."""
+        """The decoded sample; an unreadable image raises `ImageError`."""
 
 
-class Catalogued(Dataset, Protocol):
-    """A dataset that knows its labels, and where each image comes from, without decoding any."""
+class IndexedDataset(Dataset, Protocol):
+    """A dataset that knows the labels and the origin of each image without decoding any; training needs one.
+
+    >>> from multiguard.data import open_dataset
+    >>> dataset: IndexedDataset = open_dataset("digits", split="test")
+    >>> dataset.labels[0], dataset.origins[0]
+    ((0, 2, 3, 9), 'digits test-0-00000 at 32')
+    """
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:
-        """The labels of each sample, in order."""
+        """The labels of each sample."""
 
     @property
     def origins(self) -> Sequence[str]:
-        """For each sample, in order, a text that changes whenever its decoded image may."""
+        """For each sample a text that changes whenever its decoded image may."""
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """One listed image: its stable id, its path and its sorted label indices, without repetition."""
+
+    id: str
+    path: Path
+    labels: tuple[int, ...]
+
+
+class FileDataset:
+    """Image files, decoded when read: an unreadable one raises `ImageError`, none is ever skipped.
+
+    Args:
+        name: The dataset and its split.
+        label_names: The name of each label, by index.
+        files: The images, in order; their ids must differ.
+        size: Height and width to resize each image to; None keeps its own.
+        home: The folder that must contain every image after all links are resolved; None for any folder.
+    """
+
+    def __init__(
+        self, name: str, label_names: Sequence[str], files: Sequence[ImageFile], size: int | None, home: Path | None
+    ) -> None:
+        if not files:
+            raise DataError(f"{name}: no image is listed; check the root folder and the split")
+        if not label_names:
+            raise DataError(f"{name}: no label is named; check the file of labels")
+        image_id, count = Counter(file.id for file in files).most_common(1)[0]
+        if count > 1:
+            raise DataError(f"{name}: the image '{image_id}' is listed {count} times; list each image once")
+        self.name, self.label_names, self.files = name, tuple(label_names), tuple(files)
+        self.size, self.home = size, home
+        self.ids = [file.id for file in files]
+        self.labels = [file.labels for file in files]
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """The path of each image, the length and modification time of its file, and the size it is resized to."""
+        return [f"{_file_state(file.path)} at {self.size}" for file in self.files]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        file = self.files[index]
+        return Sample(file.id, read_image(file.path, self.size, home=self.home), file.labels)
+
+
+def _file_state(path: Path) -> str:
+    try:
+        state = path.stat()
+        return f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
+    except (OSError, ValueError):  # a missing file has another state as soon as it exists
+        return f"{path.absolute()} cannot be looked at"
+
+
+class Subset:
+    """Some samples of a dataset, in the dataset's order and with their ids.
+
+    Args:
+        dataset: The dataset.
+        positions: The indices of the samples, without repetition.
+        note: How they were chosen; part of the name.
+    """
+
+    def __init__(self, dataset: IndexedDataset, positions: Sequence[int], note: str) -> None:
+        self.dataset = dataset
+        self.positions = tuple(sorted(positions))
+        self.name = f"{dataset.name}, {note}"
+        self.label_names = dataset.label_names
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each sample."""
+        return self._select(self.dataset.ids)
+
+    @property
+    def labels(self) -> Sequence[tuple[int, ...]]:
+        """The labels of each sample."""
+        return self._select(self.dataset.labels)
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """For each sample a text that changes whenever its decoded image may."""
+        return self._select(self.dataset.origins)
+
+    def _select(self, values: Sequence[T]) -> list[T]:
+        return [values[position] for position in self.positions]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        return self.dataset[self.positions[index]]
+
+
+def subset(dataset: IndexedDataset, images: int = 500, seed: int = 0) -> Subset:
+    """A uniformly random part of the dataset, the same for the same seed and ids; its name records both numbers.
+
+    Args:
+        dataset: Where the images come from.
+        images: How many; more than there are raises `DataError`.
+        seed: Which ones.
+
+    >>> from multiguard.data import open_dataset
+    >>> subset(open_dataset("digits", split="test"), images=120).name
+    'digits test (seed 0), 120 random images (seed 0)'
+    """
+    if not 1 <= images <= len(dataset):
+        raise DataError(f"{dataset.name}: {images} images requested; choose between 1 and {len(dataset)}")
+    return Subset(dataset, _random_order(dataset, seed)[:images], f"{images} random images (seed {seed})")
+
+
+def hold_out(dataset: IndexedDataset, fraction: float, seed: int = 0) -> tuple[Subset, Subset]:
+    """The dataset in two parts without overlap, the second a random fraction; the same for the same seed.
+
+    >>> from multiguard.data import open_dataset
+    >>> kept, held_out = hold_out(open_dataset("digits", split="test"), 0.1)
+    >>> len(kept), len(held_out), held_out.name
+    (900, 100, 'digits test (seed 0), held-out fraction 0.1 (seed 0)')
+    """
+    count = round(fraction * len(dataset))
+    if not 0 < count < len(dataset):
+        raise DataError(f"{dataset.name}: holding out {fraction} of {len(dataset)} images leaves one part empty")
+    order = _random_order(dataset, seed)
+    note = f"held-out fraction {fraction} (seed {seed})"
+    return Subset(dataset, order[count:], f"all but the {note}"), Subset(dataset, order[:count], note)
+
+
+def _random_order(dataset: Dataset, seed: int) -> list[int]:
+    if seed < 0:
+        raise DataError(f"{dataset.name}: the seed is {seed}; it must be at least 0")
+    return [int(position) for position in np.random.default_rng(seed).permutation(len(dataset))]

@@ -1,45 +1,47 @@
-"""Which images: a dataset by name, split and sample, as a value that can be written down and opened again."""
+"""Which images: a dataset by name, split and subset, as a value that can be stored and opened again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from multiguard.data.catalog import open_dataset, voting_split
-from multiguard.data.images import open_images
-from multiguard.data.sample import Catalogued
-from multiguard.data.subset import subset
+import msgspec
+
+from multiguard.data.catalog import default_split, open_dataset
+from multiguard.data.image_folder import open_images
+from multiguard.data.sample import IndexedDataset, subset
 from multiguard.errors import DataError
 
 FOLDER = "folder"
-_FIELDS = {
-    "data": str,
-    "root": str,
-    "split": str,
-    "size": int,
-    "images": int,
-    "seed": int,
-    "options": dict,
-    "labelled": bool,
-}
-_NEEDED = ("data", "seed", "options", "labelled")
-_OPTIONS = {"table": str, "separator": str, "difficult": bool, "label_names": list}
+
+
+class _StoredOptions(TypedDict, total=False):
+    table: Path | None
+    separator: str | None
+    difficult: bool | None
+    label_names: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Source:
-    """Images that open to the same ids, in the same order, wherever the same files lie.
+    """Images that open to the same ids, in the same order, wherever the same files are.
 
     Attributes:
         data: The dataset's name.
-        root: The folder that holds it; digits need none.
-        split: Which split; None for the one that is usually tested on.
-        size: Height and width to squash each image to; None keeps its own.
-        images: A random part of so many images; None for all.
-        seed: Which part that is.
+        root: The folder that contains it; digits need none.
+        split: The split; None for the default one to vote on.
+        size: Height and width to resize each image to; None keeps its own.
+        images: The size of a random subset; None for all images.
+        seed: The seed of that subset.
         options: The dataset's further options.
-        labelled: Whether the labels of the images are told; if not, a folder is all images in it, without any CSV,
-            and its option label_names says what a classifier may call them.
+        labelled: Whether the labels of the images are read. If not, a folder is all images in it, without any CSV, and
+            its option label_names gives the classifier's labels.
+
+    >>> source = Source("digits", images=3)
+    >>> source.open().ids
+    ['test-0-00206', 'test-0-00222', 'test-0-00459']
+    >>> Source.from_dict(source.as_dict()) == source
+    True
     """
 
     data: str
@@ -53,78 +55,51 @@ class Source:
 
     @property
     def unlisted(self) -> bool:
-        """Whether the images are those that lie in a folder, with no CSV that lists them."""
+        """Whether the images are all those in a folder, without a CSV that lists them."""
         return self.data == FOLDER and not self.labelled
 
-    def open(self) -> Catalogued:
-        """The images, their listing read and checked, none decoded."""
-        dataset = self._images() if self.unlisted else self._listed()
+    def open(self) -> IndexedDataset:
+        """The dataset; no image is decoded yet."""
+        dataset = self._open_images() if self.unlisted else self._open_listed()
         return dataset if self.images is None else subset(dataset, self.images, self.seed)
 
-    def _listed(self) -> Catalogued:
-        split = self.split or voting_split(self.data, self.root, self.options.get("table"))
+    def _open_listed(self) -> IndexedDataset:
+        split = self.split or default_split(self.data, "test", self.root, self.options.get("table"))
         return open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
 
-    def _images(self) -> Catalogued:
-        """Every image of the folder; what belongs to a CSV of labels is refused."""
-        names = self.options.get("label_names")
-        told = {"split": self.split, **{name: self.options[name] for name in self.options if name != "label_names"}}
-        listing = [name for name, value in told.items() if value is not None]
-        if listing:
+    def _open_images(self) -> IndexedDataset:
+        given = {"split": self.split, **self.options}
+        names = given.pop("label_names", None)
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
             raise DataError(
-                f"folder: {' and '.join(listing)} given, but images without labels have no CSV; leave it out"
+                f"folder: {' and '.join(unused)} given, but images without labels have no CSV; leave it out"
             )
         if not names:
-            raise DataError(
-                "folder: images without labels name none, and neither does the model; give a file of label names "
-                "(--labels)"
-            )
+            raise DataError("folder: neither the images nor the model name any label; give a file of labels (--labels)")
         if self.root is None:
-            raise DataError("folder: no root folder given; say where the images lie")
+            raise DataError("folder: no root folder given; give the folder of the images")
         return open_images(self.root, names, size=self.size)
 
     def as_dict(self) -> dict[str, Any]:
-        """The source as JSON takes it; its folders are written in full, so that it opens from anywhere."""
-        return {
-            "data": self.data,
-            "root": _in_full(self.root),
-            "split": self.split,
-            "size": self.size,
-            "images": self.images,
-            "seed": self.seed,
-            "options": {name: _in_full(value) for name, value in self.options.items()},
-            "labelled": self.labelled,
-        }
+        """The source as JSON takes it, its paths absolute, so that it opens from anywhere."""
+        stored: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda path: str(path.resolve()))
+        return stored
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> "Source":
-        """What `as_dict` wrote; anything else raises `DataError`."""
-        _check_kinds(stored, _FIELDS)
-        options = dict(stored["options"])
-        _check_kinds(options, _OPTIONS)
-        if options.get("table") is not None:
-            options["table"] = Path(options["table"])
-        root = None if stored.get("root") is None else Path(stored["root"])
-        rest: dict[str, Any] = {
-            name: stored.get(name) for name in ("data", "split", "size", "images", "seed", "labelled")
-        }
-        return cls(root=root, options=options, **rest)
+    def from_dict(cls, stored: Any) -> "Source":
+        """What `as_dict` returned; anything else raises `DataError`."""
+        try:
+            source = msgspec.convert(stored, cls, dec_hook=_convert_path)
+            options = msgspec.convert(source.options, _StoredOptions, dec_hook=_convert_path)
+        except msgspec.ValidationError as error:
+            raise DataError(f"not a stored source of images ({error}); vote again to write it") from error
+        wrong = {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys()
+        if wrong:
+            names = ", ".join(sorted(wrong))
+            raise DataError(f"not a stored source of images (unknown or missing: {names[:60]}); vote again to write it")
+        return replace(source, options=options)
 
 
-def _check_kinds(stored: Any, kinds: Mapping[str, type]) -> None:
-    """Raises `DataError` unless these are values that `as_dict` names, each of its kind."""
-    if not isinstance(stored, dict) or not stored.keys() <= kinds.keys():
-        raise DataError(f"no description of images: {str(stored)[:60]}; vote again to write it anew")
-    for name, kind in kinds.items():
-        value = stored.get(name)
-        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        if not right and not (value is None and name not in _NEEDED):
-            raise DataError(f"no description of images: {name} is {str(value)[:60]!r}; vote again to write it anew")
-    if not all(isinstance(name, str) for name in stored.get("label_names") or ()):
-        raise DataError("no description of images: label_names holds something else than names")
-
-
-def _in_full(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value.resolve())
-    return list(value) if isinstance(value, tuple) else value
+def _convert_path(kind: type[Path], value: Any) -> Path:
+    return kind(value)

@@ -1,17 +1,25 @@
 """What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
-from multiguard.evaluate.attacked import AttackCurve, AttackedImage, Attacks, Reached, attack_curves
+from multiguard.evaluate.attack_outcomes import (
+    AttackCurve,
+    AttackedImage,
+    AttackOutcome,
+    Attacks,
+    Goal,
+    attack_curves,
+    evaluated_size,
+)
 from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.certifier import LabelSource
 from multiguard.evaluate.config import CertifyConfig, Parameter
 from multiguard.evaluate.curves import Curve, curves, radius_grid
-from multiguard.evaluate.judged import Goal, judged_size
 from multiguard.evaluate.scores import Averaging, LabelScores, Scores, image_scores, label_scores, set_scores
 from multiguard.evaluate.sweeps import sweep
 
 __all__ = [
     "AttackCurve",
+    "AttackOutcome",
     "AttackedImage",
     "Attacks",
     "Averaging",
@@ -23,13 +31,12 @@ __all__ = [
     "LabelScores",
     "LabelSource",
     "Parameter",
-    "Reached",
     "Scores",
     "attack_curves",
     "certify_votes",
     "curves",
+    "evaluated_size",
     "image_scores",
-    "judged_size",
     "label_scores",
     "radius_grid",
     "set_scores",

@@ -17,14 +17,14 @@ _NUMBERS_AT_A_TIME = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Where the averages lie in the middle `level` of resamples of the images; about the choice of images only.
+    """Where the averages lie in the middle `level` of resamples of the images.
 
-    They say nothing of the noise draws: that is alpha's part.
+    They are about the choice of images only, not about the noise draws, which alpha covers.
 
     Attributes:
-        level: The share of the resamples between low and high.
-        resamples: How many times the images were drawn anew, with replacement.
-        seed: The seed of these draws.
+        level: The fraction of the resamples between low and high.
+        resamples: How many times the images were drawn again, with replacement.
+        seed: The seed of the resamples.
         precision: Low and high, each (radii,).
         recall: Low and high, each (radii,).
         f1: Low and high, each (radii,).
@@ -40,7 +40,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How bands are asked for: their level in (0, 1), how many resamples, and the seed of these."""
+    """The options of bands: their level in (0, 1), the number of resamples, and their seed."""
 
     level: float
     resamples: int
@@ -56,22 +56,10 @@ class Resampling:
 
 
 def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
-    """The percentile bootstrap, over the images that have labels, of the averages that `average_scores` gives.
-
-    Args:
-        counts: What is certified of each image, (radii, images).
-        averaging: "mean" or "pooled".
-        resampling: The level, the resamples and their seed.
-    """
-    precision, recall, f1 = (_band(*fraction, averaging, resampling) for fraction in counts.fractions)
-    return Bands(
-        resampling.level,
-        resampling.resamples,
-        resampling.seed,
-        precision=(precision[0], precision[1]),
-        recall=(recall[0], recall[1]),
-        f1=(f1[0], f1[1]),
-    )
+    """The percentile bootstrap, over the images that have labels, of the averages that `average_scores` gives."""
+    low_high = (_band(*fraction, averaging, resampling) for fraction in counts.fractions)
+    precision, recall, f1 = ((low, high) for low, high in low_high)
+    return Bands(resampling.level, resampling.resamples, resampling.seed, precision, recall, f1)
 
 
 def _band(numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling) -> Floats:

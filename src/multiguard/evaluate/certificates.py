@@ -1,4 +1,4 @@
-"""From votes to certificates: what is proved of every image in one setting."""
+"""From votes to certificates: what is proved of every image with one config."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from multiguard.certify import Method, Radii, RuleName
+from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, check_methods
+from multiguard.errors import ImageFailure, InvalidInputError
+from multiguard.evaluate.certifier import Certifier, Labels, LabelSource
 from multiguard.evaluate.config import CertifyConfig
 
 if TYPE_CHECKING:
-    from multiguard.votes import ImageFailure, VoteRow, Votes
+    from multiguard.votes import VoteRow, Votes
 
 Progress = Callable[[int, int], None]
 
@@ -27,18 +27,17 @@ _IMAGES_AT_A_TIME = 512
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """What is proved of a set of images in one setting: each image's claims hold with probability 1 - alpha.
+    """What is proved of a set of images with one config: the claims on each image hold with probability 1 - alpha.
 
     The probability is over the draws, for each image and method alone. About the ground truth (`labelled`) the claims
-    on L as a set hold at once, and each label's own radius alone, as it spends the whole of alpha. About labels chosen
-    from pilot draws (not `labelled`) the set's claims and its labels' radii hold all at once, so that e labels with
-    such radii prove as much of the set (method joint); what they say is how many of the predicted labels stay, not that
-    these are right. With the method `jia` a set's claims do not hold at once but each alone, for its own number of
-    labels.
+    on L as a set hold at once, and the radius of each label holds alone, as it spends all of alpha. About labels chosen
+    from pilot draws (not `labelled`) the claims on the set and the radii of its labels hold all at once, so that e
+    labels with such radii prove as much of the set (method joint); they say how many of the predicted labels stay, not
+    that these are right. With the method `jia` the claims on a set hold each alone, for its own number of labels.
 
     Attributes:
         config: What is certified; n is a number, in an adaptive run the most draws that an image took.
-        sigma: The noise.
+        sigma: The standard deviation of the noise.
         label_names: The c label names, in index order.
         ids: The ids of the images that were voted on.
         labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
@@ -50,13 +49,13 @@ class Certificates:
         label_radii: For each image and each label of L, in the order of `labels`, the radius up to which that label
             alone is returned: for the top-k rule against all other labels (method joint).
         predicted: For each image the labels that the smoothed classifier would return if the certifying draws were
-            all there are, most hits first and of equals the smaller index: an estimate, not a claim.
+            all, most hits first, ties by index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
         draws: How many draws certify each image; all alike unless the run was adaptive.
-        image_hashes: For each image the `image_hash` of the very pixels that were voted on; None where the votes
-            do not tell.
-        failures: The images that could not be voted on, and why. Nothing is proved of them: no number here counts
-            them in, and every summary says how many they are.
+        image_hashes: For each image the `image_hash` of the pixels that were voted on; None where the votes do not have
+            it.
+        failures: The images that could not be voted on, and why. Nothing is proved of them: no number here includes
+            them, and every summary says how many they are.
     """
 
     config: CertifyConfig
@@ -99,51 +98,77 @@ def certify_votes(
     labels: LabelSource = "truth",
     progress: Progress | None = None,
 ) -> Certificates:
-    """Each image's claims, of each method, hold with probability at least 1 - alpha over its draws.
+    """The claims on each image, by each method, hold with probability at least 1 - alpha over its draws.
 
-    Every image's votes are read once. Votes of an adaptive run have alpha split over their looks.
+    The votes of every image are read once. For adaptive votes alpha is split over their looks.
 
     Args:
         votes: What `read_votes` returns.
         config: The rule, alpha and n.
-        methods: The methods to prove with, on the same votes; the threshold rule knows "joint" and "independent".
+        methods: The methods to prove with, on the same votes; the threshold rule has "joint" and "independent".
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
-            certify the labels that the pilot draws choose. Then recall is the share of the predicted labels that
+            certify the labels that the pilot draws choose. Then recall is the fraction of the predicted labels that
             provably stay.
         progress: Called with the number of images done and of all images.
+
+    >>> from multiguard import TopK, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)), methods=["joint", "paper"])
+    >>> certificates.methods, certificates.config.n, len(certificates.radii["joint"])
+    (('joint', 'paper'), 7, 5)
     """
-    certifier = Certifier(votes, config, labels)
-    radii: dict[Method, list[Radii]] = {method: [] for method in check_methods(methods, config.rule)}
-    protected: list[Labels] = []
-    label_radii: list[Floats] = []
-    predicted: list[tuple[Labels, tuple[int, ...]]] = []
-    steps = Steps(len(votes), len(votes) * (len(radii) + 1), progress)
-    for rows in portions(votes):
-        own = [certifier.labels(row) for row in rows]
-        alone = certifier.label_radii(rows, own)
-        for method in radii:
-            radii[method] += certifier.radii(rows, own, method, alone)
-            steps.take(len(rows))
-        protected += own
-        label_radii += alone
-        predicted += [certifier.predicted(row) for row in rows]
-        steps.take(len(rows))
+    configs = [config.resolve(votes.provenance)]
+    return certify_configs(votes, configs, methods, labels, per_unit(progress, len(votes)))[0]
+
+
+def certify_configs(
+    votes: Votes,
+    configs: Sequence[CertifyConfig],
+    methods: Sequence[Method],
+    source: LabelSource,
+    progress: Progress | None,
+    *,
+    sets_only: bool = False,
+) -> list[Certificates]:
+    """The promise of `certify_votes` for each of these resolved configs; the votes of every image are read once.
+
+    `progress` counts steps. With `sets_only`, `label_radii` and `predicted` are left empty where they are not needed.
+    """
+    certifiers = [Certifier(votes, config, methods, source) for config in configs]
+    done, steps = 0, len(votes) * sum(1 + len(certifier.radii) for certifier in certifiers)
+    for rows in _portions(votes):
+        for certifier in certifiers:
+            for _ in certifier.take(rows, sets_only=sets_only):
+                done += len(rows)
+                if progress is not None:
+                    progress(done, steps)
+    return [_collect(votes, certifier, source) for certifier in certifiers]
+
+
+def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certificates:
+    proved, run = certifier.radii.items(), votes.provenance
+    ceilings = {method: tuple(each.false for each in radii if each.false is not None) for method, radii in proved}
     return Certificates(
         config=certifier.config,
-        sigma=votes.provenance.sigma,
-        label_names=votes.provenance.label_names,
+        sigma=run.sigma,
+        label_names=run.label_names,
         ids=votes.ids,
-        labelled=labels == "truth",
-        labels=tuple(protected),
-        radii={method: tuple(each.true for each in proved) for method, proved in radii.items()},
-        false_radii=_false_radii(radii),
-        label_radii=tuple(label_radii),
-        predicted=tuple(own for own, _ in predicted),
-        predicted_hits=tuple(hits for _, hits in predicted),
+        labelled=source == "truth",
+        labels=tuple(certifier.labels),
+        radii={method: tuple(each.true for each in radii) for method, radii in proved},
+        false_radii=None if isinstance(certifier.config.rule, TopK) else ceilings,
+        label_radii=tuple(certifier.label_radii),
+        predicted=tuple(own for own, _ in certifier.predicted),
+        predicted_hits=tuple(hits for _, hits in certifier.predicted),
         draws=draws_taken(votes, certifier.config),
         image_hashes=votes.image_hashes,
         failures=votes.failures,
     )
+
+
+def per_unit(progress: Progress | None, total: int) -> Progress | None:
+    """Progress in steps, reported as progress in `total` units; the last unit only when all is done."""
+    return None if progress is None else lambda done, steps: progress(total * done // steps, total)
 
 
 def draws_taken(votes: Votes, config: CertifyConfig) -> tuple[int, ...]:
@@ -151,21 +176,7 @@ def draws_taken(votes: Votes, config: CertifyConfig) -> tuple[int, ...]:
     return tuple(min(votes.draws_of(position), config.draws) for position in range(len(votes)))
 
 
-class Steps:
-    """Work of many small steps, told as `total` larger ones; never backwards, and `total` only when all is done."""
-
-    def __init__(self, total: int, steps: int, progress: Progress | None) -> None:
-        self._total, self._steps, self._taken = total, steps, 0
-        self._progress = progress
-
-    def take(self, steps: int = 1) -> None:
-        """Count steps that have been done."""
-        self._taken += steps
-        if self._progress is not None:
-            self._progress(self._total * self._taken // self._steps, self._total)
-
-
-def portions(votes: Votes) -> Iterator[list[VoteRow]]:
+def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
     """All images in order, in runs whose votes fit in memory together."""
     if len(votes) == 0:
         failed = f": all {len(votes.failures)} images failed" if votes.failures else ""
@@ -182,11 +193,3 @@ def portions(votes: Votes) -> Iterator[list[VoteRow]]:
 
 def _bytes(row: VoteRow) -> int:
     return row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
-
-
-def _false_radii(found: Mapping[Method, Sequence[Radii]]) -> dict[Method, tuple[Floats, ...]] | None:
-    """The ceilings of every image; None where the rule has none."""
-    ceilings = {
-        method: tuple(each.false for each in proved if each.false is not None) for method, proved in found.items()
-    }
-    return ceilings if any(ceilings.values()) else None

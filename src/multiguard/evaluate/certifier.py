@@ -1,8 +1,8 @@
-"""A config on the votes of one run: for which labels each image is certified, and what its draws prove."""
+"""One config on the votes of one run: for which labels each image is certified, and what its draws prove."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -24,7 +24,7 @@ Labels = tuple[int, ...]
 
 
 class Certifier:
-    """A config on the votes of one run.
+    """Certifies the images of one run with one config, some at a time, and collects what is proved.
 
     About the ground truth the claims on L as a set take all of alpha, and so does the claim on each label alone. About
     labels chosen from pilot draws all claims hold at once: half of alpha is for the set, half for its labels, an equal
@@ -32,93 +32,104 @@ class Certifier:
 
     Args:
         votes: The run.
-        config: What is certified; raises unless the votes can provide it.
+        config: What is certified, resolved for these votes.
+        methods: The methods to prove with.
         source: Where L comes from, the ground truth or pilot draws; raises unless the votes have it.
+
+    Attributes:
+        labels: For each image taken its L.
+        radii: For each method and image what is proved of L as a set.
+        label_radii: For each image and label of L the radius up to which this label alone is returned.
+        predicted: For each image what the smoothed classifier would return if the certifying draws were all, and in how
+            many draws each of these labels was hit.
     """
 
-    def __init__(self, votes: Votes, config: CertifyConfig, source: LabelSource) -> None:
+    def __init__(self, votes: Votes, config: CertifyConfig, methods: Sequence[Method], source: LabelSource) -> None:
         if source not in get_args(LabelSource):
             raise InvalidInputError(unknown_name("source of labels", source, get_args(LabelSource)))
         run = votes.provenance
-        self.config, self.source = config.resolve(run), source
         if source == "truth" and not run.labelled:
             raise VotesError(
                 "these votes carry no ground truth; labels='pilot' (--no-labels) certifies the labels that their pilot "
                 "draws choose"
             )
-        self._rule, self._alpha = self.config.rule, self.config.alpha
-        self._sigma, self._num_labels = run.sigma, len(run.label_names)
-        self._looks: Looks | None = None
-        if run.looks is not None and run.look_fractions is not None:
-            self._looks = Looks(run.looks, run.look_fractions)
+        self.config, self._source, self._rule = config, source, config.rule
+        looks = None if run.looks is None or run.look_fractions is None else Looks(run.looks, run.look_fractions)
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.sigma, "looks": looks}
+        self.labels: list[Labels] = []
+        self.radii: dict[Method, list[Radii]] = {method: [] for method in check_methods(methods, config.rule)}
+        self.label_radii: list[Floats] = []
+        self.predicted: list[tuple[Labels, tuple[int, ...]]] = []
 
-    def labels(self, row: VoteRow) -> Labels:
+    def take(self, rows: Sequence[VoteRow], *, sets_only: bool = False) -> Iterator[None]:
+        """Certify some more images; yields after each method, and once before them.
+
+        With `sets_only`, what is claimed of single labels and predicted is left out unless the sets need it.
+        """
+        labels = [self._protected(row) for row in rows]
+        alone = [np.empty(0)] * len(rows)
+        if not sets_only or self._source == "pilot":
+            alone = self._certify_labels(rows, labels)
+        self.labels += labels
+        self.label_radii += alone
+        self.predicted += [] if sets_only else [self._predict(votes) for votes in self._votes(rows)]
+        yield
+        for method, radii in self.radii.items():
+            radii += self._certify_sets(rows, labels, method, alone)
+            yield
+
+    def _protected(self, row: VoteRow) -> Labels:
         """L: the true labels, or those that the smoothed classifier would return if the pilot draws were all."""
-        if self.source == "truth":
+        if self._source == "truth":
             return row.labels
         if row.pilot is None:
             raise VotesError(
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
                 "them; vote again with pilot draws (--no-labels)"
             )
-        return self._rule.returned(_as_array(row.pilot, self._rule), self._num_labels)
+        return self._rule.returned(_as_array(row.pilot, self._rule), self._options["num_labels"])
 
-    def predicted(self, row: VoteRow) -> tuple[Labels, tuple[int, ...]]:
-        """What the smoothed classifier would return if the certifying draws were all, and how often each was hit."""
-        votes = self._votes(row)
-        labels = self._rule.returned(votes, self._num_labels)
-        return labels, tuple(self._rule.hits(votes, self._num_labels)[list(labels)].tolist())
+    def _predict(self, votes: NDArray[Any]) -> tuple[Labels, tuple[int, ...]]:
+        num_labels = self._options["num_labels"]
+        labels = self._rule.returned(votes, num_labels)
+        return labels, tuple(self._rule.hits(votes, num_labels)[list(labels)].tolist())
 
-    def radii(
-        self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method, label_radii: Sequence[Floats]
+    def _certify_sets(
+        self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method, alone: Sequence[Floats]
     ) -> list[Radii]:
         """For each image what the method proves of L as a set.
 
         Of labels that pilot draws chose all claims hold at once: where e of them stay up to their own radii, at least e
         of the set do, so the radii of the set are raised to that. The claims on the ground truth stand each alone and
-        are left as they are, and so is every method but joint, by which `label_radii` are proved.
+        are left as they are, and so is every method but joint, by which the radii of single labels are proved.
         """
-        proved = certified_radii_batch(
-            (self._votes(row) for row in rows),
-            labels,
-            self._rule,
-            num_labels=self._num_labels,
-            sigma=self._sigma,
-            alpha=self._alpha if self.source == "truth" else self._alpha / 2,
-            method=method,
-            looks=self._looks,
-        )
-        if self.source == "truth" or method != "joint":
+        alpha = self.config.alpha if self._source == "truth" else self.config.alpha / 2
+        votes = self._votes(rows)
+        proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
+        if self._source == "truth" or method != "joint":
             return proved
-        each = zip(proved, label_radii, strict=True)
-        return [Radii(np.maximum(radii.true, np.sort(alone)[::-1]), radii.false) for radii, alone in each]
+        each = zip(proved, alone, strict=True)
+        return [Radii(np.maximum(radii.true, np.sort(own)[::-1]), radii.false) for radii, own in each]
 
-    def label_radii(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
-        """For each image and each of its labels the radius up to which this label alone is returned."""
-        return label_radii_batch(
-            (self._votes(row) for row in rows),
-            labels,
-            self._rule,
-            num_labels=self._num_labels,
-            sigma=self._sigma,
-            alphas=[self._alpha if self.source == "truth" else self._alpha / 2 / max(1, len(own)) for own in labels],
-            looks=self._looks,
-        )
+    def _certify_labels(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
+        alpha, truth = self.config.alpha, self._source == "truth"
+        alphas = [alpha if truth else alpha / 2 / max(1, len(own)) for own in labels]
+        return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **self._options)
 
-    def _votes(self, row: VoteRow) -> NDArray[Any]:
-        """The votes that certify: the first n draws, or in an adaptive run all."""
-        return _as_array(row.votes, self._rule)[: self.config.draws]
+    def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
+        """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
+        return (_as_array(row.votes, self._rule)[: self.config.draws] for row in rows)
 
 
 def _as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
     """The votes as the rule takes them: the set of each draw, or its ranked labels."""
-    from multiguard.votes.row import as_hits, as_ranked
+    from multiguard.votes.types import as_hits, as_ranked
 
     return as_hits(votes) if isinstance(rule, Threshold) else as_ranked(votes)
 
 
 def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
-    """The methods, each known to the rule and named once; at least one."""
+    """The methods, if each is known to the rule and there is at least one; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:

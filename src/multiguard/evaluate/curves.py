@@ -1,9 +1,8 @@
-"""Certified scores over a grid of radii: one curve for each method, setting and averaging."""
+"""Certified scores over a grid of radii: one curve for each method, config and averaging."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
@@ -11,12 +10,11 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method, Radii
+from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.certifier import Labels
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
 
@@ -26,17 +24,17 @@ _MOST_RADII = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The average certified scores of a set of images at each radius; each image's part is right with 1 - alpha.
+    """Certified scores at each radius, averaged over images, each of them right with its own probability 1 - alpha.
 
     Attributes:
-        method: What the radii were proved with.
+        method: The method that proved the radii.
         config: What is certified; n is a number, in an adaptive run the most draws that an image took.
-        sigma: The noise.
+        sigma: The standard deviation of the noise.
         averaging: How images are averaged.
         scores: Precision, recall and F1, each (radii,), and how many images they are taken over.
         mean_draws: How many draws these images took on average.
         failed: How many images could not be voted on and are left out.
-        bands: How far the averages would vary with other images, where that was asked for.
+        bands: How far the averages would vary with other images; None where not requested.
     """
 
     method: Method
@@ -63,64 +61,42 @@ def curves(
 
     Args:
         certificates: What `certify_votes` returns.
-        radius: (radii,), the l2-norms to ask about.
+        radius: (radii,), the l2-norms.
         bands: The level of bootstrap bands over images, such as 0.95; None for no bands.
-        resamples: How many times the bands draw the images anew.
-        seed: The seed of these draws; all curves share them.
+        resamples: How many times the bootstrap draws the images again.
+        seed: The seed of the bootstrap; all curves use the same resamples.
+
+    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> [(curve.method, curve.averaging, curve.scores.images) for curve in curves(certificates, [0.0, 0.25, 0.5])]
+    [('joint', 'mean', 3), ('joint', 'pooled', 3)]
     """
-    asked = check_radius(radius)
-    drawn = None if bands is None else Resampling(bands, resamples, seed)
-    failed = len(certificates.failures)
-    images = Images(certificates.config, certificates.sigma, certificates.labels, certificates.draws, failed)
+    requested = check_radius(radius)
+    resampling = None if bands is None else Resampling(bands, resamples, seed)
     return [
         curve
         for method in certificates.methods
-        for curve in averaged(method, images, certificates.set_radii(method), asked, drawn)
+        for curve in _method_curves(certificates, method, requested, resampling)
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class Images:
-    """What the curves of all methods have in common: what was asked of which images.
-
-    Attributes:
-        config: What is certified; n is a number.
-        sigma: The noise.
-        labels: L of each image.
-        draws: How many draws certify each image.
-        failed: How many further images could not be voted on.
-    """
-
-    config: CertifyConfig
-    sigma: float
-    labels: Sequence[Labels]
-    draws: Sequence[int]
-    failed: int
-
-    def mean_draws(self) -> float:
-        """Over the images that have labels, which are those that scores are taken over."""
-        return float(np.mean([taken for taken, own in zip(self.draws, self.labels, strict=True) if own]))
-
-
-def averaged(
-    method: Method,
-    images: Images,
-    radii: Sequence[Radii],
-    radius: Floats,
-    resampling: Resampling | None = None,
+def _method_curves(
+    certificates: Certificates, method: Method, radius: Floats, resampling: Resampling | None
 ) -> list[Curve]:
-    """One method's curves of one setting, in both averagings."""
-    num_true = [len(own) for own in images.labels]
-    counts = certified_counts(radii, num_true, images.config.rule, radius)
+    """The curves of one method, in both averagings."""
+    num_true = [len(labels) for labels in certificates.labels]
+    counts = certified_counts(certificates.set_radii(method), num_true, certificates.config.rule, radius)
+    with_labels = [draws for draws, count in zip(certificates.draws, num_true, strict=True) if count]
     return [
         Curve(
             method,
-            images.config,
-            images.sigma,
+            certificates.config,
+            certificates.sigma,
             averaging,
             average_scores(counts, radius, averaging),
-            images.mean_draws(),
-            images.failed,
+            float(np.mean(with_labels)),
+            len(certificates.failures),
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
         )
         for averaging in AVERAGINGS
@@ -128,14 +104,17 @@ def averaged(
 
 
 def radius_grid(sigma: float, *, to: float | None = None, step: float | None = None) -> Floats:
-    """The radii 0, step, 2 step, ... up to `to`, each the very float that its decimal text means.
+    """The radii 0, step, 2 step, ... up to `to`, each the float that its decimal text means.
 
-    So 0.15 of the grid is the 0.15 that a reader types, not 3 x 0.05, and a claim at R is a claim at the R shown.
+    So 0.15 on the grid is the 0.15 that a reader types, not 3 x 0.05, and a claim at R is a claim at the R shown.
 
     Args:
-        sigma: The noise, positive.
+        sigma: The standard deviation of the noise, positive.
         to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
         step: The distance of two radii; sigma / 20 by default.
+
+    >>> radius_grid(0.5, to=0.3, step=0.1)
+    array([0. , 0.1, 0.2, 0.3])
     """
     named = {"sigma": sigma, "the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
     for name, value in named.items():

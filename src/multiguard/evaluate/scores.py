@@ -37,17 +37,17 @@ Averaging = Literal["mean", "pooled"]
 class Scores:
     """Certified precision, recall and F1, each in the shape of `radius`.
 
-    Where the labels were chosen from pilot draws, "true" means chosen: recall is then the share of the predicted labels
-    that provably stay, and no score says how many of them are right.
+    Where the labels were chosen from pilot draws, "true" means chosen: recall is then the fraction of the predicted
+    labels that provably stay, and no score says how many of them are right.
 
     Attributes:
-        radius: The l2-norms asked about.
+        radius: The l2-norms.
         precision: The least fraction of the returned labels that are true, e / (e + m); 0 where e = 0.
         recall: The least fraction of the true labels that are returned, e / d.
         f1: Their harmonic mean, 2 e / (e + m + d).
         true_floor: e, how many true labels are returned at least, on average over images.
         false_ceiling: m, how many other labels are returned at most, on average over images; k - e for top-k.
-        images: How many images the figures are taken over.
+        images: How many images the averages are taken over.
         without_labels: How many images were left out because they have no true label.
     """
 
@@ -227,6 +227,12 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
     Args:
         certificates: What `certify_votes` returns.
         radius: (radii,), the l2-norms.
+
+    >>> from multiguard import CertifyConfig, certify_votes, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> [(scores.label, scores.images) for scores in label_scores(certificates, [0.0, 0.25])]
+    [('label 0', 3), ('label 1', 1)]
     """
     requested = check_radius(radius)
     proved: dict[int, list[float]] = {}

@@ -1,25 +1,23 @@
-"""One voting run answers many settings: one parameter at a time around a base setting."""
+"""Sweeps: many configs certified from one run of votes, one parameter at a time around a base config."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method, Radii
-from multiguard.certify.arrays import Floats
+from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.certificates import Progress, Steps, draws_taken, portions
-from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, check_methods
+from multiguard.evaluate.certificates import Progress, certify_configs, per_unit
+from multiguard.evaluate.certifier import LabelSource, check_methods
 from multiguard.evaluate.config import CertifyConfig, Parameter
-from multiguard.evaluate.curves import Curve, Images, averaged
+from multiguard.evaluate.curves import Curve, curves
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
-    from multiguard.votes import VoteRow, Votes
+    from multiguard.votes import Votes
 
 
 def sweep(
@@ -34,57 +32,35 @@ def sweep(
 ) -> list[Curve]:
     """At each point of the sweep alone the promise of `curves`; the best point picked afterwards is not covered.
 
-    Every image's votes are read once. All points are checked before the first is certified.
+    The votes of every image are read once. All points are checked before the first is certified.
 
     Args:
         votes: What `read_votes` returns.
-        config: The base config, from which one parameter at a time is moved.
+        config: The base config, of which one parameter at a time is varied.
         vary: The values of each parameter: "k" and "k_prime", or "threshold"; "n" (the first so many draws), unless the
             votes are adaptive; and "alpha". Values equal to the base are left out, since `curves` has them, and
             repeated ones are taken once.
-        radius: (radii,), the l2-norms to ask about.
+        radius: (radii,), the l2-norms.
         methods: The methods to prove with.
-        labels: As in `certify_votes`; pilot draws choose the labels anew at each point.
-        progress: Called with the number of settings done and of all settings.
+        labels: As in `certify_votes`; pilot draws choose the labels again at each point.
+        progress: Called with the number of configs done and of all configs.
 
     Returns:
-        For each setting, in the order of `vary`, a curve for each method and averaging.
+        For each config, in the order of `vary`, a curve for each method and averaging.
+
+    >>> from multiguard import TopK, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> found = sweep(votes, CertifyConfig(TopK(k=10, k_prime=3)), {"k": [5, 10, 15]}, [0.0, 0.25])
+    >>> [(curve.config.rule.k, curve.averaging) for curve in found]
+    [(5, 'mean'), (5, 'pooled'), (15, 'mean'), (15, 'pooled')]
     """
     grid, methods = check_radius(radius), check_methods(methods, config.rule)
-    points = [Point(votes, one, labels, methods) for one in sweep_configs(votes, config, vary)]
-    if not points:
+    configs = sweep_configs(votes, config, vary)
+    if not configs:
         return []
-    steps = Steps(len(points), len(points) * len(votes), progress)
-    for rows in portions(votes):
-        for point in points:
-            point.take(rows)
-            steps.take(len(rows))
-    return [curve for point in points for curve in point.curves(grid)]
-
-
-class Point:
-    """One config of a sweep, and what has been proved there so far."""
-
-    def __init__(self, votes: Votes, config: CertifyConfig, source: LabelSource, methods: Sequence[Method]) -> None:
-        self._votes, self._certifier = votes, Certifier(votes, config, source)
-        self._labels: list[Labels] = []
-        self._radii: dict[Method, list[Radii]] = {method: [] for method in methods}
-
-    def take(self, rows: Sequence[VoteRow]) -> None:
-        """Certify some more images."""
-        certifier = self._certifier
-        own = [certifier.labels(row) for row in rows]
-        alone = certifier.label_radii(rows, own) if certifier.source == "pilot" else [np.empty(0)] * len(rows)
-        for method, radii in self._radii.items():
-            radii += certifier.radii(rows, own, method, alone)
-        self._labels += own
-
-    def curves(self, radius: Floats) -> list[Curve]:
-        """Every method in both averagings, of all images taken."""
-        config = self._certifier.config
-        sigma, failed = self._votes.provenance.sigma, len(self._votes.failures)
-        images = Images(config, sigma, self._labels, draws_taken(self._votes, config), failed)
-        return [curve for method, radii in self._radii.items() for curve in averaged(method, images, radii, radius)]
+    counter = per_unit(progress, len(configs))
+    certified = certify_configs(votes, configs, methods, labels, counter, sets_only=True)
+    return [curve for certificates in certified for curve in curves(certificates, grid)]
 
 
 def sweep_configs(

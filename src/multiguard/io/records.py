@@ -112,7 +112,7 @@ def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: 
         {'draws': 100}
         >>> decode_checked(content.replace(b"100", b"900"), format="example", version=1)
         Traceback (most recent call last):
-        ValueError: it was edited: its checksum is another one
+        ValueError: it was edited after it was written (its checksum does not match)
     """
     named = value if isinstance(value, Mapping) else _as_mapping(value)
     stored = {"format": format, "version": version, **named}
@@ -130,7 +130,7 @@ def decode_checked(content: bytes, *, format: str, version: int) -> dict[str, An
             f"version {version}"
         )
     if stored["sha256"] != checksum(stored):
-        raise ValueError("it was edited: its checksum is another one")
+        raise ValueError("it was edited after it was written (its checksum does not match)")
     return {name: value for name, value in stored.items() if name not in ("format", "version", "sha256")}
 
 

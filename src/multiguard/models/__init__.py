@@ -1,4 +1,4 @@
-"""Base classifiers: any callable, module, timm name, Hugging Face folder or ONNX file."""
+"""Base classifiers: any callable or module, timm name, Hugging Face folder, ONNX file or trained model folder."""
 
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load_classifier

@@ -1,4 +1,4 @@
-"""The networks that training starts from: the built-in one, or any of timm's, with or without weights."""
+"""Networks by the name of their architecture: the built-in one, or any of timm's, with or without weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,29 +9,30 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
+from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.cnn import SmallCnn
-from multiguard.models.extras import require
-from multiguard.models.weights import read_weights
+from multiguard.models.weights import import_library, read_weights, summary
 
 PRETRAINED = "pretrained"
-_HALVES = (0.5, 0.5, 0.5)
+_CNN_NORM = (0.5, 0.5, 0.5)  # mean and standard deviation
 _CNN_SIZE = 32
-_WIDEST = 2048
+_MAX_WIDTH = 2048
 _TIMM_SIZE = 224
 
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A network ready to train or to load, and what its input must be.
+    """A network ready to train or to load, and what it expects as input.
 
     Attributes:
-        architecture: How to build it again: "cnn", "cnn:WIDTH" or "timm:NAME".
+        architecture: How to build it: "cnn", "cnn:WIDTH" or "timm:NAME".
         network: (B, 3, height, width) to (B, c) logits.
-        mean: What it wants subtracted from pixels in [0, 1], a channel.
-        std: What it wants them divided by.
-        image_size: The height and width it is at home with.
-        fresh: Its tensors that no weights file filled, where one was given: the replaced head.
+        mean: Per-channel mean to subtract from pixels in [0, 1].
+        std: Per-channel standard deviation to divide them by.
+        image_size: The height and width it was designed for.
+        fresh: The tensors that a given weights file did not fill: the replaced head.
     """
 
     architecture: str
@@ -45,15 +46,15 @@ class Backbone:
 def build_backbone(
     architecture: str, classes: int, weights: str | None = None, *, dropout: float = 0.0, size: int | None = None
 ) -> Backbone:
-    """A network of this architecture with one logit a label, its body filled from the weights in full.
+    """A network of this architecture with one logit per label, its body filled completely from the weights.
 
     Args:
         architecture: "cnn", "cnn:WIDTH" or "timm:NAME".
         classes: The number of labels c.
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
-        dropout: The share of the head's inputs that a training step leaves out.
-        size: Height and width of the images to come, for networks that are built for one size; None for their own.
+        dropout: The fraction of the head's inputs that a training step drops.
+        size: Height and width of the images, for networks that are built for one size; None for the default.
     """
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
@@ -64,81 +65,96 @@ def build_backbone(
 
 
 def input_size(architecture: str) -> int:
-    """The height and width that this architecture is at home with, known without building it."""
+    """The height and width that this architecture was designed for, known without building it."""
     kind, _, name = architecture.partition(":")
     if kind != "timm":
         return _CNN_SIZE
-    config = require("timm", "timm").get_pretrained_cfg(name)
+    config = import_library("timm", "timm").get_pretrained_cfg(name)
     return int(config.input_size[-1]) if config is not None else _TIMM_SIZE
 
 
 @torch.no_grad()
-def require_size(backbone: Backbone, size: int) -> None:
-    """Pass only if the network takes images of this height and width; else raise `ModelError`."""
+def check_image_size(backbone: Backbone, size: int) -> None:
+    """Raises `ModelError` unless the network accepts images of this height and width."""
     was_training = backbone.network.training
     try:
         backbone.network.eval()(torch.zeros(1, 3, size, size))
     except (AssertionError, RuntimeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
-            f"{backbone.architecture} takes no images of {size}x{size} ({reason}); try {backbone.image_size}"
+            f"{backbone.architecture} takes no images of {size}x{size} ({summary(error)}); try {backbone.image_size}"
         ) from error
     backbone.network.train(was_training)
 
 
 def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    if detail and not (detail.isdecimal() and len(detail) < 5 and 0 < int(detail) <= _WIDEST):
-        raise ModelError(f"'{architecture}': the width must be a whole number above 0, {_WIDEST} at most, as in cnn:32")
+    if detail and not (detail.isdecimal() and len(detail) < 5 and 0 < int(detail) <= _MAX_WIDTH):
+        raise ModelError(f"'{architecture}': the width must be an integer from 1 to {_MAX_WIDTH}, as in cnn:32")
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
     fresh = () if weights is None else _fill(network, Path(weights), ("head",))
-    return Backbone(architecture, network, _HALVES, _HALVES, _CNN_SIZE, fresh)
+    return Backbone(architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh)
 
 
 def _timm_backbone(
     architecture: str, name: str, classes: int, weights: str | None, dropout: float, size: int | None
 ) -> Backbone:
-    timm = require("timm", "timm")
+    timm = import_library("timm", "timm")
     if not timm.is_model(name):
         raise ModelError(unknown_name("timm model", name, timm.list_models()))
     try:
         network: nn.Module = timm.create_model(
-            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout, **_built_for(name, size)
+            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout, **_size_option(name, size)
         )
     except (OSError, RuntimeError, AssertionError) as error:
-        raise ModelError(f"timm could not make '{name}' ({error}); give a weights file instead") from error
+        raise ModelError(f"timm cannot build '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg
     heads = config.get("classifier", "head")
     heads = (heads,) if isinstance(heads, str) else tuple(heads)
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
-    own = int(config["input_size"][-1])
-    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), own, fresh)
+    image_size = int(config["input_size"][-1])
+    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), image_size, fresh)
 
 
-def _built_for(name: str, size: int | None) -> dict[str, int]:
-    """The size as timm takes it, for a network that must know it and is at home with another."""
-    config = require("timm", "timm").get_pretrained_cfg(name)
+def _size_option(name: str, size: int | None) -> dict[str, int]:
+    """Timm's option for the size, where a network is built for one size and this is another."""
+    config = import_library("timm", "timm").get_pretrained_cfg(name)
     fixed = config is not None and config.fixed_input_size and size not in (None, config.input_size[-1])
     return {"img_size": size} if fixed and size is not None else {}
 
 
 def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:
-    """Load every tensor whose name and shape fit; return the head's that did not, refuse any other."""
+    """Load every tensor that fits by name and shape; return the head's that do not. Any other raises `ModelError`."""
     wanted, given = network.state_dict(), read_weights(path)
     fits = {name: given[name] for name in wanted if name in given and given[name].shape == wanted[name].shape}
-    left = [name for name in wanted if name not in fits and not name.endswith("num_batches_tracked")]
-    left += [name for name in given if name not in wanted]
-    strangers = [name for name in left if not name.startswith(tuple(f"{head}." for head in heads))]
-    if strangers:
-        raise ModelError(f"{path}: {_difference(strangers[0], wanted, given)} ({len(strangers)} such tensors)")
+    unmatched = [name for name in wanted if name not in fits and not name.endswith("num_batches_tracked")]
+    unmatched += [name for name in given if name not in wanted]
+    wrong = [name for name in unmatched if not name.startswith(tuple(f"{head}." for head in heads))]
+    if wrong:
+        raise ModelError(f"{path}: {_difference(wrong[0], wanted, given)} ({len(wrong)} such tensors)")
     network.load_state_dict(fits, strict=False)
-    return tuple(name for name in left if name in wanted)
+    return tuple(name for name in unmatched if name in wanted)
 
 
 def _difference(name: str, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
     if name not in given:
         return f"no tensor '{name}', which the network needs"
     if name not in wanted:
-        return f"a tensor '{name}' that the network has no place for"
+        return f"a tensor '{name}' that the network does not have"
     return f"tensor '{name}' has shape {tuple(given[name].shape)} where {tuple(wanted[name].shape)} is needed"
+
+
+def load_timm(name: str, options: ModelOptions) -> Classifier:
+    """The classifier of this timm name with every tensor from the weights file; none is left at its random value."""
+    spec = f"timm:{name}"
+    labels = options.require_labels(spec)
+    if options.weights is None:
+        raise ModelError(f"{spec}: give its weights as a .safetensors or .pth file, weights=FILE.")
+    backbone = build_backbone(spec, len(labels), str(options.weights))
+    if backbone.fresh:
+        raise ModelError(
+            f"{options.weights} does not fit {spec} with these {len(labels)} labels: its {backbone.fresh[0]!r} has "
+            "another shape or is missing; give the labels that the weights were trained for."
+        )
+    own = {"output": "logits", "mean": backbone.mean, "std": backbone.std}
+    return options.fill(**own).make_classifier(backbone.network, spec, file_checksum(options.weights))

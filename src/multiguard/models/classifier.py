@@ -1,31 +1,40 @@
 """The base classifier f: images in [0, 1] to one score per label, with its normalisation inside."""
 
+import hashlib
 from collections.abc import Callable, Sequence
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from multiguard.errors import ModelError
+
 Output = Literal["logits", "probabilities"]
-UNNAMED = "the callable"  # what a function is called whose caller gave it no name
+UNNAMED = "the callable"  # the name of a function whose caller gave it none
 
 
 class Classifier(nn.Module):
-    """A base classifier whose input is the image itself, so that a radius always means pixels in [0, 1].
+    """A base classifier whose input is the image itself, so that a radius is always measured in pixels in [0, 1].
 
     Args:
         network: Any callable or module (B, *input_shape) -> (B, c).
         label_names: The c label names, in the order of the scores.
         output: Whether the scores are logits or probabilities; declared, never guessed from values.
         mean: Per-channel mean subtracted inside the classifier, after the noise; None for none.
-        std: Per-channel deviation divided by inside the classifier; None for none.
-        image_size: (height, width) the network expects; None if any size will do.
-        name: What the model is, for the record.
+        std: Per-channel standard deviation divided by inside the classifier; None for none.
+        image_size: (height, width) the network expects; None for any size.
+        name: The model's name in records.
         weights_hash: sha256 of the weights file; None where there is none (a plain callable).
-        trained_sigma: Deviation of the noise that its training images carried, 0.0 where they carried none; None
-            where that is not known. Where a denoiser stands in front, it is that of the classifier behind it.
-        code_hash: sha256 of the user's source files that make the network; None where it is made of ours alone, or
-            was handed over as an object.
+        trained_sigma: Standard deviation of the noise in training, 0.0 for none; None where it is unknown. Behind a
+            denoiser it is that of the classifier alone.
+        code_hash: sha256 of the user's source files that define the network; None where there are none, or where the
+            network was given as an object.
+
+    >>> channel_means = Classifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], output="logits", name="means")
+    >>> channel_means(torch.ones(1, 3, 4, 4))
+    tensor([[1., 1., 1.]])
     """
 
     def __init__(
@@ -68,3 +77,68 @@ class Classifier(nn.Module):
 
 def _channels(values: Sequence[float] | None) -> Tensor | None:
     return None if values is None else torch.tensor(tuple(values)).view(-1, 1, 1)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The keyword options of `load_classifier`; None where one was not given."""
+
+    labels: Sequence[str] | None = None
+    weights: Path | None = None
+    output: Output | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    image_size: tuple[int, int] | None = None
+    name: str | None = None
+
+    def fill(self, **defaults: Any) -> "ModelOptions":
+        """These options, with the model's own values where none were given."""
+        return replace(self, **{name: value for name, value in defaults.items() if not getattr(self, name)})
+
+    def make_classifier(self, network: Callable[[Tensor], Tensor], spec: str, weights_hash: str | None) -> Classifier:
+        """The network as a `Classifier`; missing labels or an undeclared kind of scores raise `ModelError`."""
+        return Classifier(
+            network,
+            self.require_labels(spec),
+            output=self.require_output(spec),
+            mean=self.mean,
+            std=self.std,
+            image_size=self.image_size,
+            name=self.name or spec,
+            weights_hash=weights_hash,
+        )
+
+    def require_labels(self, spec: str) -> tuple[str, ...]:
+        """The label names; `ModelError` where none were given."""
+        if not self.labels:
+            raise ModelError(f"{spec}: give the label names in the order of the scores, --labels FILE (labels=[...]).")
+        return tuple(self.labels)
+
+    def require_output(self, spec: str) -> Output:
+        """The declared kind of the scores, which is never guessed from values; `ModelError` where there is none."""
+        if self.output is None or self.output not in get_args(Output):
+            raise ModelError(
+                f"{spec}: declare its scores with --output logits or probabilities (output=...), not {self.output!r}."
+            )
+        return self.output
+
+    def refuse_weights(self, spec: str) -> None:
+        """Raises `ModelError` for a weights file where the model has its own."""
+        if self.weights is not None:
+            raise ModelError(f"{spec} has its own weights; leave out weights={str(self.weights)!r}.")
+
+    def refuse_all(self, spec: str) -> None:
+        """Raises `ModelError` for any option where the model determines all of them: it would be silently ignored."""
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if given:
+            raise ModelError(f"{spec} determines all its options; leave out {', '.join(given)}, or load its network.")
+
+
+def state_hash(module: nn.Module) -> str:
+    """The sha256 of all parameters and buffers of a module, saved ones or not: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    for name, tensor in sorted(tensors, key=lambda named: named[0]):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The small built-in network, for the embedded data and for whoever has no GPU."""
+"""The small built-in network, for the built-in digits and for machines without a GPU."""
 
 import torch
 from torch import Tensor, nn
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 class SmallCnn(nn.Module):
     """A convolutional network of about 300,000 weights that a CPU trains in a minute or two.
 
-    Noise is averaged out by a wide first layer. A label is present where any place of the image shows it,
-    so the features are joined by a maximum over places beside their mean.
+    A wide first layer averages out noise. A label is present if any part of the image shows it, so features are
+    pooled by their maximum as well as their mean.
 
     Args:
         classes: The number of labels c.
         width: Channels of the first stage; the last has four times as many.
-        dropout: The share of the joined features that a training step leaves out.
+        dropout: The fraction of the pooled features that a training step drops.
     """
 
     def __init__(self, classes: int, width: int = 32, dropout: float = 0.0) -> None:
@@ -29,10 +29,10 @@ class SmallCnn(nn.Module):
         self.head = nn.Linear(8 * width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """One logit a label for each image, (B, 3, height, width) to (B, c)."""
+        """One logit per label for each image, (B, 3, height, width) to (B, c)."""
         features = self.stages(images).flatten(2)
-        joined = torch.cat((features.amax(2), features.mean(2)), dim=1)
-        scores: Tensor = self.head(self.dropout(joined))
+        pooled = torch.cat((features.amax(2), features.mean(2)), dim=1)
+        scores: Tensor = self.head(self.dropout(pooled))
         return scores
 
 

@@ -1,5 +1,6 @@
-"""Weights files: tensors by name, read without running anything that the file brings along."""
+"""Weights files, read without running any code from them, and the optional libraries that some models need."""
 
+import importlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,41 +11,53 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from multiguard.errors import ModelError
-from multiguard.models.extras import first_line
 
-_WRAPPINGS = ("state_dict", "model", "model_state_dict", "params")
+_WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a .safetensors or .pth file by name; a file that would run code is refused, and runs none."""
+    """Every tensor of a .safetensors or .pth file by name; a file that would run code is refused and runs none."""
     if not path.is_file():
         raise ModelError(f"{path}: no such weights file")
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
-        _refuse_swollen(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes its readers fail in any way there is
-        raise ModelError(
-            f"{path}: not readable as safetensors, or as a plain torch file ({first_line(error)})"
-        ) from error
-    return _tensors(found, path)
+        _check_archive(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file may raise anything
+        raise ModelError(f"{path}: not readable as safetensors or as a plain torch file ({summary(error)})") from error
+    return _find_tensors(content, path)
 
 
-def _refuse_swollen(path: Path) -> None:
-    """Raises where an archive holds more than its own bytes: torch stores tensors as they are, and a bomb does not."""
+def _check_archive(path: Path) -> None:
+    """Raises for an archive larger than its file once unpacked: torch never compresses tensors, but a bomb does."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
-        held = sum(entry.file_size for entry in archive.infolist())
-    if held > path.stat().st_size:
-        raise ValueError(f"its parts would be {held:,} bytes, more than the file itself")
+        total = sum(entry.file_size for entry in archive.infolist())
+    if total > path.stat().st_size:
+        raise ValueError(f"its parts would have {total:,} bytes, more than the file itself")
 
 
-def _tensors(found: Any, path: Path) -> dict[str, Tensor]:
-    for key in _WRAPPINGS:
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
-    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise ModelError(f"{path}: holds something else than named tensors; save the model's state_dict()")
-    return {str(name).removeprefix("module."): tensor for name, tensor in found.items()}
+def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
+    for key in _WRAPPERS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ModelError(f"{path}: contains something other than named tensors; save the model's state_dict()")
+    return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
+
+
+def import_library(module: str, extra: str) -> Any:
+    """The imported module; where it does not import, a `ModelError` that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError) as error:  # the latter where torchvision was built for another torch
+        raise ModelError(
+            f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
+        ) from error
+
+
+def summary(error: BaseException) -> str:
+    """The beginning of another library's error message in one line, or the error's type where it has none."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

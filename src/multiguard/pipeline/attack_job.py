@@ -8,30 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.attack import Attacked, AttackPlan, Victim, attack_images, gradient_fault
+from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
 from multiguard.certify.rules import TopK
-from multiguard.data.listed import read_lines
-from multiguard.data.sample import Catalogued
+from multiguard.data.image import image_hash
+from multiguard.data.label_table import read_lines
+from multiguard.data.sample import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import AttackedImage, Attacks, Certificates, Reached, judged_size, radius_grid
-from multiguard.evaluate.attacked import all_radii, proved_sizes
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, Certificates, evaluated_size, radius_grid
+from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models import Classifier
-from multiguard.models.options import state_hash
+from multiguard.models.classifier import state_hash
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
-from multiguard.results.attack_folder import ATTACK_NAME
-from multiguard.results.certificates_folder import CERTIFICATES_NAME
-from multiguard.results.fileset import place
+from multiguard.results.attack_files import ATTACK_NAME
+from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.smooth import Smoother
-from multiguard.smooth.provenance import execution
-from multiguard.votes import image_hash
+from multiguard.smooth.fingerprint import execution
 
 _PROBED = 4  # images of which one must have a gradient
 # These decide the last digits of the scores; the noise does not depend on them.
@@ -58,7 +57,7 @@ class AttackJob:
         same = {
             name: getattr(self.part, name) for name in ("attacks", "steps", "copies", "starts", "tries", "box", "seed")
         }
-        return AttackPlan(judge_draws=self.part.draws, **same)
+        return AttackPlan(evaluation_draws=self.part.draws, **same)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +67,13 @@ class PreparedAttack:
     job: AttackJob  # the job; it attacks without gradients if the model has none
     certified: CertificatesFolder
     smoother: Smoother  # the smoothed classifier, as it was voted with
-    images: Catalogued  # the images that were voted on
+    images: IndexedDataset  # the images that were voted on
     notes: tuple[str, ...]  # what the user should know first
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
         """Attack, and write the folder, its table and its figure from what the folder then holds."""
         job = self.job
-        digest = file_checksum(place(job.certificates, CERTIFICATES_NAME))
+        digest = file_checksum(job.certificates / CERTIFICATES_NAME)
         more: dict[str, Any] = {"command": job.command or None, "force": job.force}
         with folder_lock(job.out):
             attacks = self._attacks(progress)
@@ -103,7 +102,7 @@ class PreparedAttack:
             radii=radii,
             names=job.plan.attacks,
             beta=job.part.beta,
-            draws=job.plan.judge_draws,
+            draws=job.plan.evaluation_draws,
             images=tuple(images),
             without_labels=sum(not labels for labels in certificates.labels),
             failed=len(certificates.failures),
@@ -120,7 +119,7 @@ class PreparedAttack:
             if certificates.image_hashes[index] not in (None, image_hash(image)):
                 raise DataError(f"image {name} is not the one that was voted on; restore it, or vote again")
             proved = proved_sizes(certificates, index)
-            own = all_radii(proved, certificates.methods) if self.job.part.own_radii else set()
+            own = finite_radii(proved, certificates.methods) if self.job.part.own_radii else set()
             yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
 
 
@@ -139,7 +138,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     images = source.open()
     smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
     notes = execution_notes(certified, smoother)
-    fault = gradient_fault(smoother, _decode(images, probed)) if gradients else None
+    fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
         job = replace(job, part=replace(job.part, attacks=("random",)))
         notes = (f"{smoother.classifier.name} has no gradients ({fault}): random search replaces pgd", *notes)
@@ -165,7 +164,7 @@ def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
     return (0.0, *sorted({float(radius) for radius in radii} - {0.0}))
 
 
-def _decode(images: Catalogued, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+def _decode(images: IndexedDataset, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
     """The images of these ids, decoded one by one; one that is gone raises `DataError`."""
     positions = {name: index for index, name in enumerate(images.ids)}
     for name in names:
@@ -188,21 +187,21 @@ def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
     return sorted(labelled[position] for position in order[:count])
 
 
-def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked: Attacked) -> AttackedImage:
+def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked: AttackResult) -> AttackedImage:
     """What the perturbations of one image reached; beta is split over all of them."""
-    level = job.part.beta / len(attacked.changes)
+    level = job.part.beta / len(attacked.perturbations)
     labels, rule = attacked.victim.labels, certificates.config.rule
-    reached = [
-        Reached(
-            change.attack,
-            change.goal,
-            change.radius,
-            change.norm,
-            *judged_size(change.counts, job.plan.judge_draws, labels, rule, change.goal, beta=level),
+    outcomes = [
+        AttackOutcome(
+            found.attack,
+            found.goal,
+            found.radius,
+            found.norm,
+            *evaluated_size(found.counts, job.plan.evaluation_draws, labels, rule, found.goal, beta=level),
         )
-        for change in attacked.changes
+        for found in attacked.perturbations
     ]
-    return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(reached))
+    return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(outcomes))
 
 
 def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
@@ -213,7 +212,9 @@ def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Source, images: Catalogued) -> Classifier:
+def _voted_classifier(
+    job: AttackJob, certified: CertificatesFolder, source: Source, images: IndexedDataset
+) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part = job.model or recorded_model(job.certificates, certified)
     names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))

@@ -14,7 +14,7 @@ from multiguard.io.records import decode_json
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
-from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 
 # Called with what is being done, how much of it is done, and how much there is.

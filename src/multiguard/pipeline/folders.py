@@ -7,11 +7,10 @@ from typing import Literal, get_args
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import partial_target
-from multiguard.report.family import FamilyKey
-from multiguard.results.attack_folder import ATTACK_NAME
-from multiguard.results.certificates_folder import CERTIFICATES_NAME
-from multiguard.votes.entry import entry_paths, is_shard_file
-from multiguard.votes.manifest import MANIFEST_NAME
+from multiguard.report.families import FamilyKey
+from multiguard.results.attack_files import ATTACK_NAME
+from multiguard.results.certificate_files import CERTIFICATES_NAME
+from multiguard.votes.shards import MANIFEST_NAME, is_shard_file
 
 RECORD_FILE = "run.json"
 SOURCE_FILE = "source.json"  # in a votes folder: which images and which model
@@ -62,10 +61,9 @@ def discard_model(folder: Path) -> None:
 
 
 def discard_votes(folder: Path) -> None:
-    """Remove the files that voting writes; what names shards goes before them, so that no later run resumes them."""
-    entries = sorted(entry_paths(folder))
+    """Remove the files that voting writes; the manifest goes first, so that no later run resumes the shards."""
     shards = sorted(path for path in folder.iterdir() if is_shard_file(path.name))
-    for path in (*entries, folder / MANIFEST_NAME, folder / SOURCE_FILE, *shards):
+    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *shards):
         path.unlink(missing_ok=True)
 
 

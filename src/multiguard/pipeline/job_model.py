@@ -12,8 +12,8 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
-from multiguard.models.folder import CARD_FILE, read_card
 from multiguard.models.loading import LOADERS
+from multiguard.models.model_folder import CARD_FILE, read_card
 from multiguard.pipeline.parts import ModelPart
 from multiguard.results import CertificatesFolder
 

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from multiguard.certify.rules import Rule, TopK
 from multiguard.data.image import read_image
-from multiguard.data.listed import read_lines
-from multiguard.errors import DataError, ImageError, ModelError
+from multiguard.data.label_table import read_lines
+from multiguard.errors import DataError, ImageError, ImageFailure, ModelError
 from multiguard.evaluate import CertifyConfig
 from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size
 from multiguard.pipeline.parts import ModelPart, PredictPart
 from multiguard.smooth import Prediction, Smoother
-from multiguard.votes import ImageFailure
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods
 from multiguard.pipeline.parts import DataPart, Help, ModelPart, TrainPart, VotePart, check_ranges
-from multiguard.votes.ranked import DEFAULT_RANKS
+from multiguard.votes.types import DEFAULT_RANKS
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from multiguard.data import Catalogued
+from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.files import remove_partial_files, require_folder
@@ -14,9 +14,9 @@ from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import altered_outputs, read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
-from multiguard.report.words import failed_words
+from multiguard.report.words import failure_words
 from multiguard.results import CertificatesFolder
-from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.results.certificate_files import CERTIFICATES_NAME
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
@@ -79,7 +79,7 @@ def _commands(job: ReportJob) -> list[str]:
     return list(dict.fromkeys(command for command in commands if command and isinstance(command, str)))
 
 
-def _images(job: ReportJob) -> tuple[Catalogued | None, str | None]:
+def _images(job: ReportJob) -> tuple[IndexedDataset | None, str | None]:
     """The images that were voted on, or why they cannot be shown."""
     if not job.part.images:
         return None, None
@@ -99,7 +99,7 @@ def _notes(job: ReportJob, missing: str | None, replaced: int) -> list[str]:
             "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
         )
         notes.append(f"{replaced} {images} voted on")
-    failed = failed_words(job.main).removesuffix(".")
+    failed = failure_words(job.main).removesuffix(".")
     return [*notes, failed] if failed else notes
 
 

@@ -13,10 +13,9 @@ from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.parts import ModelPart, TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
 from multiguard.results import CertificatesFolder, read_certificates
-from multiguard.results.certificates_folder import CERTIFICATES_NAME
+from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.version import __version__
-from multiguard.votes.entry import is_shard_file
-from multiguard.votes.manifest import MANIFEST_NAME, load_manifest
+from multiguard.votes.shards import MANIFEST_NAME, is_shard_file, load_manifest
 
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer

@@ -4,11 +4,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from multiguard.data.catalog import voting_split
+from multiguard.data.catalog import default_split
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.folder import read_card
+from multiguard.models.model_folder import read_card
 from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import DataPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
@@ -21,7 +21,7 @@ def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     """The recipe with the dataset's defaults in place of what it leaves open."""
     data = recipe.data
     if not data.source().unlisted:
-        split = data.split or voting_split(data.name, data.root, data.table)
+        split = data.split or default_split(data.name, "test", data.root, data.table)
         recipe = replace(recipe, data=replace(data, split=split))
     if recipe.train is None:
         return recipe

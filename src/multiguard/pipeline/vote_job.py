@@ -3,14 +3,16 @@
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from multiguard.certify import look_plan
-from multiguard.data.listed import read_lines
-from multiguard.data.sample import Catalogued, Dataset
+from multiguard.data.image import image_hash
+from multiguard.data.label_table import read_lines
+from multiguard.data.sample import Dataset, IndexedDataset
 from multiguard.data.source import FOLDER, Source
-from multiguard.errors import ImageError, InvalidInputError, VotesError
+from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.files import remove_partial_files, write_atomically
@@ -19,7 +21,7 @@ from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
-from multiguard.models.options import state_hash
+from multiguard.models.classifier import state_hash
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, discard_votes
 from multiguard.pipeline.job_model import (
     brings_labels,
@@ -30,13 +32,10 @@ from multiguard.pipeline.job_model import (
     square_size,
 )
 from multiguard.pipeline.parts import ModelPart, VotePart
-from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
-from multiguard.smooth.dataset import checked_scheme
-from multiguard.smooth.provenance import as_begun, describe_run, first_image
-from multiguard.votes import ImageFailure, image_hash, read_votes
-from multiguard.votes.manifest import MANIFEST_NAME, Manifest, load_manifest
-from multiguard.votes.provenance import Provenance
-from multiguard.votes.writer import holds_other_run
+from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.dataset import VoteRun, make_scheme
+from multiguard.votes import Manifest, read_votes
+from multiguard.votes.shards import MANIFEST_NAME, shard_name
 
 # The fields of a `VotePart` that decide the votes as they stand; the others are resolved first, or only set the speed.
 _DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
@@ -88,10 +87,15 @@ class PreparedVote:
     job: VoteJob  # the job; the size of its images is resolved
     sigma: float
     classifier: Classifier
-    images: Catalogued
+    images: IndexedDataset
     trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
     # a message if the scores are taken to be in the dataset's order of labels, since neither model nor file gives one
     order_note: str | None = None
+
+    @cached_property
+    def classifier_hash(self) -> str:
+        """The hash of the classifier's state, computed once: nothing changes the weights of a job."""
+        return state_hash(self.classifier)
 
     def inputs(self) -> dict[str, Any]:
         """Everything that decides the votes, by name."""
@@ -105,7 +109,7 @@ class PreparedVote:
             "model": self.classifier.name,
             "model.labels": list(self.classifier.label_names),
             "model.output": self.classifier.output,
-            "model.weights": state_hash(self.classifier),
+            "model.weights": self.classifier_hash,
             "model.file": self.classifier.weights_hash,
             "model.code": self.classifier.code_hash,
             "data.labelled": labelled,
@@ -114,7 +118,7 @@ class PreparedVote:
 
     def discard_old(self) -> None:
         """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
-        self._provenance(self._smoother())
+        self._run()
         with folder_lock(self.job.out):
             discard_votes(self.job.out)
 
@@ -132,42 +136,32 @@ class PreparedVote:
             stop: Asked before each shard; if true, the shards under way are finished and the rest is left.
             force: Whether to remove another run's votes first; votes of this run are always kept.
         """
-        job, part = self.job, self.job.part
-        smoother = self._smoother()
-        more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
-        with folder_lock(job.out):
-            if force and this_rank().may_discard and self._meets_other(smoother):
-                discard_votes(job.out)
-            vote_dataset(smoother, self.images, job.out, **self._scheme(), **more, progress=progress, stop=stop)
-            if not this_rank().is_main:
-                return None
-            manifest = load_manifest(job.out)
-            if manifest.sealed:
+        discard = discard_votes if force and this_rank().may_discard else None
+        with folder_lock(self.job.out):
+            manifest = self._run().write(self.job.out, progress=progress, stop=stop, discard=discard)
+            if manifest is not None and manifest.finished:
                 self._write_source()
-            return self._result(manifest)
+        return None if manifest is None else self._result(manifest)
 
     def _result(self, manifest: Manifest) -> VoteResult:
-        shards = [self.job.out / shard.file for shard in manifest.shards.values()]
+        shards = [self.job.out / shard_name(index) for index in range(manifest.shard_count)]
         return VoteResult(
             len(self.images),
             manifest.failures,
             (self.job.out / MANIFEST_NAME, self.job.out / SOURCE_FILE, *shards),
-            self._mean_draws() if self.job.part.adaptive and manifest.sealed else float(self.job.part.most_draws),
+            self._mean_draws() if self.job.part.adaptive and manifest.finished else float(self.job.part.most_draws),
         )
 
     def _mean_draws(self) -> float:
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def _meets_other(self, smoother: Smoother) -> bool:
-        """Whether the folder holds another run's votes; everything about these votes has been checked."""
-        run = as_begun(self._provenance(smoother), self.job.out, self.images)
-        return holds_other_run(self.job.out, run, self.job.part.shard_images)
-
-    def _provenance(self, smoother: Smoother) -> Provenance:
-        """Everything that determines the votes, checked."""
-        scheme = checked_scheme(smoother, **self._scheme())
-        return describe_run(smoother, self.images, scheme, first_image(self.images, self.job.part.on_error))
+    def _run(self) -> VoteRun:
+        """The voting run, checked; nothing is written yet."""
+        smoother, part = self._smoother(), self.job.part
+        scheme = make_scheme(smoother, **self._scheme())
+        more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
+        return VoteRun(smoother, self.images, scheme, classifier_hash=self.classifier_hash, **more)
 
     def _scheme(self) -> dict[str, Any]:
         """How many draws of which noise each image gets."""
@@ -224,7 +218,7 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
 
 
-def image_hashes(prefix: str, images: Catalogued, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
+def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
     """Hashes that change with any image's name, labels, file or decoded size, but not with the folder's location.
 
     Args:

@@ -1,67 +1,170 @@
-"""The families of a study: its methods, its sweeps, and the main run beside others."""
+"""Groups of curves that differ in one thing: the methods of a run, and one parameter swept."""
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
+from multiguard.certify.arrays import Floats
+from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
-from multiguard.report.family import AVERAGINGS, METHOD_NAMES, POINT_BY_POINT, Family, FamilyKey, Line
-from multiguard.report.measure import study_measures
-from multiguard.report.rounding import plain
-from multiguard.report.runs import run_families
-from multiguard.report.study import Study
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
+from multiguard.report.rounding import percent_value, plain, round_up
 
-Parameter = Literal["k_prime", "k", "threshold", "n", "alpha"]
-_CHOSEN_ANEW = "For each curve pilot draws chose the labels anew."
+if TYPE_CHECKING:
+    from multiguard.report.study import Study
+
+Score = Literal["precision", "recall", "f1", "false_ceiling"]
+FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
+METHOD_NAMES = {"joint": "joint", "paper": "paper (Theorem 1)", "independent": "independent"}
+METHOD_NAMES |= {"jia": "Jia et al.", "cohen": "Cohen et al."}
+POINTWISE = (
+    "Each curve is valid pointwise, for a configuration fixed in advance; "
+    "the best of several, picked after looking, is not covered by the probability 1 − α."
+)
+_LABELS_CHOSEN_AGAIN = "Pilot draws chose the labels again for each curve."
+_HIGHEST_CEILING = 15.0
 
 
-def families(study: Study) -> list[Family]:
-    """All families of the study whose data is there, the methods first."""
-    found = [methods_family(study), *sweep_families(study), *run_families(study)]
-    return [family for family in found if len(family.lines) > 1 or family.key == "methods"]
+@dataclass(frozen=True)
+class Measure:
+    """One score of a curve: a fraction, which is a floor, or a number of labels, which is a ceiling."""
+
+    key: Score  # its name in `Scores`
+    word: str  # its name in tables
+    title: str  # of its panel in a figure
+    caption: str  # of its chart on the page
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether it is a fraction, shown in percent; else a number of labels."""
+        return self.key != "false_ceiling"
+
+    @property
+    def unit(self) -> str:
+        """The unit of its axis."""
+        return "%" if self.is_fraction else "labels per image"
+
+    def values(self, curve: Curve) -> Floats:
+        """(radii,) of the curve."""
+        values: Floats = getattr(curve.scores, self.key)
+        return values
+
+    def band(self, curve: Curve) -> tuple[Floats, Floats] | None:
+        """The low and high end, each (radii,); None without bands, and for all ceilings."""
+        band: tuple[Floats, Floats] | None = getattr(curve.bands, self.key, None)
+        return band
+
+    def on_axis(self, values: Floats) -> Floats:
+        """The values in the unit of the axis."""
+        return 100 * values if self.is_fraction else values
+
+    def text(self, value: float) -> str:
+        """A value for people: a fraction rounded down, a ceiling rounded up."""
+        return percent_value(value) if self.is_fraction else round_up(value, 2)
 
 
-def methods_family(study: Study) -> Family:
-    """Every method of the main run in its own setting."""
-    names = study.main.certificates.methods
+def rule_measures(rule: RuleName, *, labelled: bool) -> tuple[Measure, ...]:
+    """The scores of a rule: without true labels no precision and no F1; a ceiling for the threshold rule."""
+    prefix = "Certified top-k " if rule == "top-k" else "Certified "
+    names: dict[Score, str] = {"precision": "precision", "recall": "recall", "f1": "F1"}
+    floors = [Measure(key, word, f"{prefix}{word}@R", f"Certified {word}, %") for key, word in names.items()]
+    if not labelled:
+        floors = [Measure("recall", "stay", "Predicted labels certified to stay at R", "Predicted labels that stay, %")]
+    if rule == "top-k":
+        return tuple(floors)
+    kind = "wrong labels" if labelled else "other labels"
+    title = kind.capitalize()
+    return (*floors, Measure("false_ceiling", f"{kind}, at most", f"{title}@R, at most", f"{title} returned, at most"))
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One curve of a family, in both averagings."""
+
+    value: str  # what sets it apart, for a table cell
+    name: str  # the same for a legend
+    curves: Mapping[Averaging, Curve]
+    is_base: bool  # whether it is the main run in its own config
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Curves that differ in one thing: one at least for the methods, two at least for all others."""
+
+    key: FamilyKey  # its name in file names and column names
+    symbol: str  # what the lines differ in, for a column heading
+    title: str
+    note: str  # caveats, one per line of text
+    measures: tuple[Measure, ...]  # the scores to show
+    lines: tuple[Line, ...]
+    ordered: bool = False  # whether the lines are in the order of a number
+
+    @property
+    def base(self) -> Line:
+        """The main run in its own config, or the first line where it is not among them."""
+        return next((line for line in self.lines if line.is_base), self.lines[0])
+
+    @property
+    def radius(self) -> Floats:
+        """(radii,), shared by all lines."""
+        return self.lines[0].curves["mean"].scores.radius
+
+    @property
+    def strokes(self) -> list[Stroke]:
+        """The stroke of each line, in order."""
+        if not self.ordered:
+            return distinct_strokes(len(self.lines))
+        base = next((i for i, line in enumerate(self.lines) if line.is_base), 0)
+        return ordered_strokes(len(self.lines), base)
+
+    def top(self, measure: Measure) -> float | None:
+        """Where the axis of a ceiling is cut off, since a high ceiling says next to nothing; None if it is not."""
+        curves = [line.curves[averaging] for line in self.lines for averaging in AVERAGINGS]
+        highest = max(float(measure.values(curve).max()) for curve in curves)
+        return _HIGHEST_CEILING if not measure.is_fraction and highest > _HIGHEST_CEILING else None
+
+
+def methods_family(study: "Study") -> Family:
+    """Every method of the main run in its own config."""
     lines = tuple(
         Line(
-            name,
-            METHOD_NAMES[name],
-            {averaging: study.main_curve(name, averaging) for averaging in AVERAGINGS},
-            name == study.method,
+            method,
+            METHOD_NAMES[method],
+            {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS},
+            method == study.method,
         )
-        for name in names
+        for method in study.main.certificates.methods
     )
-    note = POINT_BY_POINT if len(names) > 1 else ""
-    return Family("methods", "method", "Methods on the same votes", note, study_measures(study), lines, ordered=False)
+    measures = rule_measures(study.rule, labelled=study.labelled)
+    note = POINTWISE if len(lines) > 1 else ""
+    return Family("methods", "method", "Methods on the same votes", note, measures, lines)
 
 
-_SWEPT: Mapping[Parameter, tuple[FamilyKey, str, str]] = {
-    "k_prime": ("k_prime", "k′", "Labels the base classifier returns, k′"),
-    "k": ("k", "k", "Labels the smoothed classifier returns, k"),
-    "threshold": ("threshold", "t", "Share of the draws that a label needs, t"),
-    "n": ("n", "n", "Draws of noise, n"),
-    "alpha": ("alpha", "α", "Probability of error, α"),
+_SWEPT: Mapping[FamilyKey, tuple[str, str]] = {
+    "k_prime": ("k′", "Labels returned by the base classifier, k′"),
+    "k": ("k", "Labels returned by the smoothed classifier, k"),
+    "threshold": ("t", "Threshold of the smoothed classifier, t"),
+    "n": ("n", "Noise draws, n"),
+    "alpha": ("α", "Error probability, α"),
 }
 
 
-def sweep_families(study: Study) -> list[Family]:
-    """One family for each parameter of the rule, of the curves that differ from the main setting in nothing else."""
-    return [_sweep(study, parameter) for parameter in _SWEPT if parameter in study.config.parameters]
+def sweep_families(study: "Study") -> list[Family]:
+    """One family per parameter: the curves whose config differs from the main one in nothing else."""
+    return [_sweep(study, key) for key in _SWEPT if key in study.config.parameters]
 
 
-def _sweep(study: Study, parameter: Parameter) -> Family:
-    base = study.config
-    found: dict[float, dict[Averaging, Curve]] = {}
+def _sweep(study: "Study", key: FamilyKey) -> Family:
+    own = study.config.parameters[key]
+    swept: dict[float, dict[Averaging, Curve]] = {}
     for curve in study.main.curves:
-        value = curve.config.parameters[parameter]
-        assert value is not None
-        if curve.method == study.method and curve.config.vary(parameter, base.parameters[parameter]) == base:
-            found.setdefault(value, {})[curve.averaging] = curve
-    key, symbol, title = _SWEPT[parameter]
+        value = curve.config.parameters.get(key)
+        if value is not None and curve.method == study.method and curve.config.vary(key, own) == study.config:
+            swept.setdefault(value, {})[curve.averaging] = curve
+    symbol, title = _SWEPT[key]
     lines = tuple(
-        Line(plain(value), f"{symbol} = {plain(value)}", both, value == base.parameters[parameter])
-        for value, both in sorted(found.items())
+        Line(plain(value), f"{symbol} = {plain(value)}", both, value == own) for value, both in sorted(swept.items())
     )
-    note = POINT_BY_POINT if study.labelled or key in ("n", "alpha") else f"{_CHOSEN_ANEW}\n{POINT_BY_POINT}"
-    return Family(key, symbol, title, note, study_measures(study), lines, ordered=True)
+    note = POINTWISE if study.labelled or key in ("n", "alpha") else f"{_LABELS_CHOSEN_AGAIN}\n{POINTWISE}"
+    return Family(key, symbol, title, note, rule_measures(study.rule, labelled=study.labelled), lines, ordered=True)

@@ -1,4 +1,4 @@
-"""The one place that writes numbers for people: floors are rounded down and ceilings up, so none says too much."""
+"""Numbers as text, for all rooms: floors are rounded down and ceilings up, so none claims more than was proved."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -7,20 +7,12 @@ _EXACT = Context(prec=1100)  # holds every float with all its decimals
 
 
 def round_down(value: float, decimals: int) -> str:
-    """The largest number with so many decimals that is not above `value`, as text.
-
-    >>> round_down(0.2999, 3), round_down(0.29, 3)
-    ('0.299', '0.290')
-    """
+    """The largest number with so many decimals that is not above `value`, as text."""
     return _rounded(value, decimals, ROUND_FLOOR)
 
 
 def round_up(value: float, decimals: int) -> str:
-    """The smallest number with so many decimals that is not below `value`, as text.
-
-    >>> round_up(1.001, 2)
-    '1.01'
-    """
+    """The smallest number with so many decimals that is not below `value`, as text."""
     return _rounded(value, decimals, ROUND_CEILING)
 
 
@@ -43,11 +35,7 @@ def percent_value(fraction: float, rounding: str = ROUND_FLOOR) -> str:
 
 
 def count(number: float, rounding: str) -> str:
-    """A mean number of labels with two decimals, rounded as told: ROUND_FLOOR for floors, ROUND_CEILING for ceilings.
-
-    >>> count(1.239, ROUND_FLOOR), count(1.231, ROUND_CEILING)
-    ('1.23', '1.24')
-    """
+    """A mean number of labels with two decimals: ROUND_FLOOR for a floor, ROUND_CEILING for a ceiling."""
     return _rounded(number, 2, rounding)
 
 
@@ -72,39 +60,23 @@ def plain(number: float) -> str:
 
 
 def plain_percent(fraction: float) -> str:
-    """A chosen fraction, such as a confidence level, in percent and exact.
-
-    >>> plain_percent(0.57)
-    '57'
-    """
+    """A chosen fraction, such as a confidence level, in percent and exact."""
     return _digits(100 * _decimal(fraction))
 
 
 def confidence(alpha: float) -> str:
-    """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100.
-
-    >>> confidence(0.001), confidence(1e-200)
-    ('99.9', '99.9999999999')
-    """
+    """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100."""
     missing = _EXACT.multiply(_decimal(alpha), Decimal(100)).quantize(Decimal("1e-10"), ROUND_CEILING, _EXACT)
     return _digits(_EXACT.subtract(Decimal(100), missing))
 
 
 def down_to_digits(value: float, digits: int) -> str:
-    """The largest number with so many significant digits that is not above a positive `value`, as text.
-
-    >>> down_to_digits(0.123456, 4)
-    '0.1234'
-    """
+    """The largest number with so many significant digits that is not above a positive `value`, as text."""
     return plain(float(Context(digits, ROUND_FLOOR).plus(_decimal(value))))
 
 
 def up_to_digits(value: float, digits: int) -> str:
-    """The smallest number with so many significant digits that is not below a positive `value`, as text.
-
-    >>> up_to_digits(0.12345, 3)
-    '0.124'
-    """
+    """The smallest number with so many significant digits that is not below a positive `value`, as text."""
     return plain(float(Context(digits, ROUND_CEILING).plus(_decimal(value))))
 
 

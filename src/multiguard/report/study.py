@@ -1,27 +1,39 @@
-"""What a report is about: one run, and others on the same images beside it."""
+"""What a report is about: one run, other runs on the same images, and what is computed from them once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
+from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Averaging, CertifyConfig, Curve
+from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.report.comparisons import run_families
+from multiguard.report.families import Family, methods_family, sweep_families
 from multiguard.results import CertificatesFolder
-from multiguard.votes import Rule
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One run and those it is compared with, all on the same images with the same labels, or all without labels.
+    """One run and the runs it is compared with, all on the same images with the same labels, or all without labels.
 
-    Where a run could not vote on an image, its averages are over one image less than another's, and it is said.
+    Where a run failed on an image, its averages are over one image less than another's, and every summary says so.
 
     Attributes:
         main: The run that the report is about.
-        beside: Other runs, by name: another sigma, a network trained without noise, the other rule.
-        title: The report's heading.
-        commands: The command lines that make it again, in order.
+        beside: Other runs by name: another sigma, a network trained without noise, the other rule.
+        title: The heading of the report.
+        commands: The command lines that reproduce it, in order.
+
+    Example:
+        >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
+        >>> study = Study(run, title="Certified digits")
+        >>> [family.key for family in study.families]
+        ['methods', 'k']
     """
 
     main: CertificatesFolder
@@ -35,7 +47,7 @@ class Study:
         grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
         if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
             raise InvalidInputError(
-                "the curves of the main run must all be asked at the same radii, from small to large; "
+                "the curves of the main run must all have the same radii, from small to large; "
                 "certify again with one list of radii"
             )
 
@@ -45,37 +57,66 @@ class Study:
         return self.main.certificates.config
 
     @property
-    def rule(self) -> Rule:
-        """The rule of the main run."""
-        return self.main.certificates.rule_name
+    def rule(self) -> RuleName:
+        """The name of the main run's rule."""
+        return self.config.rule.name
 
     @property
     def labelled(self) -> bool:
-        """Whether the certified labels are the true ones; if not, pilot draws chose them."""
+        """Whether the true labels are certified; if not, pilot draws chose the labels."""
         return self.main.certificates.labelled
 
     @property
     def method(self) -> Method:
-        """The method that sweeps and comparisons are drawn for: the first of the main run."""
+        """The method of sweeps and comparisons: the first one of the main run."""
         return self.main.certificates.methods[0]
 
+    @property
+    def grid(self) -> Floats:
+        """(radii,), where the curves of the main run are evaluated."""
+        return self.main_curve(self.method, "mean").scores.radius
+
+    @property
+    def stops(self) -> dict[int, int]:
+        """How many images stopped at each look, by its number of draws; empty where n is fixed."""
+        draws = self.main.certificates.draws
+        return {look: draws.count(look) for look in self.main.provenance.get("looks") or ()}
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """The families of curves that have data, the methods first."""
+        others = [*sweep_families(self), *run_families(self)]
+        return [methods_family(self), *(family for family in others if len(family.lines) > 1)]
+
+    @cached_property
+    def label_scores(self) -> list[LabelScores]:
+        """How often each label is certified at each radius of the grid, the label with the most images first."""
+        scores = label_scores(self.main.certificates, self.grid)
+        return sorted(scores, key=lambda label: (-label.images, label.label))
+
     def main_curve(self, method: Method, averaging: Averaging) -> Curve:
-        """The main run's own curve, as its file holds it."""
+        """The curve of the main run in its own config, as its file holds it."""
         for curve in self.main.curves:
             if (curve.method, curve.averaging, curve.config) == (method, averaging, self.config):
                 return curve
-        raise InvalidInputError(
-            f"the certificates hold no curve of the method {method} ({averaging}) in their own setting; "
-            "certify again to write the curves anew"
-        )
+        raise InvalidInputError(f"the certificates have no curve of the method {method} ({averaging}); certify again")
+
+
+def round_radii(grid: Floats, sigma: float, half_steps: Sequence[int]) -> list[tuple[int, float]]:
+    """The indices and values in the grid of these multiples of sigma / 2; evenly spread ones if it has too few."""
+    nearest = [int(np.argmin(np.abs(grid - half * sigma / 2))) for half in half_steps]
+    close = [i for i, half in zip(nearest, half_steps, strict=True) if np.isclose(grid[i], half * sigma / 2)]
+    if len(close) < min(2, len(grid)):
+        close = np.linspace(0, len(grid) - 1, len(half_steps)).round().astype(int).tolist()
+    return [(i, float(grid[i])) for i in sorted(set(close))]
 
 
 def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFolder) -> None:
+    certified = {True: "the true labels", False: "labels that pilot draws chose"}
     if run.certificates.labelled != main.certificates.labelled:
-        certified = {True: "the true labels", False: "labels that pilot draws chose"}
         raise InvalidInputError(
             f"the run '{name}' certifies {certified[run.certificates.labelled]} and the main run "
-            f"{certified[main.certificates.labelled]}, so that their numbers mean different things; leave it out"
+            f"{certified[main.certificates.labelled]}, so their numbers cannot be compared; leave it out"
         )
     if not _same_images(run, main):
         raise InvalidInputError(
@@ -85,20 +126,15 @@ def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFold
 
 
 def _same_images(one: CertificatesFolder, other: CertificatesFolder) -> bool:
-    """Whether both are about the same images, those that failed among them, and agree on the labels of each."""
-    known, others = _images(one), _images(other)
-    agree = all(known[image_id] == others[image_id] for image_id in known.keys() & others.keys())
-    return agree and _asked_about(one) == _asked_about(other)
+    """Whether both are about the same images, failed ones included, and agree on the true labels of each."""
+    mine, others = _true_labels(one), _true_labels(other)
+    agree = (labels == others[i] or labels is None or others[i] is None for i, labels in mine.items() if i in others)
+    return mine.keys() == others.keys() and all(agree)
 
 
-def _asked_about(run: CertificatesFolder) -> set[str]:
-    return {*run.certificates.ids, *(failure.image_id for failure in run.certificates.failures)}
-
-
-def _images(run: CertificatesFolder) -> dict[str, set[str]]:
-    """The true labels of each image by their names, whatever the order of either; none where draws chose them."""
-    found = run.certificates
-    return {
-        image_id: {found.label_names[label] for label in labels} if found.labelled else set()
-        for image_id, labels in zip(found.ids, found.labels, strict=True)
-    }
+def _true_labels(run: CertificatesFolder) -> dict[str, set[str] | None]:
+    """The names of each image's true labels; None where it failed, empty where pilot draws chose the labels."""
+    proved = run.certificates
+    names = ({proved.label_names[label] for label in labels if proved.labelled} for labels in proved.labels)
+    failed = {failure.image_id: None for failure in proved.failures}
+    return {**failed, **dict(zip(proved.ids, names, strict=True))}

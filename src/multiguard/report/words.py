@@ -1,46 +1,72 @@
-"""What was asked of a run, in the words that figures, tables and the page share."""
+"""The phrases that figures, tables and the page share."""
 
-from multiguard.certify import TopK
+import re
+from typing import TYPE_CHECKING
+
+from multiguard.certify import Rule, TopK
 from multiguard.evaluate import Curve
-from multiguard.evaluate.scores import failed_words as failed_of
+from multiguard.evaluate.scores import failed_words
 from multiguard.report.rounding import plain
-from multiguard.report.study import Study
 from multiguard.results import CertificatesFolder
 
+if TYPE_CHECKING:
+    from multiguard.report.study import Study
 
-def setting_words(run: CertificatesFolder) -> dict[str, str]:
-    """What the run was asked, by the names of the parameters, such as {"k": "k = 10"}."""
-    config, sigma = run.certificates.config, run.certificates.sigma
-    if isinstance(config.rule, TopK):
-        own = {"k_prime": f"k′ = {config.rule.k_prime}", "k": f"k = {config.rule.k}"}
-    else:
-        own = {"threshold": f"t = {plain(config.rule.t)}"}
-    return {**own, "n": draws_words(run), "alpha": f"α = {plain(config.alpha)}", "sigma": f"σ = {plain(sigma)}"}
+_SAMPLE = re.compile(r"(?P<name>[^?\[\]]+)(?:\?seed=(?P<made>\d+))?\[images=(?P<images>\d+),seed=(?P<seed>\d+)\]")
 
 
-def draws_words(run: CertificatesFolder) -> str:
-    """How many draws an image took."""
+def rule_words(rule: Rule) -> dict[str, str]:
+    """The parameters of the rule by name, such as {"k": "k = 10"}."""
+    if isinstance(rule, TopK):
+        return {"k_prime": f"k′ = {rule.k_prime}", "k": f"k = {rule.k}"}
+    return {"threshold": f"t = {plain(rule.t)}"}
+
+
+def config_words(run: CertificatesFolder) -> dict[str, str]:
+    """All parameters of a run by name: those of the rule, n, alpha and sigma."""
     config = run.certificates.config
-    if run.provenance.get("looks") is None:
-        return f"n = {config.draws}"
-    return f"n up to {config.draws} ({mean_draws(run)} on average)"
+    draws = f"n = {config.draws}"
+    if run.provenance.get("looks") is not None:
+        draws = f"n up to {config.draws} ({mean_draws(run)} on average)"
+    alpha, sigma = f"α = {plain(config.alpha)}", f"σ = {plain(run.certificates.sigma)}"
+    return {**rule_words(config.rule), "n": draws, "alpha": alpha, "sigma": sigma}
 
 
 def mean_draws(run: CertificatesFolder) -> str:
-    """How many draws the images that are counted took on average, as the run's curves tell."""
-    own = next(curve for curve in run.curves if curve.config == run.certificates.config)
-    return plain(round(own.mean_draws, 1))
+    """The mean number of draws of the images that count, from the run's curves."""
+    curve = next(curve for curve in run.curves if curve.config == run.certificates.config)
+    return plain(round(curve.mean_draws, 1))
 
 
-def left_out(study: Study, curve: Curve) -> str:
-    """How many images the averages leave out, and why; empty where there are none."""
-    unlabelled = "without labels" if study.labelled else "without a predicted label"
-    counts = {unlabelled: curve.scores.without_labels, "that could not be voted on": curve.failed}
+def left_out_words(labelled: bool, without_labels: int, failed: int) -> str:
+    """How many images an average leaves out, and why; empty if there are none."""
+    unlabelled = "without labels" if labelled else "without a predicted label"
+    counts = {unlabelled: without_labels, "that could not be voted on": failed}
     return " and ".join(f"{count} {why}" for why, count in counts.items() if count)
 
 
-def failed_words(run: CertificatesFolder) -> str:
-    """How many images could not be voted on, as a sentence; empty where all could."""
+def curve_left_out(study: "Study", curve: Curve) -> str:
+    """How many images this curve leaves out, and why; empty if there are none."""
+    return left_out_words(study.labelled, curve.scores.without_labels, curve.failed)
+
+
+def failure_words(run: CertificatesFolder) -> str:
+    """How many images failed, as a sentence; empty if none did."""
     failed, voted = len(run.certificates.failures), len(run.certificates.ids)
-    words = failed_of(failed, failed + voted)
+    words = failed_words(failed, failed + voted)
     return f"{words}." if words else ""
+
+
+def dataset_words(dataset: str, total: int) -> str:
+    """Which images these are: a random sample of a dataset in words, any other by the dataset's name."""
+    sample = _SAMPLE.fullmatch(dataset)
+    if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
+        return f"{total} of {dataset}"
+    return f"{sample['name']}, {total} random images, seed {sample['seed']}"
+
+
+def whose_labels(study: "Study") -> dict[str, str]:
+    """The labels that the headline's fraction is of, in each averaging."""
+    if study.labelled:
+        return {"mean": "of an image\u2019s true labels, on average,", "pooled": "of all true labels together"}
+    return {"mean": "of an image\u2019s predicted labels, on average,", "pooled": "of all predicted labels together"}

@@ -1,23 +1,39 @@
 """Packing draws into batches: rows of consecutive images share a batch, since noise is keyed draw by draw."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from multiguard.certify.arguments import check_count
+from multiguard.errors import InvalidInputError
+from multiguard.smooth.settings import whole_number
+
+Image = NDArray[np.generic] | Tensor
+BatchSize = Literal["auto"] | int
+
+MAX_ROWS = 2048  # of an automatic batch
+_MAX_DRAWS = 1 << 32
+_IMAGE_DIMENSIONS = 3
+# A batch of about this many input values fills the device, or a CPU's caches, without crowding it.
+_DEVICE_VALUES = 1 << 27
+_CPU_VALUES = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All the draws of one image that are wanted: `first_draw`, `first_draw` + 1, ..., `draws` of them.
+    """The draws `first_draw`, `first_draw` + 1, ... of one image, `draws` of them.
 
     Attributes:
-        image_id: The name of the image, for messages.
-        key: The 128 bits that name its noise.
-        image: The image on the device, float32 in [0, 1] or uint8 (x / 255).
+        image_id: The id of the image, for messages.
+        key: The 128-bit noise key of the image.
+        image: The image on the device: float32 in [0, 1], or uint8 (a pixel is x / 255).
         first_draw: The index of the first draw.
-        draws: How many draws.
+        draws: The number of draws.
     """
 
     image_id: str
@@ -29,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """`rows` consecutive draws of one job, the first of them `start` draws into the job."""
+    """`rows` consecutive draws of one job; the first of them is `start` draws into the job."""
 
     job: Job
     start: int
@@ -48,53 +64,124 @@ class Batch:
         return sum(segment.rows for segment in self.segments)
 
     def slots(self) -> NDArray[np.int64]:
-        """For each row the position of its segment."""
+        """For each row the index of its segment."""
         return np.repeat(np.arange(len(self.segments)), [segment.rows for segment in self.segments])
 
     def draws(self) -> NDArray[np.int64]:
         """For each row the index of its draw."""
-        return np.concatenate([_draw_indices(segment) for segment in self.segments])
+        starts = [(segment.job.first_draw + segment.start, segment.rows) for segment in self.segments]
+        return np.concatenate([np.arange(first, first + rows, dtype=np.int64) for first, rows in starts])
 
-    def image_of(self, row: int) -> str:
-        """The id of the image that a row belongs to."""
-        return self.segments[int(self.slots()[row])].job.image_id
+    def parts(self) -> list["Batch"]:
+        """Smaller batches: one per image, or the two halves of one image's draws; none for a single draw."""
+        if len(self.segments) > 1:
+            return [Batch((segment,)) for segment in self.segments]
+        (only,) = self.segments
+        half = only.rows // 2
+        spans = [(only.start, half), (only.start + half, only.rows - half)]
+        return [Batch((Segment(only.job, start, rows),)) for start, rows in spans if half]
 
-
-def whole(job: Job) -> Segment:
-    """All the draws of a job."""
-    return Segment(job, 0, job.draws)
+    def black(self) -> "Batch":
+        """The same draws of black images: a classifier that fails on these fails on any image."""
+        jobs = [replace(segment.job, image=torch.zeros_like(segment.job.image)) for segment in self.segments]
+        return Batch(tuple(replace(segment, job=job) for segment, job in zip(self.segments, jobs, strict=True)))
 
 
 def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Batch]:
-    """Every row of every segment exactly once, in order, in batches as full as shapes allow.
+    """Every row of every segment exactly once, in order, in batches as full as the image shapes allow.
 
     Args:
-        segments: Rows wanted.
-        size: The rows of a batch that a job opens; asked anew for each batch, since it shrinks when the
-            device runs out of memory.
+        segments: The rows to pack; the next segment is taken only when its rows are due.
+        size: The number of rows of a batch that starts with this job; called for each batch, since the size shrinks
+            when the device runs out of memory.
+
+    >>> jobs = [Job(name, bytes(16), torch.zeros(3, 4, 4), first_draw=0, draws=5) for name in ("cat", "dog")]
+    >>> batches = pack([Segment(job, 0, job.draws) for job in jobs], size=lambda job: 4)
+    >>> [[(segment.job.image_id, segment.rows) for segment in batch.segments] for batch in batches]
+    [[('cat', 4)], [('cat', 1), ('dog', 3)], [('dog', 2)]]
     """
-    held: list[Segment] = []
+    waiting: list[Segment] = []
     room = 0
     for segment in segments:
-        if held and not _stack_together(held[0].job, segment.job):
-            yield Batch(tuple(held))
-            held = []
+        if waiting and not _stackable(waiting[0].job, segment.job):
+            yield Batch(tuple(waiting))
+            waiting = []
         start, end = segment.start, segment.start + segment.rows
         while start < end:
-            room = room if held else size(segment.job)
-            held.append(Segment(segment.job, start, min(room, end - start)))
-            start, room = start + held[-1].rows, room - held[-1].rows
+            room = room if waiting else size(segment.job)
+            waiting.append(Segment(segment.job, start, min(room, end - start)))
+            start, room = start + waiting[-1].rows, room - waiting[-1].rows
             if room == 0:
-                yield Batch(tuple(held))
-                held = []
-    if held:
-        yield Batch(tuple(held))
+                yield Batch(tuple(waiting))
+                waiting = []
+    if waiting:
+        yield Batch(tuple(waiting))
 
 
-def _draw_indices(segment: Segment) -> NDArray[np.int64]:
-    first = segment.job.first_draw + segment.start
-    return np.arange(first, first + segment.rows, dtype=np.int64)
-
-
-def _stack_together(one: Job, other: Job) -> bool:
+def _stackable(one: Job, other: Job) -> bool:
     return one.image.shape == other.image.shape and one.image.dtype == other.image.dtype
+
+
+class Sizer:
+    """The number of rows per batch; the limit falls when the device runs out of memory and never rises again."""
+
+    def __init__(self, batch_size: BatchSize, device: torch.device) -> None:
+        self._values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
+        self._fixed = None if batch_size == "auto" else check_count("batch_size", batch_size)
+        self.limit = self._fixed or MAX_ROWS
+
+    def rows(self, job: Job) -> int:
+        """The rows of a batch of images like this job's."""
+        fitting = max(1, self._values // max(1, job.image.numel()))
+        return min(self._fixed or 1 << (fitting.bit_length() - 1), self.limit)
+
+    def halve(self, rows: int) -> None:
+        """Allow half of `rows` from now on."""
+        self.limit = min(self.limit, max(1, rows // 2))
+
+
+def check_draws(draws: int, first_draw: int = 0, *, name: str = "draws") -> int:
+    """The number of draws: at least 1, all of their indices below 2^32, the most that the noise can number."""
+    count, first = check_count(name, draws), whole_number("first_draw", first_draw)
+    if first < 0 or first + count > _MAX_DRAWS:
+        raise InvalidInputError(
+            f"draw indices must lie in 0 .. 2^32 - 1; first_draw = {first} with {name} = {count} does not fit."
+        )
+    return count
+
+
+def image_tensor(image_id: str, image: Image, image_size: tuple[int, int] | None) -> Tensor:
+    """The image as a finite uint8 or float32 tensor of the classifier's size; any other image is refused by its id."""
+    tensor = image.detach() if isinstance(image, Tensor) else _from_array(image_id, image)
+    if tensor.dtype != torch.uint8:
+        if not tensor.is_floating_point():
+            raise InvalidInputError(f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}.")
+        if not bool(torch.isfinite(tensor).all()):
+            raise InvalidInputError(f"image {image_id!r} contains a NaN or infinite value.")
+        tensor = tensor.to(torch.float32)
+    if tensor.ndim == 0 or tensor.numel() == 0:
+        raise InvalidInputError(f"image {image_id!r} has shape {tuple(tensor.shape)}; it must contain values.")
+    if image_size is not None and tensor.ndim == _IMAGE_DIMENSIONS and tuple(tensor.shape[1:]) != image_size:
+        raise InvalidInputError(
+            f"image {image_id!r} is {tuple(tensor.shape[1:])} (height, width), but the classifier takes "
+            f"{image_size}; resize it first."
+        )
+    return tensor
+
+
+def _from_array(image_id: str, image: object) -> Tensor:
+    if not isinstance(image, np.ndarray) or image.dtype.kind not in "uif":
+        given = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
+        raise InvalidInputError(
+            f"image {image_id!r} must be a NumPy array or a tensor of numbers, not {given}; use np.asarray(image)."
+        )
+    return torch.from_numpy(np.ascontiguousarray(image))
+
+
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on the device: the caller may overwrite the image while its rows still wait."""
+    if device.type != "cuda" or tensor.device.type == "cuda":
+        return tensor.to(device, copy=True)
+    # The device reads pinned memory later, when the caller may have overwritten it.
+    source = tensor.clone() if tensor.is_pinned() else tensor
+    return source.pin_memory().to(device, non_blocking=True)

@@ -1,29 +1,32 @@
-"""Voting on a dataset: images are read ahead, draws are packed, shards are written behind the device."""
+"""Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
+from multiguard.certify.arguments import check_count
+from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, ImageError, InvalidInputError, VotesError
+from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.io.lock import folder_lock
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
-from multiguard.smooth.arguments import checked_draws, whole_number
-from multiguard.smooth.provenance import as_begun, describe_run, first_image
-from multiguard.smooth.rounds import OpenShard, Scheme, ShardVoting, VotedShard
+from multiguard.smooth.batches import check_draws
+from multiguard.smooth.distributed import Team, Work
+from multiguard.smooth.fingerprint import make_provenance
+from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
+from multiguard.smooth.settings import whole_number
 from multiguard.smooth.smoother import Smoother
-from multiguard.smooth.team import Team
-from multiguard.votes import ImageFailure, Manifest, VotesWriter
+from multiguard.votes import Manifest, VotesWriter, read_votes
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
-_Voting = Callable[[Iterable[OpenShard], Callable[[], object]], Iterable[VotedShard]]
+
+_MAX_KEPT = 64  # decoded images that wait for their shard
 
 
 def vote_dataset(
@@ -42,222 +45,281 @@ def vote_dataset(
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> None:
-    """Write the votes of a dataset into a folder; the same call goes on where an interrupted one stopped.
+    """Write the votes of a dataset into a folder; the same call resumes an interrupted run.
 
-    Under torchrun all processes share the work, and the folder ends as if one had done it alone; the call returns in
-    the main process when all is done, in the others when there is nothing more for them to do.
-
-    The noise of each draw is the same whatever the batches, the shards or the interruptions; an image that an adaptive
-    run left after n draws has the first n draws of a run of fixed length.
+    The noise of each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped
+    after n draws has the first n draws of a run with fixed draws. Under torchrun all processes share the work, and the
+    folder ends as if one process had done it alone. The call returns in the main process when everything is done, in
+    the others when nothing is left for them.
 
     Args:
         smoother: The smoothed classifier.
-        dataset: The images, each of them voted on; its labels must be the classifier's. A random part of a
-            dataset is a dataset whose name says how the part was drawn.
-        folder: Where the votes go.
-        draws: n, the draws of each image, fixed beforehand; or give `adaptive`.
-        adaptive: Looks at growing numbers of draws, at each of which an image may stop.
-        pilot_draws: Draws of each image, of other noise, stored beside the others for choosing labels.
-        labelled: Whether the dataset's labels are the ground truth. Without it the votes carry no labels, and pilot
+        dataset: The images to vote on; its labels must be the classifier's. A random subset is a dataset of its own,
+            whose name records how it was sampled.
+        folder: The votes folder.
+        draws: n, the fixed number of draws per image; or give `adaptive`.
+        adaptive: Looks at growing numbers of draws; an image may stop at each of them.
+        pilot_draws: Draws per image with separate noise, stored to choose labels from.
+        labelled: Whether the dataset's labels are the ground truth. Otherwise the votes carry no labels, and pilot
             draws are needed to choose them.
         seed: The seed of the noise.
-        shard_images: How many images go into one file.
-        readers: How many threads decode images ahead of the device.
-        on_error: What to do where an image cannot be read (`ImageError`) or the classifier fails on it: "stop"
-            raises; "record" goes on with the others and lists it with its reason (`Votes.failures`). A later call with
-            "stop" tries such images again. What is no image's fault, or fails on all of them, raises all the same.
-        progress: Called with the number of images done and of all images.
-        stop: Asked before each shard; at a yes the shards under way are finished, and the rest is left to a later call.
+        shard_images: The number of images per file.
+        readers: The number of threads that decode images ahead of the device.
+        on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" raises;
+            "record" continues and lists the image with the reason (`Votes.failures`). A later call with "stop" tries
+            such images again. A failure that is no image's fault, or a failure on all images, raises in any case.
+        progress: Called with the number of images done and the number of all images.
+        stop: Called before each shard; once it returns True, the open shards are finished and the rest is left.
+
+    >>> import tempfile
+    >>> from multiguard.data import DigitsDataset
+    >>> from multiguard.models import load_classifier
+    >>> from multiguard.smooth import Smoother
+    >>> dataset = DigitsDataset("test", images=3)
+    >>> brightness = lambda images: images.flatten(1)[:, :10]  # any function of (B, 3, height, width) to (B, labels)
+    >>> f = load_classifier(brightness, labels=dataset.label_names, output="logits", name="first ten pixels")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     vote_dataset(Smoother(f, sigma=0.5, k_max=3, device="cpu"), dataset, folder, draws=100, seed=0)
+    ...     votes = read_votes(folder)
+    ...     votes.ranked(0).shape
+    (100, 3)
     """
-    if whole_number("readers", readers) < 1:
-        raise InvalidInputError(f"readers must be at least 1, not {readers}: someone has to decode the images.")
-    scheme = checked_scheme(
+    scheme = make_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
-    first = first_image(dataset, checked_on_error(on_error))
-    provenance = describe_run(smoother, dataset, scheme, first)
-    images = whole_number("shard_images", shard_images)
-    reading = _Reading(dataset, readers, on_error, first.position)
-
-    def voting(shards: Iterable[OpenShard], stopped: Callable[[], object]) -> Iterable[VotedShard]:
-        return ShardVoting(smoother, shards, scheme, stopped, goes_on=on_error == "record")
-
-    def writer(*, main: bool) -> VotesWriter:
-        run = as_begun(provenance, Path(folder), dataset)
-        return VotesWriter(folder, run, shard_images=images, keep_failures=on_error == "record", main=main)
-
-    with folder_lock(Path(folder)):
-        team = Team.here()
-        if team.rank.is_main:
-            _lead(team, writer(main=True), reading, voting, progress or _ignored, stop or _never)
-        else:
-            _follow(team, partial(writer, main=False), reading, voting, stop or _never)
+    run = VoteRun(smoother, dataset, scheme, shard_images=shard_images, readers=readers, on_error=on_error)
+    run.write(folder, progress=progress, stop=stop)
 
 
-def _ignored(done: int, total: int) -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
-
-
-def _lead(
-    team: Team, writer: VotesWriter, reading: "_Reading", voting: _Voting, told: Progress, stop: Callable[[], bool]
-) -> None:
-    """Say what there is to do, do a part of it, wait for the others and seal the votes."""
-    todo, total = writer.missing(), len(reading.dataset)
-    done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
-    with team.leading(todo, done, stop) as work:
-        shards = (reading.opened(writer.manifest, shard) for shard in work)
-        _write_shards(writer, voting(shards, lambda: told(work.count(), total)))
-        work.leave()
-        work.wait(lambda images: told(images, total))
-    writer.finish()
-    if writer.missing() and not stop():
-        raise VotesError(
-            f"{len(writer.missing())} shards are missing, for another process was stopped; the same command goes on."
-        )
-    _require_votes(writer.manifest)
-
-
-def _follow(
-    team: Team, joined: Callable[[], VotesWriter], reading: "_Reading", voting: _Voting, stop: Callable[[], bool]
-) -> None:
-    """Do a part of what the main process says there is to do."""
-    with team.joined(stop) as work:
-        if work is None:
-            return
-        if work.todo:
-            writer = joined()
-            shards = (reading.opened(writer.manifest, shard) for shard in work)
-            _write_shards(writer, voting(shards, work.count))
-        work.leave()
-
-
-def checked_on_error(on_error: str) -> OnError:
-    """What to do where an image cannot be voted on; another word raises `InvalidInputError`."""
-    for known in get_args(OnError):
-        if on_error == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.")
-
-
-def checked_scheme(
+def make_scheme(
     smoother: Smoother, *, draws: int | None, adaptive: AdaptivePlan | None, pilot_draws: int, labelled: bool, seed: int
 ) -> Scheme:
-    """What is drawn of every image, after all of it has been found to make sense; arguments as in `vote_dataset`."""
+    """The draws of every image, checked; the arguments are those of `vote_dataset`."""
+    if (draws is None) == (adaptive is None):
+        raise InvalidInputError("draws is a fixed number of draws, adaptive a plan of looks; give one of the two.")
+    looks = (draws,) if draws is not None else adaptive.looks.draws if adaptive is not None else ()
     labels = len(smoother.classifier.label_names)
-    stopping = None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled)
     return Scheme(
         seed=whole_number("seed", seed),
-        looks=_looks(draws, adaptive),
-        stopping=stopping,
+        looks=tuple(check_draws(number) for number in looks),
+        stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
         pilot_draws=whole_number("pilot_draws", pilot_draws),
         labelled=bool(labelled),
     )
 
 
-def _looks(draws: int | None, adaptive: AdaptivePlan | None) -> tuple[int, ...]:
-    if draws is not None and adaptive is None:
-        return (checked_draws(draws),)
-    if draws is None and adaptive is not None:
-        return tuple(checked_draws(number) for number in adaptive.looks.draws)
-    raise InvalidInputError("draws must be a fixed number, or adaptive a plan of looks: give one of the two.")
+def check_on_error(on_error: str) -> OnError:
+    """The value, if it is "stop" or "record"; anything else raises `InvalidInputError`."""
+    if on_error not in get_args(OnError):
+        raise InvalidInputError(f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.")
+    return cast(OnError, on_error)
 
 
-def _write_shards(writer: VotesWriter, shards: Iterable[VotedShard]) -> None:
-    """Write each shard in a thread of its own while the device goes on, never more than one behind."""
-    with ThreadPoolExecutor(1) as pool:
-        writing: Future[None] | None = None
-        for shard in shards:
-            if writing is not None:
-                writing.result()
-            writing = pool.submit(writer.write, shard.index, shard.rows, shard.failures)
-        if writing is not None:
-            writing.result()
+class VoteRun:
+    """A voting run whose arguments are checked and whose `provenance` is known; nothing is written yet.
 
-
-@dataclass(frozen=True, eq=False)
-class _Reading:
-    """How images are read: by how many threads, and what becomes of those that cannot be.
-
-    Attributes:
-        dataset: The images.
-        readers: How many threads.
-        on_error: Whether an image that cannot be used raises in its turn, or comes out as a failure.
-        first: The position of an image that could be read when the run began.
+    The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
+    of the classifier, for a caller who has just computed it. Only the first image is decoded, and kept for the voting.
     """
 
-    dataset: Dataset
-    readers: int
-    on_error: OnError
-    first: int
+    def __init__(
+        self,
+        smoother: Smoother,
+        dataset: Dataset,
+        scheme: Scheme,
+        *,
+        shard_images: int = 64,
+        readers: int = 2,
+        on_error: OnError = "stop",
+        classifier_hash: str | None = None,
+    ) -> None:
+        self._smoother, self._scheme, self._record = smoother, scheme, check_on_error(on_error) == "record"
+        self._shard_images = whole_number("shard_images", shard_images)
+        self._images = _ImageReader(dataset, readers, record=self._record)
+        first = image_hash(self._images.peek(self._images.first).image)
+        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash)
 
-    def opened(self, run: Manifest, shard: int) -> OpenShard:
-        """A shard whose images are read when they are due."""
-        positions = run.positions(shard)
-        return OpenShard(shard, self._samples(positions), len(positions))
+    def write(
+        self,
+        folder: str | Path,
+        *,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+        discard: Callable[[Path], None] | None = None,
+    ) -> Manifest | None:
+        """Write the votes, or those that are still missing; returns the manifest in the main process.
 
-    def _samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
-        """The samples in order, or their failures."""
-        for position, reading in zip(positions, read_ahead(self.dataset, positions, self.readers), strict=True):
-            try:
-                sample = reading.result()
-                _check_pixels(sample)
-            except ImageError as error:
-                if self.on_error == "stop":
-                    raise
-                self._require_others()
-                yield ImageFailure(self.dataset.ids[position], " ".join(error.reason.split()))
-            else:
-                yield sample
+        `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
+        are always resumed.
+        """
+        stop = stop or (lambda: False)
+        with folder_lock(Path(folder)):
+            team = Team.current()
+            if team.rank.is_main:
+                writer = self._writer(Path(folder), discard)
+                self._lead(team, writer, progress or (lambda done, total: None), stop)
+                return writer.manifest
+            self._follow(team, Path(folder), stop)
+            return None
 
-    def _require_others(self) -> None:
-        """Pass only if an image that could be read when the run began still can be; else no image is at fault."""
+    def _writer(self, folder: Path, discard: Callable[[Path], None] | None = None, *, main: bool = True) -> VotesWriter:
+        return VotesWriter(
+            folder,
+            self.provenance,
+            shard_images=self._shard_images,
+            keep_failures=self._record,
+            main=main,
+            same_images=lambda stored: self._images.are_those_of(folder, stored),
+            discard=discard,
+        )
+
+    def _lead(self, team: Team, writer: VotesWriter, progress: Progress, stop: Callable[[], bool]) -> None:
+        """List the missing shards, vote on some of them, wait for the other processes and complete the manifest."""
+        todo, total = writer.missing(), len(self.provenance.image_ids)
+        done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
+        with team.lead(todo, done, stop) as work:
+            self._vote(work, writer, lambda: progress(work.count_image(), total))
+            work.wait(lambda images: progress(images, total))
+        writer.finish()
+        if writer.missing() and not stop():
+            raise VotesError(
+                f"{len(writer.missing())} shards are missing because another process stopped; run the same command "
+                "again to resume."
+            )
+        if len(failures := writer.manifest.failures) == total:
+            raise VotesError(
+                f"none of {total} images could be voted on, such as {failures[0].image_id!r}: {failures[0].reason}; "
+                "fix that and vote again without --on-error record (on_error='stop'), which tries them again."
+            )
+
+    def _follow(self, team: Team, folder: Path, stop: Callable[[], bool]) -> None:
+        """Vote on some of the shards that the main process lists."""
+        with team.join(stop) as work:
+            if work is not None and work.todo:
+                self._vote(work, self._writer(folder, main=False), work.count_image)
+            elif work is not None:
+                work.leave()
+
+    def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
+        """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
+        shards = (ShardImages(shard, self._images.samples(writer.manifest.positions(shard))) for shard in work)
+        voter = ShardVoter(self._smoother, shards, self._scheme, on_image, record_failures=self._record)
+        with ThreadPoolExecutor(1) as pool:
+            writing: Future[None] | None = None
+            for votes in voter:
+                if writing is not None:
+                    writing.result()
+                writing = pool.submit(writer.write, votes.index, votes.rows, votes.failures)
+            if writing is not None:
+                writing.result()
+        work.leave()
+
+
+class _ImageReader:
+    """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting.
+
+    Attributes:
+        first: The position of the first image that can be used; with `record` off, that must be image 0.
+    """
+
+    def __init__(self, dataset: Dataset, readers: int, *, record: bool) -> None:
+        self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
+        self._kept: dict[int, Sample | ImageError] = {}
+        self.first = self._find_first()
+
+    def _find_first(self) -> int:
+        if len(self._dataset) == 0:
+            raise InvalidInputError(f"the dataset {self._dataset.name!r} is empty; votes need at least one image.")
+        if not self._record:
+            self.peek(0)
+            return 0
+        for position in range(len(self._dataset)):
+            with suppress(ImageError):
+                self.peek(position)
+                return position
+        raise DataError(f"no image of {self._dataset.name!r} can be used, such as {self._kept[0]}")
+
+    def peek(self, position: int) -> Sample:
+        """The image, kept so that `samples` need not decode it again; one that cannot be used raises `ImageError`."""
+        outcome = self._kept.get(position) or self._decode(position)
+        if isinstance(outcome, ImageError):
+            self._kept[position] = outcome
+            raise outcome
+        if sum(isinstance(kept, Sample) for kept in self._kept.values()) < _MAX_KEPT:
+            self._kept[position] = outcome
+        return outcome
+
+    def samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
+        """The images in order, or their failures."""
+        for position, reading in zip(positions, self._read_ahead(positions), strict=True):
+            outcome = reading.result()
+            if not isinstance(outcome, ImageError):
+                yield outcome
+                continue
+            if not self._record:
+                raise outcome
+            if position > self.first:
+                self._check_first()
+            yield ImageFailure(self._dataset.ids[position], " ".join(outcome.reason.split()))
+
+    def are_those_of(self, folder: Path, stored: Manifest) -> bool:
+        """Whether a folder holds votes on these images, although its run began with another first image.
+
+        A run that recorded its first images as failures is identified by a later image, also after they were fixed.
+        """
         try:
-            self.dataset[self.first]
+            votes = read_votes(folder, partial=True)
+        except VotesError:  # the writer finds the same error and raises it
+            return False
+        hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
+        failed = {failure.image_id for failure in votes.failures}
+        for position, image_id in enumerate(self._dataset.ids):
+            with suppress(ImageError):
+                digest = image_hash(self.peek(position).image)
+                if digest == stored.provenance.first_image_hash:
+                    return True
+                if image_id not in failed:
+                    return digest == hashes.get(image_id)
+        return False
+
+    def _read_ahead(self, positions: Iterable[int]) -> Iterator[Future[Sample | ImageError]]:
+        """The images in order while threads decode them, a few ahead of the current one."""
+        ahead: deque[Future[Sample | ImageError]] = deque()
+        with ThreadPoolExecutor(self._readers) as pool:
+            for position in positions:
+                ahead.append(pool.submit(self._take, position))
+                if len(ahead) > 4 * self._readers:
+                    yield ahead.popleft()
+            yield from ahead
+
+    def _take(self, position: int) -> Sample | ImageError:
+        return self._kept.pop(position, None) or self._decode(position)
+
+    def _decode(self, position: int) -> Sample | ImageError:
+        try:
+            sample = self._dataset[position]
+            _check_pixels(sample)
+        except ImageError as error:
+            return error
+        return sample
+
+    def _check_first(self) -> None:
+        """Raises `DataError` if the first image cannot be read any more: then no image is to blame."""
+        try:
+            self._dataset[self.first]
         except ImageError as error:
             raise DataError(
-                f"{error}; but it could be read when the run began, so that the images may be gone or out of reach. "
-                "Bring them back; the same command goes on"
+                f"{error}; but it could be read when the run began, so the images may be gone or out of reach. "
+                "Make them available and run the same command again to resume"
             ) from error
 
 
-def read_ahead(dataset: Dataset, positions: Iterable[int], readers: int) -> Iterator[Future[Sample]]:
-    """The samples in order as they are being decoded by threads, a few ahead of the one asked for."""
-    waiting = deque(positions)
-    pool = ThreadPoolExecutor(readers)
-    try:
-        ahead = deque(
-            pool.submit(dataset.__getitem__, waiting.popleft()) for _ in range(min(len(waiting), 4 * readers))
-        )
-        while ahead:
-            reading = ahead.popleft()
-            if waiting:
-                ahead.append(pool.submit(dataset.__getitem__, waiting.popleft()))
-            yield reading
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 def _check_pixels(sample: Sample) -> None:
-    """Refuse an image whose values are not pixels: its radius would not be in units of [0, 1]."""
+    """Raises `ImageError` unless the values are pixels: a radius must be in units of [0, 1]."""
     image = sample.image
     if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
         raise ImageError(
             f"image {sample.id!r}",
             f"holds values from {image.min():g} to {image.max():g}; an image of {image.dtype} must lie in [0, 1]: "
             "divide it by 255, and leave normalisation to the classifier.",
-        )
-
-
-def _require_votes(run: Manifest) -> None:
-    """Refuse a run that has ended without votes on any image."""
-    failures = run.failures
-    if len(failures) == len(run.provenance.image_ids):
-        first = failures[0]
-        raise VotesError(
-            f"not one of {len(failures)} images could be voted on, such as {first.image_id!r}: {first.reason}; mend "
-            "that and vote again without --on-error record (on_error='stop'), which tries them anew."
         )

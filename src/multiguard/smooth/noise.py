@@ -1,14 +1,13 @@
 """Gaussian noise that is a function of (seed, image id, draw) and of nothing else.
 
-Two sources compute it. Both are counter-based (Philox), so a draw can be made alone, in any order, in any
-batch and on any worker:
+Two sources compute it. Both are counter-based (Philox), so a draw can be made alone, in any order, in any batch and on
+any worker:
 
 * `HOST_PHILOX` on a CPU: NumPy's Philox4x64-10 and Box-Muller, made here.
-* `DEVICE_PHILOX` on an accelerator: Philox4x32-10 and Box-Muller, made where the model runs
-  (`multiguard.smooth.philox`).
+* `DEVICE_PHILOX` on an accelerator: Philox4x32-10 and Box-Muller, made where the model runs (`smooth.philox`).
 
-torch's own CPU generator is not used: it keeps 32 bits of the seed, so that among 100,000 draws seeded one by
-one about one pair would be the same noise, and the binomial bounds need independent draws.
+torch's own CPU generator is not used: it keeps 32 bits of the seed, so about one pair of 100,000 separately seeded
+draws would share its noise, and the binomial bounds need independent draws.
 """
 
 import hashlib
@@ -23,18 +22,23 @@ from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
 
-Stream = Literal["certify", "pilot", "attack", "judge"]
+Stream = Literal["certify", "pilot", "attack", "judge"]  # part of the noise key: renaming one changes its noise
 NoiseSource = Literal["philox4x64-box-muller", "philox4x32-box-muller"]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"
 DEVICE_PHILOX: NoiseSource = "philox4x32-box-muller"
-_CACHED_PAIRS = 1 << 15  # words worked on at once, so that they stay in a core's cache
+_CACHED_PAIRS = 1 << 15  # words processed at once, so that they stay in a core's cache
 
 
 def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
-    """The 128 bits that name the noise of one image: different inputs give different, unrelated noise.
+    """The 128-bit key of one image's noise: different arguments give different, unrelated noise.
 
-    The pilot draws that choose a set, the draws that certify it, those that an attack searches with and those that
-    judge what it found have separate streams, so that no draw can serve two of them.
+    Draws that choose labels (pilot), certify them, search for an attack and evaluate it (judge) have separate streams,
+    so no draw serves two purposes.
+
+    >>> noise_key(0, "cat.jpg").hex()
+    'e5a2e05fe22a6600db04b2a23a6bbcd8'
+    >>> noise_key(0, "cat.jpg") == noise_key(0, "cat.jpg", "pilot")
+    False
     """
     if stream not in get_args(Stream):
         raise InvalidInputError(f"stream must be one of {get_args(Stream)}, not {stream!r}.")
@@ -43,19 +47,25 @@ def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
 
 
 def key_words(key: bytes) -> tuple[int, int, int, int]:
-    """The key as the four signed 32-bit words that Philox4x32 takes."""
+    """The key as four signed 32-bit words, for Philox4x32."""
     first, second, third, fourth = struct.unpack("<4i", key)
     return first, second, third, fourth
 
 
 class HostNoise:
-    """Noise made on the CPU into the caller's memory; a draw's values depend on its key and index alone.
+    """Noise made on the CPU in the caller's memory; the values of a draw depend only on its key and index.
 
-    One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so that no value exceeds 7.6, and 24
-    for the angle, as many as float32 holds. NumPy's own ziggurat takes more than twice as long.
+    One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so no value exceeds 7.6, and 24 for the
+    angle, as many as float32 holds. NumPy's own ziggurat takes more than twice as long.
 
     Args:
-        threads: How many threads share the rows; it has no influence on the values.
+        threads: The number of threads that share the rows; it has no influence on the values.
+
+    >>> noisy = np.empty((2, 3), dtype=np.float32)
+    >>> HostNoise().perturb([np.ones(3, np.float32)] * 2, [noise_key(0, "cat.jpg")] * 2, [0, 1], 0.5, noisy)
+    >>> noisy.round(2)
+    array([[0.81, 0.62, 0.81],
+           [0.96, 0.66, 1.34]], dtype=float32)
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -75,18 +85,18 @@ class HostNoise:
         step = max(1, _CACHED_PAIRS // pairs)
         parts = [slice(start, start + step) for start in range(0, len(out), step)]
 
-        def work(words: _Words, mine: list[slice]) -> None:
-            for rows in mine:
-                _box_muller(words.of(keys[rows], draws[rows], pairs), sigma, out[rows].reshape(len(out[rows]), -1))
+        def work(words: _Words, lane: list[slice]) -> None:
+            for rows in lane:
+                _box_muller(words.draw(keys[rows], draws[rows], pairs), sigma, out[rows].reshape(len(out[rows]), -1))
                 for row, image in zip(out[rows], images[rows], strict=True):
                     np.add(row, image, out=row)
 
-        shares = [parts[lane :: len(self._words)] for lane in range(len(self._words))]
-        list((self._pool.map if self._pool else map)(work, self._words, shares))
+        lanes = [parts[lane :: len(self._words)] for lane in range(len(self._words))]
+        list((self._pool.map if self._pool else map)(work, self._words, lanes))
 
 
 class _Words:
-    """One reusable bit generator: setting its state costs a microsecond, building one costs twenty."""
+    """A reusable bit generator: setting its state takes a microsecond, creating one takes twenty."""
 
     def __init__(self) -> None:
         self._bits = np.random.Philox(key=0)
@@ -100,11 +110,11 @@ class _Words:
             "uinteger": 0,
         }
 
-    def of(self, keys: Sequence[bytes], draws: Sequence[int], count: int) -> NDArray[np.uint64]:
+    def draw(self, keys: Sequence[bytes], draws: Sequence[int], count: int) -> NDArray[np.uint64]:
         """(rows, count) random words, each row a function of its key and draw."""
         words = np.empty((len(keys), count), dtype=np.uint64)
         for row, (key, draw) in enumerate(zip(keys, draws, strict=True)):
-            # A draw owns the 2^128 counter values under its own index, far more than any image takes.
+            # A draw has the 2^128 counter values under its index, far more than any image needs.
             self._counter[2] = draw
             self._key[:] = np.frombuffer(key, dtype="<u8")
             self._bits.state = self._state
@@ -113,7 +123,7 @@ class _Words:
 
 
 def _box_muller(words: NDArray[np.uint64], sigma: float, out: NDArray[np.float32]) -> None:
-    """Two independent N(0, sigma^2) values of each word (rows, pairs), the cosines first and the sines after them."""
+    """Two independent N(0, sigma^2) values from each word (rows, pairs): first all cosines, then all sines."""
     pairs = words.shape[1]
     angle = (words & np.uint64(0xFFFFFF)).astype(np.float32)
     angle *= np.float32(2 * np.pi / 2**24)
@@ -122,7 +132,7 @@ def _box_muller(words: NDArray[np.uint64], sigma: float, out: NDArray[np.float32
     radius *= np.float32(2.0**-40)
     np.log(radius, out=radius)
     radius *= np.float32(-2)
-    # A fast logarithm may come out a hair above 0 at u = 1; the root of that would be NaN.
+    # A fast logarithm may be slightly above 0 at u = 1, and its root would be NaN.
     np.maximum(radius, np.float32(0), out=radius)
     np.sqrt(radius, out=radius)
     radius *= np.float32(sigma)

@@ -1,10 +1,10 @@
 """Philox4x32-10 and Box-Muller in plain torch operations: one code, eager or compiled, on any device.
 
-Every element is computed from its own counter and from nothing beside it. A compiler can therefore fuse the
-noise into the addition, the clamp and the normalisation, and the batch size cannot change it.
+Every element is computed from its own counter alone. A compiler can therefore fuse the noise into the addition, the
+clamp and the normalisation, and the batch size cannot change it.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011), give the rounds and the
-constants. Words are held in int32, whose additions and truncations wrap as unsigned ones do.
+The rounds and constants are from Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+Words are held in int32, whose additions and truncations wrap as unsigned ones do.
 """
 
 import math
@@ -22,7 +22,7 @@ _LOW = 0xFFFFFFFF
 
 
 def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
-    """The four 32-bit words of Philox4x32-10 for each counter and key, bit for bit as Random123 gives them.
+    """The four 32-bit words of Philox4x32-10 for each counter and key, bit for bit those of Random123.
 
     Args:
         counter: Four int32 tensors that broadcast together.
@@ -39,10 +39,10 @@ def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
 
 
 def standard_normal(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tensor:
-    """Independent N(0, 1) values, each a function of its row's key, its row's draw and its place in the row.
+    """Independent N(0, 1) values, each a function of its row's key, its row's draw and its index in the row.
 
-    Elements 2b and 2b + 1 are the two values that Box-Muller makes of block b. The radius takes 63 bits, so
-    that no value exceeds 9.5; the angle takes 32.
+    Elements 2b and 2b + 1 are the two values that Box-Muller makes of block b. The radius takes 63 bits, so no value
+    exceeds 9.5; the angle takes 32.
 
     Args:
         words: (B, 4) int32, the key of each row (`noise.key_words`).
@@ -74,7 +74,7 @@ def _radius(high: Tensor, low: Tensor) -> Tensor:
     """sqrt(-2 ln u), u = (i + 1/2) / 2^63 in (0, 1]."""
     bits = (_unsigned(high) << 31) | (_unsigned(low) >> 1)
     uniform = (bits.to(torch.float32) + 0.5) * 2.0**-63
-    # A fast logarithm may come out a hair above 0 at u = 1; the root of that would be NaN.
+    # A fast logarithm may be slightly above 0 at u = 1, and its root would be NaN.
     return torch.sqrt(torch.clamp_min(-2.0 * torch.log(uniform), 0.0))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Rule, Threshold, certified_radii, label_radii
 from multiguard.votes import DrawVotes
-from multiguard.votes.row import as_hits, as_ranked
+from multiguard.votes.types import as_hits, as_ranked
 
 
 @dataclass(frozen=True)

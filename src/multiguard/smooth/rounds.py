@@ -1,9 +1,9 @@
 """Voting shard by shard and look by look: the undecided images of all open shards share batches.
 
-A round is one look at the images of a shard that still need it. Rounds follow each other in the batches without a
-gap: those that go on come first, and a new shard is opened only where none waits. A thread judges finished rounds
-while the device draws others. So the device runs dry at the end of the dataset alone, or where judging takes longer
-than drawing.
+A round is one look at the images of a shard that still need draws. Rounds follow each other without a gap between
+batches: continued rounds come first, and a new shard is opened only if none waits. A thread evaluates finished rounds
+while the device draws others. So the device runs dry only at the end of the dataset, or if evaluation is slower than
+drawing.
 """
 
 from collections import deque
@@ -14,28 +14,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
-from multiguard.errors import InvalidInputError, ModelError
+from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
-from multiguard.smooth.faults import Fault
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, ImageFailure, LabelSets, VoteRow, image_hash
+from multiguard.votes import DrawVotes, LabelSets, VoteRow
 
-_MOST_JUDGED = 4  # rounds that wait for their judgement before no new shard is opened: they hold pixels
-_MOST_FAULTS = 100  # images in a row that the classifier fails on before that is taken for no image's fault
+_MAX_EVALUATING = 4  # rounds under evaluation before no new shard is opened: their images wait in memory
+_MAX_FAILURES = 100  # images that fail in a row before the model is blamed instead
 
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """What is drawn of every image.
+    """The draws of every image, as in `vote_dataset`.
 
-    Attributes:
-        seed: The seed of the noise.
-        looks: The numbers of draws at which an image may stop; one number where n is fixed.
-        stopping: Says at a look that is not the last whether an image stops; None where n is fixed.
-        pilot_draws: Draws that choose labels, beside the others; 0 for none.
-        labelled: Whether rows carry the labels of their samples.
+    An image may stop at each of `looks`, numbers of draws; `stopping` decides that at every look but the last. With a
+    fixed n there is one look, and `stopping` is None.
     """
 
     seed: int
@@ -46,17 +42,16 @@ class Scheme:
 
 
 @dataclass(frozen=True, eq=False)
-class OpenShard:
-    """A shard to vote on: its place in the run, and its images in order, each read when it is due, or failed."""
+class ShardImages:
+    """A shard to vote on: its index in the run, and its images in order, decoded when they are due, or failed."""
 
     index: int
     samples: Iterable[Sample | ImageFailure]
-    images: int
 
 
 @dataclass(frozen=True, eq=False)
-class VotedShard:
-    """A shard whose images have all stopped or failed: the rows and the failures, each in the order of the images."""
+class ShardVotes:
+    """A finished shard: its rows and its failures, each in the order of the images."""
 
     index: int
     rows: list[VoteRow]
@@ -65,7 +60,7 @@ class VotedShard:
 
 @dataclass(eq=False)
 class _Image:
-    """An image on its way: what was drawn of it so far, and its pixels while more may be."""
+    """An image in progress: its votes so far, and its pixels as long as more draws are possible."""
 
     image_id: str
     labels: tuple[int, ...]
@@ -81,128 +76,129 @@ class _Image:
 
 @dataclass(eq=False)
 class _Round:
-    """One look at the images of a shard that are not decided, and how many of its jobs are still out."""
+    """One look at the undecided images of a shard.
+
+    `results` has all images of the shard, in order. `missing` counts the jobs that are not back yet, and one more as
+    long as there are jobs to send.
+    """
 
     shard: int
-    look: int
-    missing: int
+    look: int = 0
     active: list[_Image] = field(default_factory=list)
-    ended: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)  # all images of the shard, in order
+    results: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)
+    missing: int = 1
+
+    def votes(self) -> ShardVotes:
+        results = self.results.values()
+        rows = [result for result in results if isinstance(result, VoteRow)]
+        return ShardVotes(self.shard, rows, [result for result in results if isinstance(result, ImageFailure)])
 
 
-class ShardVoting:
-    """Votes on shards of a dataset; each comes out when its last image has stopped.
+class ShardVoter:
+    """Votes on shards of a dataset; a shard is yielded when its last image has stopped.
 
     Args:
         smoother: The smoothed classifier.
-        shards: The shards to vote on; one is taken when there is room for it, not before.
-        scheme: What is drawn of each image.
-        stopped: Called for each image whose draws have ended, or that failed.
-        goes_on: Whether an image that the classifier cannot be sampled on leaves its round as a failure, its votes so
-            far thrown away; if not, it raises. A hundred of them in a row raise all the same.
+        shards: The shards to vote on; the next one is taken only when there is room for it.
+        scheme: The draws of each image.
+        on_image: Called for each image that is done or has failed.
+        record_failures: Whether an image that the classifier fails on becomes an image failure, without votes;
+            otherwise it raises. A hundred failures in a row raise in any case.
     """
 
     def __init__(
         self,
         smoother: Smoother,
-        shards: Iterable[OpenShard],
+        shards: Iterable[ShardImages],
         scheme: Scheme,
-        stopped: Callable[[], object],
+        on_image: Callable[[], object],
         *,
-        goes_on: bool = False,
+        record_failures: bool = False,
     ) -> None:
-        self._smoother, self._scheme, self._stopped, self._goes_on = smoother, scheme, stopped, goes_on
+        self._smoother, self._scheme, self._on_image, self._record = smoother, scheme, on_image, record_failures
         self._unopened = iter(shards)
         self._more = True  # whether there may be unopened shards
         self._waiting: deque[_Round] = deque()
-        self._judged: deque[tuple[_Round, Future[list[bool]]]] = deque()
-        self._whole: deque[VotedShard] = deque()
-        self._out: dict[Job, tuple[_Round, _Image, bool]] = {}
-        self._faults = 0  # in a row, up to now
+        self._evaluating: deque[tuple[_Round, Future[list[bool]]]] = deque()
+        self._complete: deque[ShardVotes] = deque()
+        self._sent: dict[Job, tuple[_Round, _Image, bool]] = {}
+        self._failures = 0  # in a row
 
-    def __iter__(self) -> Iterator[VotedShard]:
-        """Each shard with its rows, as soon as it is whole."""
-        with ThreadPoolExecutor(1) as judge:
-            self._judge = judge
-            while self._waiting or self._more or self._judged:
-                for job, outcome in self._outcomes():
-                    done = self._landed(job, outcome)
-                    if done.missing == 0:
-                        self._looked_at(done)
-                    yield from self._taken_out()
-                yield from self._taken_out()
+    def __iter__(self) -> Iterator[ShardVotes]:
+        """Each shard with its votes, as soon as it is complete."""
+        run = self._smoother.attempt if self._record else self._smoother.run
+        with ThreadPoolExecutor(1) as evaluator:
+            self._evaluator = evaluator
+            while self._waiting or self._more or self._evaluating:
+                for job, outcome in run(self._jobs(), steady=True):
+                    self._receive(job, outcome)
+                    yield from self._pop_complete()
+                yield from self._pop_complete()
 
-    def _outcomes(self) -> Iterator[tuple[Job, DrawVotes | Fault]]:
-        take = self._smoother.attempt if self._goes_on else self._smoother.run
-        return take(self._jobs(), steady=True)
-
-    def _taken_out(self) -> Iterator[VotedShard]:
-        while self._whole:
-            yield self._whole.popleft()
+    def _pop_complete(self) -> Iterator[ShardVotes]:
+        while self._complete:
+            yield self._complete.popleft()
 
     def _jobs(self) -> Iterator[Job]:
-        """The jobs of one round after the other; votes that land meanwhile bring new rounds.
+        """The jobs of one round after the other; votes that arrive meanwhile bring new rounds.
 
-        It ends where all that is left to do hangs on votes that have not landed.
+        It ends where everything left to do depends on votes that have not arrived.
         """
         while True:
-            self._settle()
+            self._continue_rounds()
             if self._waiting:
-                following = self._waiting.popleft()
-                for image in tuple(following.active):  # one that fails leaves it
-                    yield self._look(following, image)
-            elif self._more and len(self._judged) < _MOST_JUDGED:
-                yield from self._opened(next(self._unopened, None))
-            elif self._judged:
-                wait([self._judged[0][1]])
+                current = self._waiting.popleft()
+                for image in tuple(current.active):  # an image that fails is removed from it
+                    yield from self._send(current, image)
+                self._count_back(current)
+            elif self._more and len(self._evaluating) < _MAX_EVALUATING:
+                yield from self._open(next(self._unopened, None))
+            elif self._evaluating:
+                wait([self._evaluating[0][1]])
             else:
                 return
 
-    def _opened(self, shard: OpenShard | None) -> Iterator[Job]:
-        """The first look at a new shard, and its pilot draws; images are read when they are due."""
+    def _open(self, shard: ShardImages | None) -> Iterator[Job]:
+        """The first look at a new shard, and its pilot draws; each image is decoded when it is due."""
         if shard is None:
             self._more = False
             return
-        jobs = 2 if self._scheme.pilot_draws else 1
-        first = _Round(shard.index, 0, missing=shard.images * jobs)
+        first = _Round(shard.index)
         for sample in shard.samples:
-            begun = sample if isinstance(sample, ImageFailure) else self._begun(first, sample)
-            if isinstance(begun, ImageFailure):
-                self._failed(first, begun, jobs)
+            started = sample if isinstance(sample, ImageFailure) else self._start(first, sample)
+            if isinstance(started, ImageFailure):
+                first.results[started.image_id] = started
+                self._on_image()
             else:
-                yield from begun
+                yield from started
+        self._count_back(first)
 
-    def _begun(self, first: _Round, sample: Sample) -> list[Job] | ImageFailure:
-        """The jobs of an image's first look, or the failure of one that the classifier does not take."""
+    def _start(self, first: _Round, sample: Sample) -> list[Job] | ImageFailure:
+        """The jobs of an image's first look, or its failure if the classifier does not accept it."""
         labels = sample.labels if self._scheme.labelled else ()
         image = _Image(sample.id, labels, sample.image, image_hash(sample.image))
         try:
-            pilot = [self._pilot(first, image)] if self._scheme.pilot_draws else []
-            jobs = [*pilot, self._look(first, image)]
+            jobs = self._send(first, image)
         except InvalidInputError as error:
-            if not self._goes_on:
+            if not self._record:
                 raise
             return ImageFailure(sample.id, " ".join(str(error).split()))
         first.active.append(image)
-        first.ended[sample.id] = None
+        first.results[sample.id] = None
         return jobs
 
-    def _failed(self, of: _Round, failure: ImageFailure, jobs: int) -> None:
-        """Leave an image out that no job was sent for, so that so many of its round are not waited for."""
-        of.ended[failure.image_id] = failure
-        of.missing -= jobs
-        self._stopped()
-        if of.missing == 0:
-            self._looked_at(of)
+    def _send(self, current: _Round, image: _Image) -> list[Job]:
+        """The jobs of an image in this round: the draws up to the next look, after pilot draws in the first round."""
+        jobs = []
+        if current.look == 0 and self._scheme.pilot_draws:
+            jobs.append(self._job(current, image, 0, self._scheme.pilot_draws, pilot=True))
+        before, after = (0, *self._scheme.looks)[current.look : current.look + 2]
+        jobs.append(self._job(current, image, before, after - before, pilot=False))
+        if self._is_last(current):
+            image.pixels = None
+        return jobs
 
-    def _pilot(self, of: _Round, image: _Image) -> Job:
-        return self._sent(of, image, 0, self._scheme.pilot_draws, pilot=True)
-
-    def _look(self, of: _Round, image: _Image) -> Job:
-        looks = (0, *self._scheme.looks)
-        return self._sent(of, image, looks[of.look], looks[of.look + 1] - looks[of.look], pilot=False)
-
-    def _sent(self, of: _Round, image: _Image, first: int, draws: int, *, pilot: bool) -> Job:
+    def _job(self, current: _Round, image: _Image, first: int, draws: int, *, pilot: bool) -> Job:
         assert image.pixels is not None
         job = self._smoother.job(
             image.pixels,
@@ -212,78 +208,77 @@ class ShardVoting:
             first_draw=first,
             stream="pilot" if pilot else "certify",
         )
-        if not pilot and first + draws == self._scheme.looks[-1]:
-            image.pixels = None
-        self._out[job] = (of, image, pilot)
+        self._sent[job] = (current, image, pilot)
+        current.missing += 1
         return job
 
-    def _landed(self, job: Job, outcome: DrawVotes | Fault) -> _Round:
-        """The round that the job belongs to, with the votes laid to its image, or without it if it failed."""
-        of, image, pilot = self._out.pop(job)
-        of.missing -= 1
-        if isinstance(of.ended[image.image_id], ImageFailure):
-            return of
-        if isinstance(outcome, Fault):
-            of.active.remove(image)
-            of.ended[image.image_id] = ImageFailure(image.image_id, f"pilot {outcome}" if pilot else str(outcome))
-            self._stopped()
-            self._count_fault(image.image_id, outcome)
+    def _receive(self, job: Job, outcome: DrawVotes | ImageFailure) -> None:
+        """Give the votes of a job to its image, or remove the image from its round if it failed."""
+        current, image, pilot = self._sent.pop(job)
+        if isinstance(current.results[image.image_id], ImageFailure):
+            pass
+        elif isinstance(outcome, ImageFailure):
+            current.active.remove(image)
+            failure = ImageFailure(image.image_id, f"pilot {outcome.reason}") if pilot else outcome
+            current.results[image.image_id] = failure
+            self._on_image()
+            self._count_failure(failure)
         elif pilot:
             image.pilot = outcome
         else:
-            self._faults = 0
-            image.votes = outcome if image.votes is None else _joined(image.votes, outcome)
-            if self._is_last(of):
-                self._stopped()
-        return of
+            self._failures = 0
+            image.votes = outcome if image.votes is None else _concatenate(image.votes, outcome)
+            if self._is_last(current):
+                self._on_image()
+        self._count_back(current)
 
-    def _count_fault(self, image_id: str, fault: Fault) -> None:
-        self._faults += 1
-        if self._faults >= _MOST_FAULTS:
+    def _count_failure(self, failure: ImageFailure) -> None:
+        self._failures += 1
+        if self._failures >= _MAX_FAILURES:
             raise ModelError(
-                f"{self._faults} images in a row failed, the last of them {image_id!r}, {fault}. That is rather the "
-                "model's or the machine's fault: mend it, and vote without --on-error record (on_error='stop'), which "
-                "tries recorded images again."
+                f"{self._failures} images in a row failed, the last of them {failure.image_id!r}, {failure.reason}. "
+                "The model or the machine is probably to blame: fix it and vote without --on-error record "
+                "(on_error='stop'), which tries recorded images again."
             )
 
-    def _looked_at(self, done: _Round) -> None:
-        """Have a finished round judged beside the device, where there is anything to judge."""
-        if self._scheme.stopping is None or self._is_last(done) or not done.active:
-            self._sort(done, [True] * len(done.active))
+    def _count_back(self, current: _Round) -> None:
+        """Count a job that is back; after the last one, evaluate the round in the thread, if there is a decision."""
+        current.missing -= 1
+        if current.missing:
+            return
+        if self._scheme.stopping is None or self._is_last(current) or not current.active:
+            self._split(current, [True] * len(current.active))
         else:
-            rows = [image.row() for image in done.active]
-            self._judged.append((done, self._judge.submit(self._scheme.stopping.decided, rows)))
+            rows = [image.row() for image in current.active]
+            self._evaluating.append((current, self._evaluator.submit(self._scheme.stopping.decided, rows)))
 
-    def _settle(self) -> None:
-        """Go on with the rounds whose judgement has come."""
-        while self._judged and self._judged[0][1].done():
-            done, judgement = self._judged.popleft()
-            decided = judgement.result()
+    def _continue_rounds(self) -> None:
+        """Continue with the rounds whose evaluation has ended."""
+        while self._evaluating and self._evaluating[0][1].done():
+            current, evaluation = self._evaluating.popleft()
+            decided = evaluation.result()
             for _ in filter(None, decided):
-                self._stopped()
-            self._sort(done, decided)
+                self._on_image()
+            self._split(current, decided)
 
-    def _sort(self, done: _Round, decided: Sequence[bool]) -> None:
-        """Part the images of a round into those that stop and those that go on."""
-        for image, stops in zip(done.active, decided, strict=True):
+    def _split(self, current: _Round, decided: Sequence[bool]) -> None:
+        """Split the images of a round into those that stop and those that continue."""
+        continued = []
+        for image, stops in zip(current.active, decided, strict=True):
             if stops:
-                done.ended[image.image_id] = image.row()
-        going_on = [image for image, stops in zip(done.active, decided, strict=True) if not stops]
-        if going_on:
-            self._waiting.append(_Round(done.shard, done.look + 1, len(going_on), going_on, done.ended))
+                current.results[image.image_id] = image.row()
+            else:
+                continued.append(image)
+        if continued:
+            self._waiting.append(_Round(current.shard, current.look + 1, continued, current.results))
         else:
-            self._whole.append(_voted(done))
+            self._complete.append(current.votes())
 
-    def _is_last(self, of: _Round) -> bool:
-        return of.look == len(self._scheme.looks) - 1
-
-
-def _voted(done: _Round) -> VotedShard:
-    rows = [ended for ended in done.ended.values() if isinstance(ended, VoteRow)]
-    return VotedShard(done.shard, rows, [ended for ended in done.ended.values() if isinstance(ended, ImageFailure)])
+    def _is_last(self, current: _Round) -> bool:
+        return current.look == len(self._scheme.looks) - 1
 
 
-def _joined(before: DrawVotes, after: DrawVotes) -> DrawVotes:
+def _concatenate(before: DrawVotes, after: DrawVotes) -> DrawVotes:
     if isinstance(before, LabelSets) and isinstance(after, LabelSets):
         return LabelSets(np.concatenate([before.packed, after.packed]), before.num_labels)
     assert not isinstance(before, LabelSets)

@@ -1,20 +1,22 @@
-"""How the base classifier is executed: all that can change a vote, checked once and recorded with it."""
+"""How the base classifier is executed: every option that can change a vote, checked once and recorded."""
 
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import nn
 
 from multiguard.certify import Rule, RuleName, TopK
+from multiguard.certify.arguments import check_count, check_fraction, check_sigma
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
-from multiguard.models.from_onnx import OnnxNetwork
-from multiguard.smooth.arguments import real_number, whole_number
+from multiguard.models.onnx_file import OnnxNetwork
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes import vote_dtype
-from multiguard.votes.ranked import DEFAULT_RANKS
+from multiguard.votes.types import DEFAULT_RANKS
 
 Precision = Literal["float32", "bfloat16", "float16"]
 DTYPES: dict[Precision, torch.dtype] = {
@@ -26,20 +28,26 @@ DTYPES: dict[Precision, torch.dtype] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The certificate is about the classifier as executed, so each of these is part of its provenance.
+    """How the classifier is executed; the certificate is about exactly this, so all of it is in the provenance.
 
     Attributes:
-        sigma: The noise is N(0, sigma^2) in the units of the input, [0, 1] for images.
-        k_max: K', how many ranked labels of each draw are kept; None where f returns sets.
-        score_threshold: The probability at which a score passes, so that f returns the set of the labels that do; None
-            where f returns ranked labels.
-        device: Where the classifier runs.
-        noise: Which source makes the noise.
+        sigma: The standard deviation of the noise, in the units of the input, [0, 1] for images.
+        k_max: K', the number of ranked labels kept per draw; None where f returns sets.
+        score_threshold: f returns the set of labels with at least this probability; None for ranked labels.
+        device: The device that the classifier runs on.
+        noise: The noise source.
         precision: float32, or the dtype of autocast.
-        channels_last: Whether images and weights lie channels last in memory.
+        channels_last: Whether images and weights are stored channels last.
         compiled: Whether torch.compile compiles the classifier.
-        noise_compiled: Whether torch.compile compiles the noise that is made on the device.
+        noise_compiled: Whether torch.compile compiles the noise made on the device.
         clamp: Whether f clamps the noisy input to [0, 1].
+
+    >>> from multiguard.models import load_classifier
+    >>> from multiguard.smooth import Smoother
+    >>> f = load_classifier(lambda x: x.flatten(1)[:, :4], labels=list("abcd"), output="logits")
+    >>> settings = Smoother(f, sigma=0.5, device="cpu").settings
+    >>> settings.k_max, settings.precision, settings.rule_name
+    (4, 'float32', 'top-k')
     """
 
     sigma: float
@@ -59,7 +67,7 @@ class Settings:
         return "top-k" if self.score_threshold is None else "threshold"
 
     def check_rule(self, rule: Rule, num_labels: int) -> None:
-        """Raises unless votes made in this way can say what this smoothed classifier returns."""
+        """Raises `InvalidInputError` unless these votes can certify this rule."""
         if rule.name != self.rule_name:
             raise InvalidInputError(
                 f"{rule} does not fit this smoother, whose votes are for the {self.rule_name} rule; score_threshold "
@@ -80,25 +88,28 @@ def resolve_settings(
     clamp: bool,
     precision: Precision | None,
     channels_last: bool | None,
-    compile: bool | None,  # noqa: A002 - the word that torch uses for it
+    compile: bool | None,  # noqa: A002 - torch's own word
     noise: NoiseSource | None,
 ) -> Settings:
-    """Every option settled: what the caller left open follows the device."""
-    place = _device(device)
-    cuda, torch_runs_it = place.type == "cuda", not _runs_onnx(classifier)
-    if not torch_runs_it:
+    """The settings with every option checked; options left at None follow the device."""
+    resolved, labels = _resolve_device(device), len(classifier.label_names)
+    cuda, onnx = resolved.type == "cuda", _runs_onnx(classifier)
+    if onnx:
         _refuse_torch_options(classifier, precision, channels_last, compile)
-    fast = cuda and torch_runs_it
-    vote_dtype(len(classifier.label_names))  # refuses more labels than votes can hold
+    fast = cuda and not onnx
+    vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
+    _check_choice("noise", noise := noise or (DEVICE_PHILOX if cuda else HOST_PHILOX), get_args(NoiseSource))
+    _check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
+    ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
     return Settings(
-        sigma=_sigma(sigma),
-        k_max=_ranks(k_max, len(classifier.label_names)) if score_threshold is None else None,
-        score_threshold=None if score_threshold is None else _passing_score(score_threshold),
-        device=place,
-        noise=_noise(noise or (DEVICE_PHILOX if cuda else HOST_PHILOX)),
-        precision=_precision(precision or ("bfloat16" if fast else "float32")),
+        sigma=check_sigma(sigma),
+        k_max=ranks if score_threshold is None else None,
+        score_threshold=None if score_threshold is None else check_fraction("score_threshold", score_threshold),
+        device=resolved,
+        noise=noise,
+        precision=precision,
         channels_last=fast if channels_last is None else channels_last,
         compiled=(fast and isinstance(classifier.network, nn.Module)) if compile is None else compile,
         noise_compiled=cuda if compile is None else compile,
@@ -106,11 +117,11 @@ def resolve_settings(
     )
 
 
-def _device(device: str | torch.device | None) -> torch.device:
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError(f"device is {place}, but torch sees no CUDA device here; use device='cpu'.")
-    return place
+def _resolve_device(device: str | torch.device | None) -> torch.device:
+    resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")
+    return resolved
 
 
 def _runs_onnx(classifier: Classifier) -> bool:
@@ -122,52 +133,26 @@ def _refuse_torch_options(
     classifier: Classifier,
     precision: Precision | None,
     channels_last: bool | None,
-    compile: bool | None,  # noqa: A002 - the word that torch uses for it
+    compile: bool | None,  # noqa: A002 - torch's own word
 ) -> None:
-    """Refuse what onnxruntime would not do, so that no record says that it was done."""
+    """Refuse options that onnxruntime would ignore, so that no record claims them."""
     given = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
     dropped = [name for name, wanted in given.items() if wanted]
     if dropped:
         raise InvalidInputError(
-            f"{classifier.name} is run by onnxruntime, in float32, as its file says; leave out {', '.join(dropped)}."
+            f"{classifier.name} is run by onnxruntime, in float32 and as its file defines it; leave out "
+            f"{', '.join(dropped)}."
         )
 
 
-def _sigma(sigma: float) -> float:
-    if not 0 < real_number("sigma", sigma) < float("inf"):
-        raise InvalidInputError(
-            f"sigma must be a finite number above 0, not {sigma!r}: without noise there is no certificate."
-        )
-    return float(sigma)
+def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    if value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
 
 
-def _passing_score(score_threshold: float) -> float:
-    chosen = real_number("score_threshold", score_threshold)
-    if not 0 < chosen < 1:
-        raise InvalidInputError(
-            f"score_threshold must be a probability strictly between 0 and 1, not {score_threshold!r}; "
-            "scores that are logits are compared with its logit."
-        )
-    return chosen
-
-
-def _ranks(k_max: int | None, labels: int) -> int:
-    chosen = min(DEFAULT_RANKS, labels) if k_max is None else whole_number("k_max", k_max)
-    if not 1 <= chosen <= labels:
-        raise InvalidInputError(
-            f"k_max must lie between 1 and the classifier's {labels} labels, not {chosen}: "
-            "a draw cannot rank more labels than there are."
-        )
-    return chosen
-
-
-def _noise(noise: NoiseSource) -> NoiseSource:
-    if noise not in (HOST_PHILOX, DEVICE_PHILOX):
-        raise InvalidInputError(f"noise must be {HOST_PHILOX!r} or {DEVICE_PHILOX!r}, not {noise!r}.")
-    return noise
-
-
-def _precision(precision: Precision) -> Precision:
-    if precision not in DTYPES:
-        raise InvalidInputError(f"precision must be one of {', '.join(DTYPES)}, not {precision!r}.")
-    return precision
+def whole_number(name: str, value: object) -> int:
+    """The value as an int, NumPy's integers included; anything else is refused by its name."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidInputError(f"{name} must be a whole number, not {value!r}.") from error

@@ -1,23 +1,21 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from multiguard.certify import Rule
 from multiguard.certify.arguments import check_alpha
+from multiguard.errors import ImageFailure
 from multiguard.models.classifier import Classifier
-from multiguard.smooth.arguments import checked_draws, whole_number
-from multiguard.smooth.batches import Job
-from multiguard.smooth.faults import Fault
-from multiguard.smooth.images import Image, as_input, placed
+from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
+from multiguard.smooth.engine import make_step
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
 from multiguard.smooth.prediction import Prediction, as_array, confirm_labels
-from multiguard.smooth.settings import Precision, Settings, resolve_settings
-from multiguard.smooth.step import make_step
-from multiguard.smooth.streaming import BatchSize, Plan, Rows, Sizer, attempt_votes, stream_votes
+from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
+from multiguard.smooth.stream import Rows, VoteStream
 from multiguard.votes import DrawVotes, LabelSets, packed_width, vote_dtype
 
 
@@ -70,7 +68,7 @@ class Smoother:
             compile=compile,
             noise=noise,
         )
-        self.classifier = _taken_over(classifier, self.settings)
+        self.classifier = _to_device(classifier, self.settings)
         self.batch_size = batch_size
         self._sizer = Sizer(batch_size, self.settings.device)
         self._step = make_step(self.classifier, self.settings)
@@ -99,7 +97,7 @@ class Smoother:
         """
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
-        return next(votes for _, votes in self._run([job], replace(self._plan(), most_rows=most_rows)))
+        return next(votes for _, votes in self._run([job], self._stream(most_rows=most_rows)))
 
     def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, DrawVotes]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
@@ -122,32 +120,32 @@ class Smoother:
         stream: Stream = "certify",
     ) -> Job:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
-        count = checked_draws(draws, first_draw)
+        count = check_draws(draws, first_draw)
         key = noise_key(whole_number("seed", seed), image_id, stream)
-        tensor = as_input(image_id, image, self.classifier.image_size)
-        return Job(image_id, key, placed(tensor, self.settings.device), whole_number("first_draw", first_draw), count)
+        tensor = image_tensor(image_id, image, self.classifier.image_size)
+        copy = copy_to_device(tensor, self.settings.device)
+        return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
     def run(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
-        Takes the next job only when its rows are due: `jobs` may wait for votes that this call has handed out.
+        The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded.
 
         Args:
             jobs: The draws to make.
-            steady: Whether on a CPU too all batches have one size, the last ones padded: how libraries sum, and with it
-                the last bits of a score, may depend on the size of a batch, but not on a row's place in it.
+            steady: Whether all batches have one size on a CPU, too, the last ones padded: the last bits of a score may
+                depend on the size of its batch, but not on its row in it.
         """
-        return self._run(jobs, self._plan(steady))
+        return self._run(jobs, self._stream(steady))
 
-    def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | Fault]]:
-        """As `run`, but a job that the classifier fails on comes out with its fault, and the others go on.
+    def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
+        """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
 
-        A batch that fails is run again in smaller ones, down to the single draw that fails alone: which jobs fail does
-        not depend on the batches. Where no image is at fault, `ModelError` is raised all the same: the classifier
-        breaks its contract on a black image too, or the device is out of memory or dead.
+        Which jobs fail does not depend on the batches (see `VoteStream`). Where no image is to blame, `ModelError` is
+        raised in any case.
         """
-        for job, outcome in attempt_votes(jobs, self._plan(steady)):
-            yield job, outcome if isinstance(outcome, Fault) else self._as_votes(outcome)
+        for job, outcome in self._stream(steady, record_failures=True).outcomes(jobs):
+            yield job, outcome if isinstance(outcome, ImageFailure) else self._as_votes(outcome)
 
     def predict(
         self,
@@ -177,7 +175,7 @@ class Smoother:
         labels = len(self.classifier.label_names)
         self.settings.check_rule(rule, labels)
         check_alpha(alpha)
-        checked_draws(pilot_draws, name="pilot_draws")
+        check_draws(pilot_draws, name="pilot_draws")
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
         chosen = rule.returned(as_array(pilot, rule), labels)
@@ -185,23 +183,25 @@ class Smoother:
             chosen, as_array(fresh, rule), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
         )
 
-    def _run(self, jobs: Iterable[Job], plan: Plan) -> Iterator[tuple[Job, DrawVotes]]:
-        return ((job, self._as_votes(rows)) for job, rows in stream_votes(jobs, plan))
+    def _run(self, jobs: Iterable[Job], stream: VoteStream) -> Iterator[tuple[Job, DrawVotes]]:
+        for job, rows in stream.outcomes(jobs):
+            assert not isinstance(rows, ImageFailure)
+            yield job, self._as_votes(rows)
 
     def _as_votes(self, rows: Rows) -> DrawVotes:
         if self.settings.score_threshold is None:
             return rows
         return LabelSets(rows.astype(np.uint8, copy=False), len(self.classifier.label_names))
 
-    def _plan(self, steady: bool = False) -> Plan:
+    def _stream(self, steady: bool = False, **options: Any) -> VoteStream:
         self.classifier.eval()
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        return Plan(self._step, self._sizer, width, dtype, padded)
+        return VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
 
 
-def _taken_over(classifier: Classifier, settings: Settings) -> Classifier:
+def _to_device(classifier: Classifier, settings: Settings) -> Classifier:
     classifier = classifier.eval().to(settings.device)
     if settings.channels_last:
         classifier = classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -14,15 +14,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from multiguard.data import Catalogued, Pixels
-from multiguard.data.pixels import target_matrix
+from multiguard.data import IndexedDataset, Pixels
+from multiguard.data.pixel_cache import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import write_atomically
 from multiguard.io.records import decode_json
 from multiguard.models.backbone import Backbone
+from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.folder import CARD_FILE, ModelCard, read_card
-from multiguard.models.options import state_hash
+from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.version import __version__
 
@@ -79,8 +79,8 @@ def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
 
 def new_card(
     backbone: Backbone,
-    training: Catalogued | Pixels,
-    validation: Catalogued | Pixels,
+    training: IndexedDataset | Pixels,
+    validation: IndexedDataset | Pixels,
     size: tuple[int, int],
     hyperparameters: Hyperparameters,
     denoiser: FFDNet | None,
@@ -111,7 +111,7 @@ def new_card(
     )
 
 
-def _split_record(split: Catalogued | Pixels) -> dict[str, Any]:
+def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
     targets = split.targets if isinstance(split, Pixels) else target_matrix(split)
     return {
         "name": split.name,

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from multiguard.data import Catalogued, Pixels, hold_out, load_pixels, open_dataset, subset
-from multiguard.data.catalog import find_known, training_split, validation_split
+from multiguard.data import IndexedDataset, Pixels, hold_out, load_pixels, open_dataset, subset
+from multiguard.data.catalog import dataset_info, default_split, validation_split
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
-from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, input_size, require_size
+from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_image_size, input_size
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.folder import CARD_FILE, load_backbone, read_card
+from multiguard.models.model_folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
@@ -101,7 +101,7 @@ def run_job(
         progress: As for `train`; also called while images are decoded.
         discard: As for `train`.
     """
-    find_known(job.data)
+    dataset_info(job.data)
     decoding_threads(job.workers)
     config, size = job.hyperparameters, job.image_size
     training, validation = open_splits(job)
@@ -130,14 +130,14 @@ def run_job(
         )
 
 
-def open_splits(job: Job) -> tuple[Catalogued, Catalogued]:
+def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
     """Open the training and the validation split of a job, which have no image in common; nothing is decoded."""
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
-    split = job.split or training_split(job.data, **where)
+    split = job.split or default_split(job.data, "train", **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
     opened = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
-    training: Catalogued = opened(split=split)
-    validation: Catalogued
+    training: IndexedDataset = opened(split=split)
+    validation: IndexedDataset
     if val_split is None:
         training, validation = hold_out(training, _HELD_OUT, seed)
     else:
@@ -148,12 +148,12 @@ def open_splits(job: Job) -> tuple[Catalogued, Catalogued]:
     return training, validation
 
 
-def _decode(job: Job, split: Catalogued, progress: OnProgress | None = None) -> Pixels:
+def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None = None) -> Pixels:
     on_image = None if progress is None else partial(progress, f"decoding {split.name}")
     return load_pixels(split, workers=job.workers, cache=job.cache, progress=on_image)
 
 
-def start_backbone(job: Job, data: Catalogued) -> Backbone:
+def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
     """Build the network that a job starts from, for images of the job's size."""
     folder, dropout = job.start_folder, job.hyperparameters.dropout
     if folder is None:
@@ -165,7 +165,7 @@ def start_backbone(job: Job, data: Catalogued) -> Backbone:
         raise InvalidInputError(f"{folder} was trained for other labels than those of {data.name}")
     else:
         backbone = load_backbone(folder, dropout=dropout)
-    require_size(backbone, job.image_size)
+    check_image_size(backbone, job.image_size)
     return backbone
 
 

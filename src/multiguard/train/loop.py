@@ -13,14 +13,14 @@ from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor
 
-from multiguard.data import Catalogued, Pixels
+from multiguard.data import IndexedDataset, Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
+from multiguard.models.model_folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.train.checkpoint import (
     STATE_FILE,
     Progress,
@@ -110,7 +110,7 @@ def train(
     return TrainResult(out, read_card(out), kept_epoch(run.history, hyperparameters.keep))
 
 
-def check_disjoint(training: Catalogued | Pixels, validation: Catalogued | Pixels) -> None:
+def check_disjoint(training: IndexedDataset | Pixels, validation: IndexedDataset | Pixels) -> None:
     """Raise unless the splits have the same labels and no image in common, which would flatter every epoch."""
     if tuple(training.label_names) != tuple(validation.label_names):
         raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in the same order")

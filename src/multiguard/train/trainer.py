@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import FFDNet, denoise_first, denoised
+from multiguard.models.denoiser import FFDNet, denoise, denoise_first
 from multiguard.train.augmentation import MODEL, STEP, VALIDATION, Augmentation, add_noise, augment, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
@@ -108,7 +108,7 @@ class Trainer:
         if self.denoiser is None or sigma == 0:
             return noisy
         with torch.no_grad():
-            return denoised(self.denoiser, noisy, self.hyperparameters.validation_sigma)
+            return denoise(self.denoiser, noisy, self.hyperparameters.validation_sigma)
 
     def validate(self) -> Record:
         """Return the validation mAP of the averaged weights, noisy and clean; the same on every process."""

@@ -1,57 +1,61 @@
-"""Where votes come from: all that determines them, checked to agree with itself."""
+"""The provenance of votes: all that determines them, without contradictions."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.records import checksum
 
 Rule = Literal["top-k", "threshold"]
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that determines the votes; two runs that agree in it may share a folder.
+    """All that determines the votes: two runs that agree in it may share a folder, and no others.
 
     Attributes:
-        model: What the base classifier is.
-        weights_hash: sha256 of its weights as they were loaded; None for a plain callable.
-        classifier_hash: sha256 of all its tensors as they were when the run began, its normalisation among them.
-        code_hash: sha256 of the user's source files that make it; None where no code of the user's was named.
-        trained_sigma: Deviation of the noise that its training images carried, 0.0 for none; None if unknown.
+        model: The base classifier.
+        weights_hash: sha256 of its weights as loaded; None for a plain callable.
+        classifier_hash: sha256 of all its tensors when the run began, including its normalisation.
+        code_hash: sha256 of the user's source files that build it; None if no code was named.
+        trained_sigma: Standard deviation of the noise in its training, 0.0 for none; None if unknown.
         output: "logits" or "probabilities", as declared.
         label_names: The c label names, in index order.
-        dataset: Which dataset and split, and how its images were sampled.
+        dataset: The dataset, its split, and how its images were sampled.
         image_ids: The ids of the images, in the order of the shards.
         labelled: Whether the images carry their labels, the ground truth.
-        truth_hash: sha256 of the labels of all images; None in a run without labels, or of a dataset that does not know
-            them before its images are read.
-        first_image_hash: sha256 of the first image as decoded: shape, dtype and values.
-        sigma: The noise.
-        rule: What the base classifier returns: "top-k", its K' labels of largest score, ranked; or "threshold", the set
-            of labels whose score passes.
-        k_max: K', the ranked labels kept of each draw; None for the threshold rule.
+        truth_hash: sha256 of the labels of all images; None without labels, or if they are known only with the images.
+        first_image_hash: The `image_hash` of the first image.
+        sigma: Standard deviation of the noise.
+        rule: "top-k" if the base classifier returns its K' labels of largest score, ranked; "threshold" if it returns
+            the set of labels whose score passes.
+        k_max: K', the ranked labels stored per draw; None for the threshold rule.
         score_threshold: The probability at which a score passes; None for the top-k rule.
-        draws: n; in an adaptive run the most that an image takes.
-        pilot_draws: Draws of each image that choose labels and never certify them; 0 for none.
-        looks: In an adaptive run the numbers of draws at which an image may have stopped; None where n is fixed.
-        look_fractions: What each look may spend of alpha; None where n is fixed.
-        stopping: What the rule that ended an image's draws was asked; None where n is fixed.
+        draws: n; in an adaptive run the maximum per image.
+        pilot_draws: Draws per image that choose labels and never certify them; 0 for none.
+        looks: The numbers of draws at which an image of an adaptive run may stop; None for a fixed n.
+        look_fractions: The fraction of alpha that each look may spend; None for a fixed n.
+        stopping: The config of the stopping rule; None for a fixed n.
         seed: The seed of the noise.
         noise: The source of noise.
-        precision: The dtype that the classifier ran in.
-        channels_last: Whether images lay channels last.
+        precision: The dtype in which the classifier ran.
+        channels_last: Whether images were stored channels last.
         compiled: Whether the classifier was compiled.
         noise_compiled: Whether the noise was compiled.
-        tf32_matmul: Whether products of float32 matrices might be rounded to TF32.
-        tf32_convolution: Whether float32 convolutions might be.
-        clamp: Whether the noisy image was clamped to [0, 1].
+        tf32_matmul: Whether products of float32 matrices may have been rounded to TF32.
+        tf32_convolution: Whether float32 convolutions may have been.
+        clamp: Whether noisy images were clamped to [0, 1].
         device: The name of the device.
-        versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime where imported.
+        versions: multiguard, torch, numpy, python, and timm, transformers and onnxruntime if imported.
+
+    Example:
+        >>> run.sigma, run.rule, run.k_max, run.draws  # `run` is the Provenance of some votes
+        (0.5, 'top-k', 3, 7)
+        >>> from dataclasses import replace
+        >>> run.differences(replace(run, sigma=1.0, seed=2))
+        ['sigma', 'seed']
     """
 
     model: str
@@ -95,24 +99,15 @@ class Provenance:
         if self.pilot_draws < 0:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
         if not (self.labelled or self.pilot_draws):
-            raise InvalidInputError("without labels there must be pilot draws to choose them from; give pilot_draws.")
-
-    @cached_property
-    def digest(self) -> str:
-        """The sha256 of all this."""
-        return checksum(asdict(self))
+            raise InvalidInputError("a run without labels needs pilot draws to choose them from; give pilot_draws.")
 
     def differences(self, other: "Provenance") -> list[str]:
-        """The names of the fields in which two runs differ."""
+        """Return the names of the fields in which two runs differ."""
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
-
-    def allows(self, draws: int) -> bool:
-        """Whether an image of this run may have so many draws."""
-        return draws in self.looks if self.looks else draws == self.draws
 
 
 def _as_read_back(name: str, value: Any) -> Any:
-    """The value as JSON gives it back: a float where an integer was given; tuples, which JSON makes lists."""
+    """The value as it is read back: floats where integers were given, and tuples, which JSON turns into lists."""
     if isinstance(value, Mapping):
         return {key: _as_read_back("", inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -134,12 +129,14 @@ def _check_rule(run: Provenance) -> None:
 
 
 def _check_looks(run: Provenance) -> None:
-    looks, shares = run.looks, run.look_fractions
-    if looks is None or shares is None or run.stopping is None:
-        if (looks, shares, run.stopping) != (None, None, None):
+    looks, fractions = run.looks, run.look_fractions
+    if looks is None or fractions is None or run.stopping is None:
+        if (looks, fractions, run.stopping) != (None, None, None):
             raise InvalidInputError("looks, look_fractions and stopping belong together: give all three or none.")
         return
     if not looks or looks[0] < 1 or looks[-1] != run.draws or any(a >= b for a, b in pairwise(looks)):
-        raise InvalidInputError(f"looks must grow from at least 1 to draws = {run.draws}, not {looks}.")
-    if len(shares) != len(looks) or not all(share > 0 for share in shares) or math.fsum(shares) > 1:
-        raise InvalidInputError(f"look_fractions must be one above 0 for each look, 1 together at most, not {shares}.")
+        raise InvalidInputError(f"looks must increase from at least 1 to draws = {run.draws}, not {looks}.")
+    if len(fractions) != len(looks) or not all(fraction > 0 for fraction in fractions) or math.fsum(fractions) > 1:
+        raise InvalidInputError(
+            f"look_fractions must hold one positive fraction per look and sum to at most 1, not {fractions}."
+        )

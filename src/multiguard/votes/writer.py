@@ -1,37 +1,57 @@
-"""A votes folder as it is written: shard by shard, by one process or many, and taken up after any accident."""
+"""Writing a votes folder, shard by shard, by one process or many; a run that was killed is resumed."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import remove_partial_files
-from multiguard.votes.entry import entry_path, entry_paths, is_shard_file, read_entry, shard_name, write_entry
-from multiguard.votes.folder import checked_heads, make_up
-from multiguard.votes.manifest import MANIFEST_NAME, ImageFailure, Manifest, Shard, load_manifest, save_manifest
+from multiguard.errors import ImageFailure, VotesError
+from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.row import VoteRow
-from multiguard.votes.shards import write_shard
+from multiguard.votes.shards import (
+    MANIFEST_NAME,
+    Manifest,
+    Shard,
+    encode_shard,
+    is_shard_file,
+    load_manifest,
+    read_shard,
+    save_manifest,
+    shard_name,
+)
+from multiguard.votes.types import VoteRow
 
 
 class VotesWriter:
-    """Writes a votes folder so that what an entry or the manifest names is always whole.
+    """Writes a votes folder in which every shard is complete, at any moment.
 
-    A folder that holds a run of the same provenance is taken up where it stopped; another run's is refused, unless it
-    failed before its first shard was whole. With the last shard the manifest is sealed.
+    A folder that holds a run of the same provenance is resumed, bit for bit; another run's folder is refused unless it
+    has no complete shard. With the last shard the manifest is finished.
 
     Args:
-        folder: Where to write; made if it is not there.
+        folder: The folder; created if missing.
         provenance: All that determines the votes.
-        shard_images: How many images go into one file.
-        keep_failures: Whether a shard with images that failed counts as done; if not, it is still to be written, and
-            what is there stays until then.
-        main: Whether this is the one writer that prepares the folder and seals it; others join it afterwards, and must
-            be of the same run.
+        shard_images: The number of images per shard.
+        keep_failures: Whether a shard with image failures counts as done; otherwise it is still to be written, and the
+            old one stays until then.
+        main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards, and
+            must be of the same run.
+        same_images: Whether a stored run that differs only in its first image voted on the same images; then it is
+            the same run. None for never.
+        discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
 
     Attributes:
-        manifest: The run, and the shards of it that are known to be whole.
+        manifest: The manifest of the run.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> writer = VotesWriter(folder, run, shard_images=2)  # `run` is a Provenance of 5 images
+        >>> for shard in writer.missing():
+        ...     writer.write(shard, [vote(run, position) for position in writer.manifest.positions(shard)])
+        >>> writer.missing(), sorted(path.name for path in Path(folder).iterdir())[:2]
+        ([], ['manifest.json', 'votes-00000.parquet'])
     """
 
     def __init__(
@@ -42,157 +62,128 @@ class VotesWriter:
         shard_images: int = 64,
         keep_failures: bool = True,
         main: bool = True,
+        same_images: Callable[[Manifest], bool] | None = None,
+        discard: Callable[[Path], None] | None = None,
     ) -> None:
-        fresh = _checked_run(provenance, shard_images)
         self._folder, self._keep_failures, self._main = Path(folder), keep_failures, main
-        self.manifest = self._prepared(fresh) if main else _joined(self._folder, fresh)
-        self._seal_if_complete()
+        self._shards: dict[int, Shard] = {}
+        self.manifest = Manifest(provenance, shard_images)
+        if main:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
+        if (
+            stored
+            and same_images
+            and _differences(stored, self.manifest) == ["first_image_hash"]
+            and same_images(stored)
+        ):
+            self.manifest = Manifest(stored.provenance, shard_images)
+        if discard is not None and (stored is None or _differences(stored, self.manifest)):
+            discard(self._folder)
+            stored = None
+        if main:
+            self._prepare(stored)
+        elif stored is not None:
+            _check_joins(stored, self.manifest)
 
     def missing(self) -> list[int]:
-        """The shards still to be written, in order."""
-        return [index for index in range(self.manifest.shard_count) if index not in self.manifest.shards]
+        """Return the shards still to be written, in order."""
+        return [index for index in range(self.manifest.shard_count) if index not in self._shards]
 
     def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> None:
-        """Write one shard whole, then its entry.
+        """Write one shard atomically.
 
         Args:
             index: Which shard.
-            rows: The votes of its images, in order, but for those that failed.
+            rows: The votes of its images, in order, without those that failed.
             failures: The images that failed, in order.
         """
-        _check_images(self.manifest, index, rows, failures)
-        shard = write_shard(self._folder / shard_name(index), rows, failures, self.manifest)
-        write_entry(self._folder, index, shard, self.manifest.run_hash)
-        self.manifest = self.manifest.with_shards({**self.manifest.shards, index: shard})
-        self._seal_if_complete()
+        content = encode_shard(self.manifest, index, rows, failures)
+        write_atomically(self._folder / shard_name(index), lambda file: file.write(content))
+        self._shards[index] = Shard(hashlib.sha256(content).hexdigest(), tuple(failures))
+        self._finish_if_complete()
 
     def finish(self) -> None:
-        """Take in the shards that others have written since, and seal the manifest if all are there."""
-        others = {}
+        """Check the shards that other writers have written since, and finish the manifest if all are there."""
         for index in self.missing():
-            path = entry_path(self._folder, index)
-            if path.exists():
-                _, shard = read_entry(path, self.manifest)
-                others[index] = shard
-        kept = {index: shard for index, shard in others.items() if self._keep_failures or not shard.failures}
-        if kept:
-            self.manifest = self.manifest.with_shards({**self.manifest.shards, **kept})
-            self._seal_if_complete()
+            if (self._folder / shard_name(index)).exists():
+                self._accept({index: read_shard(self._folder, self.manifest, index).shard})
+        self._finish_if_complete()
 
-    def _prepared(self, fresh: Manifest) -> Manifest:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return _taken_up(self._folder, fresh, self._keep_failures)
+    def _prepare(self, stored: Manifest | None) -> None:
+        """Find the shards that are complete, and remove all others and partial files.
 
-    def _seal_if_complete(self) -> None:
-        """With all shards there, let the manifest name them; then their entries are of no more use."""
-        if not (self._main and self.manifest.complete):
-            return
-        if not self.manifest.sealed:
-            self.manifest = replace(self.manifest, sealed=True)
+        Without a manifest no shard counts: its removal was cut short, or the images may have changed since.
+        """
+        shards = {} if stored is None else _complete_shards(self._folder, stored)
+        if stored is not None and (differences := _differences(stored, self.manifest)):
+            if stored.finished or shards:
+                raise VotesError(
+                    f"{self._folder} holds the votes of another run: {_differ(differences)}. "
+                    "Vote with --force to throw them away, or choose another folder."
+                )
+            stored = None
+        _remove_all_but(self._folder, {shard_name(index) for index in shards})
+        self._accept(shards)
+        if stored is None or (stored.finished and self.missing()):
             save_manifest(self._folder, self.manifest)
-        for path in entry_paths(self._folder):
-            path.unlink()
+        elif stored.finished:
+            self.manifest = stored
+        self._finish_if_complete()
+
+    def _accept(self, shards: Mapping[int, Shard]) -> None:
+        self._shards |= {i: shard for i, shard in shards.items() if self._keep_failures or not shard.failures}
+
+    def _finish_if_complete(self) -> None:
+        """Replace the manifest by that of the finished run once all shards are there."""
+        if self._main and not self.manifest.finished and not self.missing():
+            shards = tuple(self._shards[index] for index in range(self.manifest.shard_count))
+            self.manifest = replace(self.manifest, shards=shards)
+            save_manifest(self._folder, self.manifest)
 
 
-def _checked_run(provenance: Provenance, shard_images: int) -> Manifest:
-    if shard_images < 1:
-        raise InvalidInputError(f"shard_images must be at least 1, not {shard_images}.")
-    if len(set(provenance.image_ids)) < len(provenance.image_ids):
-        raise InvalidInputError("image ids must be different: two images of one id would share their noise.")
-    return Manifest(provenance, shard_images, {})
-
-
-def _check_images(manifest: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]) -> None:
-    wanted = manifest.ids(index)
-    if not make_up(wanted, [row.image_id for row in rows], [failure.image_id for failure in failures]):
-        raise InvalidInputError(f"shard {index} must hold the images {wanted}, in this order, each once.")
-
-
-def _joined(folder: Path, fresh: Manifest) -> Manifest:
-    """This run, after it has been found to be the one that the folder was prepared for."""
-    stored = load_manifest(folder)
-    others = _differences(stored, fresh)
-    if others:
-        raise VotesError(
-            f"this process would not vote as the main one does: {_differ(others)}. "
-            "Take machines and software that are alike."
-        )
-    return fresh
-
-
-def _taken_up(folder: Path, fresh: Manifest, keep_failures: bool) -> Manifest:
-    """The manifest to go on from, with the shards that are done; what the folder holds beside them is cleared.
-
-    Entries without a manifest are what a removal left that was cut short: none of them counts.
-    """
-    stored = load_manifest(folder) if (folder / MANIFEST_NAME).exists() else None
-    run = stored or fresh
-    named = {} if stored is None else run.shards if run.sealed else _entries(folder, run)
-    others = _differences(run, fresh)
-    if others and named:
-        raise VotesError(
-            f"{folder} holds the votes of another run: {_differ(others)}. "
-            "Vote with --force to throw them away, or choose another folder."
-        )
-    known = replace(fresh, shards={} if others else named)
-    whole = {index: shard for index, shard in known.shards.items() if _whole(folder, known, index)}
-    done = {index: shard for index, shard in whole.items() if keep_failures or not shard.failures}
-    sealed = run.sealed and len(done) == fresh.shard_count
-    if run.sealed and not sealed:
-        _write_entries(folder, replace(fresh, shards=whole))
-    _clear(folder, whole)
-    if not sealed and (stored is None or stored.sealed or others):
-        save_manifest(folder, fresh)
-    return replace(fresh.with_shards(done), sealed=sealed)
-
-
-def _differences(one: Manifest, other: Manifest) -> list[str]:
-    """The names of what tells two runs apart."""
-    more = [] if one.shard_images == other.shard_images else ["shard_images"]
-    return one.provenance.differences(other.provenance) + more
-
-
-def holds_other_run(folder: Path, provenance: Provenance, shard_images: int) -> bool:
-    """Whether a run of this provenance could not go on in the folder: its manifest is another run's, or none."""
+def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
+    """The manifest of the folder; None if it has none yet, or a damaged one that may be discarded."""
+    if main and not (folder / MANIFEST_NAME).exists():
+        return None
     try:
-        stored = load_manifest(folder)
+        return load_manifest(folder)
     except VotesError as error:
-        if isinstance(error.__cause__, OSError):  # it may be this run's all the same
-            raise
-        return True
-    return bool(_differences(stored, _checked_run(provenance, shard_images)))
+        if damaged_ok and not isinstance(error.__cause__, OSError):  # one that cannot be read may be this run's
+            return None
+        raise
 
 
-def _entries(folder: Path, run: Manifest) -> dict[int, Shard]:
-    """The shards of this run that have an entry."""
-    found: dict[int, Shard] = {}
-    for path in entry_paths(folder):
+def _complete_shards(folder: Path, manifest: Manifest) -> dict[int, Shard]:
+    """The shards of the run that pass every check."""
+    shards = {}
+    for index in range(manifest.shard_count):
         with suppress(VotesError):
-            index, found_shard = read_entry(path, run)
-            found[index] = found_shard
-    return found
+            shards[index] = read_shard(folder, manifest, index).shard
+    return shards
 
 
-def _write_entries(folder: Path, manifest: Manifest) -> None:
-    for index, shard in manifest.shards.items():
-        write_entry(folder, index, shard, manifest.run_hash)
-
-
-def _clear(folder: Path, whole: Mapping[int, Shard]) -> None:
-    """Remove the entries of all other shards than these, and halves of files that a killed process left."""
-    kept = {entry_path(folder, index) for index in whole}
-    for path in entry_paths(folder):
-        if path not in kept:
-            path.unlink()
+def _remove_all_but(folder: Path, names: Collection[str]) -> None:
+    """Remove all other shards, and the partial files of killed processes."""
+    for path in [path for path in folder.iterdir() if is_shard_file(path.name) and path.name not in names]:
+        path.unlink()
     remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
 
 
-def _whole(folder: Path, manifest: Manifest, index: int) -> bool:
-    try:
-        checked_heads(folder, manifest, index)
-    except VotesError:
-        return False
-    return True
+def _check_joins(stored: Manifest, run: Manifest) -> None:
+    """Raises `VotesError` unless the folder was prepared for this run."""
+    differences = _differences(stored, run)
+    if differences:
+        raise VotesError(
+            f"this process would not vote as the main one does: {_differ(differences)}. "
+            "Use machines and software that are alike."
+        )
+
+
+def _differences(one: Manifest, other: Manifest) -> list[str]:
+    """The names of the fields in which two runs differ."""
+    more = [] if one.shard_images == other.shard_images else ["shard_images"]
+    return one.provenance.differences(other.provenance) + more
 
 
 _IN_WORDS = {"first_image_hash": "the first image (size or content)"}

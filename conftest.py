@@ -1,0 +1,37 @@
+"""The names that examples in docstrings may use: folders as the commands write them."""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _example_names(request, doctest_namespace) -> None:
+    """Examples of votes have a `run`, its `folder` and `vote`; those of the report `certificates`, `attack`, `out`."""
+    if isinstance(request.node, pytest.DoctestItem):
+        for room in {"votes", "report"} & set(request.node.path.parts):
+            doctest_namespace |= request.getfixturevalue(f"_{room}_names")
+        doctest_namespace["out"] = request.getfixturevalue("tmp_path")
+
+
+@pytest.fixture(scope="session")
+def _votes_names(tmp_path_factory) -> dict[str, Any]:
+    from tests.votes.vote_runs import provenance, row, write
+
+    run, folder = provenance(sigma=0.5), tmp_path_factory.mktemp("example") / "votes"
+    write(folder, run)
+    return {"run": run, "folder": folder, "vote": row}
+
+
+@pytest.fixture(scope="session")
+def _report_names(tmp_path_factory) -> dict[str, Any]:
+    from tests.evaluate.attack_cases import top_k_attacks
+    from tests.report.studies import make_run
+
+    from multiguard.results import read_attacks, read_certificates, write_attacks
+
+    folder = tmp_path_factory.mktemp("example")
+    make_run(folder, images=4, draws=40, swept={"k": [3, 5]})
+    write_attacks(folder / "attack", top_k_attacks(), certificates_hash="0", provenance={})
+    readers = {"read_certificates": read_certificates, "read_attacks": read_attacks}
+    return {"certificates": folder / "certificates", "attack": folder / "attack", **readers}

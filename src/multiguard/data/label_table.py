@@ -1,0 +1,172 @@
+"""Tables and lists of labels as people have them: UTF-8 CSV files in any column order, and text files of names."""
+
+import csv
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from multiguard.data.sample import ImageFile
+from multiguard.errors import DataError, ImageError, ImageFailure
+from multiguard.io.names import unknown_name
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+_MAX_LIST_BYTES = 1 << 28  # ten times the longest list of a known dataset
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: its position in the file, for messages, and its fields by column name."""
+
+    path: Path
+    line: int
+    fields: dict[str, str]
+
+    @property
+    def source(self) -> str:
+        """The file and the line."""
+        return f"{self.path}, line {self.line}"
+
+    def label_indices(self, names: Iterable[str], positions: Mapping[str, int], note: str = "") -> tuple[int, ...]:
+        """The sorted indices of these label names, looked up exactly; unknown ones raise `ImageError` with the note."""
+        given = set(names)
+        unknown = [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]
+        if unknown:
+            raise ImageError(self.source, f"{'; '.join(unknown).replace('?;', '?')}{note}")
+        return tuple(sorted(positions[name] for name in given))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file: its column names in order, and its rows."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def values(self, column: str) -> list[str]:
+        """The distinct values of a column, sorted, without the empty one; none where there is no such column."""
+        return sorted({row.fields.get(column, "") for row in self.rows} - {""})
+
+
+def read_table(
+    root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: list[ImageFailure] | None
+) -> Table:
+    """The table at `path`; a missing file, a repeated column or text that is not UTF-8 raises `DataError`.
+
+    A row with the wrong number of fields raises `ImageError`, or is added to `failures`.
+
+    Args:
+        root: The folder of the images.
+        path: The CSV; None for the one called `default` in `root`, or the only one there.
+        default: The default name of a table.
+        columns: The columns that it must have.
+        failures: A list that collects the rows that cannot be used; None raises at the first.
+    """
+    path = path or _find_table(root, default)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = tuple(name.strip() for name in next(reader, []))
+            _check_header(path, header)
+            lines = ((reader.line_num, values) for values in reader if values)
+            rows = tuple(collect(lines, lambda line: _make_row(path, *line, header), failures))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; give the CSV file of labels") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not readable as a UTF-8 CSV file ({error})") from error
+    if not rows and not failures:
+        raise DataError(f"{path}: no rows below the header; expected one row per image")
+    for column in columns:
+        if column not in header:
+            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)}")
+    return Table(path, header, rows)
+
+
+def _find_table(root: Path, default: str) -> Path:
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder; give the folder of the images")
+    tables = [root / default] if (root / default).is_file() else sorted(root.glob("*.csv"))
+    if len(tables) != 1:
+        raise DataError(f"{root}: {len(tables)} CSV files; expected {default}, or name the table")
+    return tables[0]
+
+
+def list_images(
+    rows: Iterable[Row], make: Callable[[Row], ImageFile], failures: list[ImageFailure] | None
+) -> list[ImageFile]:
+    """The image of each row; a second row for one image raises `ImageError`, or is added to `failures`."""
+    lines: dict[Path, int] = {}
+
+    def make_once(row: Row) -> ImageFile:
+        file = make(row)
+        if file.path in lines:
+            raise ImageError(
+                row.source, f"the image '{file.id}' is already listed in line {lines[file.path]}; keep one"
+            )
+        lines[file.path] = row.line
+        return file
+
+    return collect(rows, make_once, failures)
+
+
+def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: list[ImageFailure] | None) -> list[Made]:
+    """What `make` returns for each item; its `ImageError` is raised, or added to `failures`."""
+    made = []
+    for item in items:
+        try:
+            made.append(make(item))
+        except ImageError as error:
+            if failures is None:
+                raise
+            failures.append(ImageFailure(error.source, error.reason))
+    return made
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
+        raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
+
+
+def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
+    row = Row(path, line, {name: value.strip() for name, value in zip(header, values, strict=False)})
+    if len(values) != len(header):
+        reason = f"{len(values)} fields under {len(header)} columns; quote fields that contain a comma"
+        raise ImageError(row.source, reason)
+    return row
+
+
+def normal_name(name: str) -> str:
+    """A file's name in one spelling: `./a.png`, `x/../a.png` and `a.png` are one image."""
+    return Path(os.path.normpath(name)).as_posix()
+
+
+def label_positions(names: Sequence[str], source: object) -> dict[str, int]:
+    """The index of each label name; a repeated name raises `DataError`."""
+    positions = {name: index for index, name in enumerate(names)}
+    if len(positions) < len(names):
+        repeated = next(name for index, name in enumerate(names) if positions[name] != index)
+        raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
+    return positions
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file without blank ones; a missing or undecodable file raises `DataError`.
+
+    So does anything but a regular file (reading a device or a pipe may never end), and a file too large for a list.
+    """
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_LIST_BYTES:
+            limit = f"{_MAX_LIST_BYTES >> 20} MiB"
+            raise DataError(f"{path}: a list must be a regular file of at most {limit}; give another file")
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; check the root folder and the split") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]

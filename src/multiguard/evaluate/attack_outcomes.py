@@ -1,0 +1,289 @@
+"""What attacks achieved beside what was proved: the true worst case of an image lies between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc
+
+from multiguard.certify import Method, Rule, TopK, certified_size, clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify.arrays import Floats, Ints
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.config import CertifyConfig
+
+# What an attack minimizes: how many labels of L stay in, or (threshold rule) how many others stay out.
+Goal = Literal["in", "out"]
+CLEAN, BEST = "none", "best"
+
+
+def goals(rule: Rule) -> tuple[Goal, ...]:
+    """What can be attacked; the top-k rule returns k labels, so the labels of L that stay in decide the others, too."""
+    return ("in",) if isinstance(rule, TopK) else ("in", "out")
+
+
+def evaluated_size(
+    counts: ArrayLike, draws: int, labels: Sequence[int], rule: Rule, goal: Goal, *, beta: float
+) -> tuple[int, int]:
+    """An estimate of how many labels stay, and an upper bound that holds with probability at least 1 - beta.
+
+    The probability is over the draws, which must be fresh: the perturbation was fixed before them. A label whose
+    fraction ties with another's, or with t, counts as in: a label of L stays, another label does not stay out.
+
+    Args:
+        counts: (c,), how many draws of the perturbed image f returned each label in.
+        draws: How many draws there were.
+        labels: L.
+        rule: Which smoothed classifier.
+        goal: What is counted: labels of L that stay in, or others that stay out.
+        beta: The probability that the bound may be too small.
+
+    >>> evaluated_size([100, 900, 800, 200], 1000, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)
+    (1, 1)
+    >>> evaluated_size([1, 9, 8, 2], 10, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)  # ten draws say little
+    (1, 2)
+    """
+    hits = np.asarray(counts)
+    level = beta / (2 * len(hits))
+    low, high = clopper_pearson_lower(hits, draws, level), clopper_pearson_upper(hits, draws, level)
+    inside = np.zeros(len(hits), dtype=np.bool_)
+    inside[list(labels)] = True
+    return _most_staying(hits / draws, hits / draws, inside, rule, goal), _most_staying(low, high, inside, rule, goal)
+
+
+def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal: Goal, *, beta: float) -> int:
+    """No draws, whatever they hit, give an upper bound of `evaluated_size` below this number.
+
+    So few draws cannot break a certificate of this many labels or fewer, and evaluating it tests nothing. L has
+    `num_true` of the `num_labels` labels; the other arguments are those of `evaluated_size`.
+    """
+    level, num_false = beta / (2 * num_labels), num_labels - num_true
+    never = float(clopper_pearson_upper(0, draws, level))
+    if not isinstance(rule, TopK):
+        always = float(clopper_pearson_lower(draws, draws, level))
+        excluded, most = (never < rule.t, num_true) if goal == "in" else (always >= rule.t, num_false)
+        return 0 if excluded else most
+    most = min(num_true, rule.k)
+    for size in range(1, most + 1):
+        # The size-th of L is out if this many rivals, which share k' hits per draw, are above a label never hit.
+        rivals = rule.k - size + 1
+        hits = min(draws, rule.k_prime * draws // rivals)
+        if rivals <= num_false and float(clopper_pearson_lower(hits, draws, level)) > never:
+            return size - 1
+    return most
+
+
+def _most_staying(low: Floats, high: Floats, inside: NDArray[np.bool_], rule: Rule, goal: Goal) -> int:
+    """The most labels that can stay if each probability lies between `low` and `high`."""
+    if not isinstance(rule, TopK):
+        return int(np.sum(high[inside] >= rule.t if goal == "in" else low[~inside] < rule.t))
+    # Fewer than e of L are among the k most probable exactly where k - e + 1 others are above its e-th.
+    ours, others = np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1]
+    sizes = range(1, min(len(ours), rule.k) + 1)
+    return max((e for e in sizes if rule.k - e >= len(others) or ours[e - 1] >= others[rule.k - e]), default=0)
+
+
+@dataclass(frozen=True)
+class AttackOutcome:
+    """What one perturbation achieved: about `size` labels stay, and with probability 1 - beta at most `at_most` do.
+
+    Attributes:
+        attack: What found the perturbation; "none" for the clean image.
+        goal: What is counted: labels of L that stay "in", or others that stay "out".
+        radius: The norm allowed.
+        norm: The norm of the perturbation, never more than `radius`.
+        size: The estimate, from draws that had no part in the search.
+        at_most: The upper bound; beta is for all perturbations of the image together.
+    """
+
+    attack: str
+    goal: Goal
+    radius: float
+    norm: float
+    size: int
+    at_most: int
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedImage:
+    """One image: what was proved of it, and what attacks achieved.
+
+    Attributes:
+        id: The id of the image.
+        labels: The indices of L, at least one.
+        proved: Per goal and method, the radii up to which at least 1, 2, ... labels stay.
+        outcomes: What was found, the clean image included.
+    """
+
+    id: str
+    labels: tuple[int, ...]
+    proved: Mapping[Goal, Mapping[Method, Floats]]
+    outcomes: tuple[AttackOutcome, ...]
+
+    def certified(self, goal: Goal, method: Method, radius: ArrayLike) -> Ints:
+        """How many labels are proved to stay, in the shape of `radius`."""
+        return certified_size(self.proved[goal][method], radius)
+
+    def sizes(self, goal: Goal, attack: str, radius: ArrayLike) -> Ints:
+        """The fewest labels that an attack, or the "best" of all, left at each radius or below, by the estimates.
+
+        The clean image counts for every attack, as a perturbation of norm 0.
+        """
+        counted = [o for o in self.outcomes if o.goal == goal and (attack == BEST or o.attack in (attack, CLEAN))]
+        within = np.array([outcome.radius for outcome in counted]) <= np.asarray(radius)[..., None]
+        left = np.array([outcome.size for outcome in counted])
+        fewest: Ints = np.where(within, left, left.max()).min(axis=-1)
+        return fewest
+
+    def breaks(self, method: Method, *, surely: bool) -> bool:
+        """Whether some perturbation leaves fewer labels than the method proved."""
+        sizes = ((o, o.at_most if surely else o.size) for o in self.outcomes)
+        return any(size < int(self.certified(o.goal, method, o.radius)) for o, size in sizes)
+
+    def tests(self, method: Method, least: Mapping[Goal, int]) -> bool:
+        """Whether an attack ran within a radius up to which more than the `least` labels are proved to stay."""
+        attacked = (outcome for outcome in self.outcomes if outcome.attack != CLEAN)
+        return any(int(self.certified(o.goal, method, o.radius)) > least[o.goal] for o in attacked)
+
+
+@dataclass(frozen=True, eq=False)
+class Attacks:
+    """Attacks on a set of images, and which certificates they broke; for an example see `attack_curves`.
+
+    Attributes:
+        config: Which smoothed classifier, and the alpha of the certificates.
+        sigma: The noise.
+        label_names: The c label names.
+        labelled: Whether L is the ground truth; if not, pilot draws chose it.
+        methods: What the certificates were proved with.
+        radii: The radii at which every image was attacked, from small to large, 0 first.
+        names: The attacks.
+        beta: The probability per image that some upper bound is too small.
+        draws: How many fresh draws evaluate each perturbation.
+        images: The images that have labels.
+        without_labels: How many images were left out because they have none.
+        failed: How many images could not be voted on, so that nothing was proved of them.
+        adaptive: Whether each image had as many certifying draws as it needed.
+        flat: At how many images some gradient was 0 or not finite, so that a step of pgd led nowhere.
+        plan: How the attacks searched, for the record.
+    """
+
+    config: CertifyConfig
+    sigma: float
+    label_names: tuple[str, ...]
+    labelled: bool
+    methods: tuple[Method, ...]
+    radii: tuple[float, ...]
+    names: tuple[str, ...]
+    beta: float
+    draws: int
+    images: tuple[AttackedImage, ...]
+    without_labels: int
+    failed: int = 0
+    adaptive: bool = False
+    flat: int = 0
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
+        """The ids of the images whose certificate an attack broke; if not `surely`, by the estimates."""
+        return tuple(image.id for image in self.images if image.breaks(method, surely=surely))
+
+    def tested(self, method: Method) -> tuple[str, ...]:
+        """The ids of the images that were attacked within a certified radius, or whose clean image breaks theirs.
+
+        Of the others the method proves nothing that an attack was near enough to break.
+        """
+        nothing: Mapping[Goal, int] = {"in": 0, "out": 0}
+        return tuple(i.id for i in self.images if i.tests(method, nothing) or i.breaks(method, surely=True))
+
+    def undecidable(self, method: Method) -> tuple[str, ...]:
+        """The ids of those tested images that so few draws cannot find broken, whatever they hit."""
+        tested = set(self.tested(method))
+        return tuple(i.id for i in self.images if i.id in tested and not i.tests(method, self._smallest_bounds(i)))
+
+    def _smallest_bounds(self, image: AttackedImage) -> dict[Goal, int]:
+        beta, sizes = self.beta / len(image.outcomes), (len(image.labels), len(self.label_names))
+        rule = self.config.rule
+        return {goal: smallest_bound(self.draws, *sizes, rule, goal, beta=beta) for goal in goals(rule)}
+
+    def chance(self, broken: int, method: Method) -> float:
+        """An upper bound on the probability of this many broken certificates, or more, if everything is sound.
+
+        With `jia` each number of labels is proved alone: each of an image's min(d, k) proofs may fail with
+        probability alpha.
+        """
+        proofs, rule = 1, self.config.rule
+        if method == "jia" and isinstance(rule, TopK):
+            proofs = max(min(len(image.labels), rule.k) for image in self.images)
+        wrong = min(1.0, proofs * self.config.alpha + self.beta)
+        # The upper tail of a binomial is the distribution function of a beta.
+        return float(betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class AttackCurve:
+    """Averages over images at each radius: for the goal "in" fractions of L, for "out" how many others come in.
+
+    Attributes:
+        goal: What is averaged.
+        radius: (radii,).
+        certified: What each method proves: a floor for "in", a ceiling for "out".
+        reached: What each attack, and the "best" of them per image, achieved, by estimates.
+    """
+
+    goal: Goal
+    radius: Floats
+    certified: Mapping[Method, Floats]
+    reached: Mapping[str, Floats]
+
+
+def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[AttackCurve]:
+    """Certified and reached averages of each goal; at each radius the best of what was reached there and below.
+
+    Args:
+        attacks: What attacks achieved.
+        radius: (radii,), the l2-norms; None for those at which every image was attacked.
+
+    >>> outcomes = (AttackOutcome("none", "in", 0.0, 0.0, 2, 2), AttackOutcome("pgd", "in", 0.5, 0.49, 1, 1))
+    >>> image = AttackedImage("000042", (0, 1), {"in": {"joint": np.array([0.6, 0.2])}}, outcomes)
+    >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog", "emu")
+    >>> attacks = Attacks(config, 0.5, names, True, ("joint",), (0.0, 0.5), ("pgd",), 0.001, 200, (image,), 0)
+    >>> (curve,) = attack_curves(attacks)
+    >>> curve.certified["joint"].tolist(), curve.reached["pgd"].tolist()
+    ([1.0, 0.5], [1.0, 0.5])
+    >>> attacks.broken("joint")
+    ()
+    """
+    grid = np.asarray(attacks.radii if radius is None else radius, dtype=np.float64)
+    return [_curve(attacks, goal, grid) for goal in goals(attacks.config.rule)]
+
+
+def _curve(attacks: Attacks, goal: Goal, radius: Floats) -> AttackCurve:
+    lines = (*attacks.names, BEST) if len(attacks.names) > 1 else attacks.names
+    images, num_labels = attacks.images, len(attacks.label_names)
+
+    def average(sizes: Sequence[Ints]) -> Floats:
+        pairs = [(each, len(image.labels)) for each, image in zip(sizes, images, strict=True)]
+        return np.asarray(np.mean([each / d if goal == "in" else num_labels - d - each for each, d in pairs], axis=0))
+
+    certified = {m: average([image.certified(goal, m, radius) for image in images]) for m in attacks.methods}
+    reached = {name: average([image.sizes(goal, name, radius) for image in images]) for name in lines}
+    return AttackCurve(goal, radius, certified, reached)
+
+
+def proved_sizes(certificates: Certificates, index: int) -> dict[Goal, dict[Method, Floats]]:
+    """Per goal and method, the radii up to which at least 1, 2, ... labels of this image stay."""
+    proved: dict[Goal, dict[Method, Floats]] = {"in": {m: radii[index] for m, radii in certificates.radii.items()}}
+    if certificates.false_radii is not None:
+        # At most m of them in is at least c - d - m of them out.
+        proved["out"] = {m: radii[index][::-1] for m, radii in certificates.false_radii.items()}
+    return proved
+
+
+def finite_radii(proved: Mapping[Goal, Mapping[Method, Floats]], methods: Sequence[Method]) -> set[float]:
+    """Every finite radius above 0 at which the proof of one of these methods ends."""
+    radii = {float(radius) for each in proved.values() for method in methods for radius in each[method]}
+    return {radius for radius in radii if 0 < radius < np.inf}

@@ -1,0 +1,142 @@
+"""`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multiguard.errors import ModelError
+from multiguard.io.files import files_checksum
+from multiguard.io.records import decode_json
+from multiguard.models.classifier import Classifier, ModelOptions
+from multiguard.models.weights import import_library, summary
+
+_CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
+_INDEX = "model.safetensors.index.json"
+_MULTI_LABEL = "multi_label_classification"
+_UNIT = 1 / 255
+# Config entries that would run foreign code, or load tensors that the hash does not cover.
+_CODE = ("auto_map", "custom_pipelines", "quantization_config", "transformers_weights", "base_model_name_or_path")
+_ATTENTION = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_SAFE_ATTENTION = (None, "eager", "sdpa")
+
+
+class _Logits(nn.Module):
+    """The model's logits as a plain tensor."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(pixel_values=images).logits
+        return logits
+
+
+def load_hf(folder: str, options: ModelOptions) -> Classifier:
+    """The multi-label classifier in a local folder, in float32, every tensor from its safetensors; no code is run."""
+    path, spec = Path(folder), f"hf:{folder}"
+    options.refuse_weights(spec)
+    if options.output not in (None, "logits"):
+        raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
+    config = _read_json(path / _CONFIG, spec)
+    _refuse_code(config, spec)
+    _refuse_other_files(path, spec)
+    if config.get("problem_type") != _MULTI_LABEL:
+        raise ModelError(
+            f"{spec}: its config.json has problem_type {config.get('problem_type')!r}, not {_MULTI_LABEL!r}."
+        )
+    mean, std = _normalisation(path, spec)
+    model = _load_model(path, spec)
+    # All that is read: the tensors, and the files that determine how they are used.
+    digest = files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+    labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
+    filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
+    return filled.make_classifier(_Logits(model), spec, digest)
+
+
+def _load_model(path: Path, spec: str) -> Any:
+    transformers = import_library("transformers", "hf")
+    dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
+    try:
+        model, info = transformers.AutoModelForImageClassification.from_pretrained(
+            path,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            **{dtype: torch.float32},
+        )
+    except Exception as error:  # a config that fits no model may raise anything
+        raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
+    _check_filled(spec, info["missing_keys"], info["mismatched_keys"])
+    return model
+
+
+def _refuse_code(config: Any, spec: str) -> None:
+    """Raises where any part of the config requests code that is not part of transformers."""
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if (key in _CODE and value) or (key in _ATTENTION and value not in _SAFE_ATTENTION):
+            raise ModelError(
+                f"{spec}: its config.json has {key} = {str(value)[:60]!r}, which may run foreign code; "
+                "save the model without it, or load it in your own function, module:function."
+            )
+        _refuse_code(value, spec)
+
+
+def _refuse_other_files(path: Path, spec: str) -> None:
+    """Raises where weights would be read from anything but safetensors files in the folder."""
+    if (path / "adapter_config.json").exists():
+        raise ModelError(f"{spec} is an adapter of another model; merge the two and save the complete model.")
+    named = _read_json(path / _INDEX, spec).get("weight_map", {}) if (path / _INDEX).exists() else {}
+    for name in set(map(str, named.values())) if isinstance(named, dict) else ():
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelError(f"{spec}: {_INDEX} names {name!r}, which is not a safetensors file in the folder.")
+
+
+def _check_filled(spec: str, missing: Collection[Any], mismatched: Collection[Any]) -> None:
+    """Raises for a checkpoint that leaves tensors at their random values, such as one without its head."""
+    wrong = sorted(str(key) for key in (*missing, *mismatched))
+    if wrong:
+        raise ModelError(
+            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
+            "which would stay random; save the complete model after training."
+        )
+
+
+def _normalisation(path: Path, spec: str) -> tuple[list[float] | None, list[float] | None]:
+    """Mean and standard deviation for pixels in [0, 1], from the folder's image processor."""
+    config = _read_json(path / _PREPROCESSOR, spec)
+    rescaled, factor = config.get("do_rescale", True), config.get("rescale_factor", _UNIT)
+    if not rescaled or not _is_number(factor) or abs(factor - _UNIT) > 1e-9:
+        raise ModelError(
+            f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; "
+            "wrap the model in a callable that scales its input."
+        )
+    if not config.get("do_normalize", True):
+        return None, None
+    mean, std = (_numbers(config.get(name), name, spec) for name in ("image_mean", "image_std"))
+    return mean, std
+
+
+def _numbers(values: Any, name: str, spec: str) -> list[float]:
+    if not isinstance(values, list) or not values or not all(_is_number(value) for value in values):
+        raise ModelError(f"{spec}: {_PREPROCESSOR} has {name} = {str(values)[:60]!r}, not a list of numbers.")
+    return [float(value) for value in values]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _read_json(path: Path, spec: str) -> dict[str, Any]:
+    try:
+        content = decode_json(path.read_bytes(), dict[str, Any])
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{spec}: {path.name} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{spec}: {path.name} is not a JSON object.")
+    return content

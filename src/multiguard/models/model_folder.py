@@ -1,0 +1,211 @@
+"""A model folder: model.safetensors beside model.json, which together determine everything that voting needs."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from multiguard.errors import ModelError
+from multiguard.io.files import file_checksum, write_atomically
+from multiguard.io.records import convert, decode_json
+from multiguard.models.backbone import Backbone, build_backbone
+from multiguard.models.classifier import Classifier, Output
+from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.weights import read_weights, summary
+
+FORMAT = 1
+WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "model.json"
+_MAX_SIDE = 1 << 14
+_CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The content of model.json, which describes the weights beside it.
+
+    Attributes:
+        architecture: How to build the network: "cnn", "cnn:WIDTH" or "timm:NAME".
+        label_names: The c label names, in the order of the scores.
+        image_size: (height, width) of its input.
+        mean: Per-channel mean subtracted inside the classifier, after the noise.
+        std: Per-channel standard deviation divided by inside the classifier.
+        sigma: The noise it was trained for: vote with this one.
+        denoiser: Whether an FFDNet for this sigma comes before the network.
+        output: The kind of its scores.
+        training: How it was trained: dataset, recipe, versions.
+        history: One record per epoch.
+        weights_sha256: The hash of model.safetensors.
+    """
+
+    architecture: str
+    label_names: tuple[str, ...]
+    image_size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    sigma: float
+    denoiser: bool = False
+    output: Output = "logits"
+    training: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
+    weights_sha256: str = ""
+
+    def classifier(self, network: nn.Module) -> Classifier:
+        """The network as the base classifier that this card describes."""
+        return Classifier(
+            network,
+            self.label_names,
+            output=self.output,
+            mean=self.mean,
+            std=self.std,
+            image_size=self.image_size,
+            name=self.architecture,
+            weights_hash=self.weights_sha256 or None,
+            trained_sigma=self.trained_sigma,
+        )
+
+    @property
+    def trained_sigma(self) -> float | None:
+        """Standard deviation of the noise on the training images; None where no training is recorded.
+
+        It differs from `sigma`, the noise to vote with: behind a denoiser, training may see clean images.
+        """
+        recipe = self.training.get("recipe", {})
+        sigma = recipe.get("sigma") if recipe.get("epochs") else None
+        return float(sigma) if isinstance(sigma, int | float) else None
+
+
+def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
+    """Write the folder so that each file is at any moment absent, the old one or the new one, never partial.
+
+    Args:
+        path: The folder, created if necessary.
+        card: Its hash is filled in here.
+        network: The network of the card's architecture.
+        denoiser: The denoiser before it; its weights go into the same file.
+
+    >>> folder = getfixture("tmp_path") / "model"
+    >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), sigma=0.25)
+    >>> card = save_folder(folder, card, build_backbone("cnn:2", 2).network)
+    >>> read_card(folder) == card
+    True
+    >>> load_folder(folder)(torch.zeros(1, 3, 16, 16)).shape
+    torch.Size([1, 2])
+    """
+    parts = {"network": network} if denoiser is None else {"network": network, "denoiser": denoiser}
+    tensors = {
+        f"{prefix}.{name}": tensor.detach().cpu().clone().contiguous()
+        for prefix, module in parts.items()
+        for name, tensor in module.state_dict().items()
+    }
+    data = save(tensors)
+    card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
+    save_card(path, card)
+    return card
+
+
+def save_card(path: Path, card: ModelCard) -> None:
+    """Write model.json alone, as after an epoch that left the weights unchanged."""
+    text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
+    write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
+
+
+def read_card(path: Path) -> ModelCard:
+    """The folder's model.json; a missing, foreign or damaged one raises `ModelError`."""
+    file = path / CARD_FILE
+    try:
+        content = decode_json(file.read_bytes(), dict[str, Any])
+    except FileNotFoundError:
+        raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file}: not readable as JSON ({error})") from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
+    try:
+        card = convert(content, ModelCard)
+        _check_card(card)
+    except ValueError as error:
+        raise ModelError(f"{file}: not a complete model card ({error}); train again to write it") from error
+    return card
+
+
+def _check_card(card: ModelCard) -> None:
+    """Raises `ValueError` unless the card's values are possible for a classifier."""
+    if not card.label_names:
+        raise ValueError("no label is named")
+    if not all(0 < side <= _MAX_SIDE for side in card.image_size):
+        raise ValueError(f"the image size {card.image_size} is outside 1 .. {_MAX_SIDE}")
+    if {len(card.mean), len(card.std)} - {1, _CHANNELS} or not all(value > 0 for value in card.std):
+        raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, those of std above 0")
+    if card.sigma < 0:
+        raise ValueError(f"sigma is {card.sigma}, below 0")
+    if not isinstance(card.training.get("recipe", {}), dict):
+        raise ValueError("training.recipe is not an object")
+
+
+def load_folder(path: Path | str) -> Classifier:
+    """The classifier in the folder, in eval mode; its weights have the hash that the card records."""
+    path = Path(path)
+    card = read_card(path)
+    tensors = _read_tensors(path, card)
+    classifier = card.classifier(_make_backbone(path, card, tensors).network)
+    if card.denoiser:
+        denoiser = FFDNet()
+        _load_part(denoiser, tensors, "denoiser", path)
+        classifier = denoise_first(classifier, denoiser, card.sigma)
+        classifier.weights_hash = card.weights_sha256
+    return classifier.eval().requires_grad_(False)
+
+
+def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
+    """The network of a model folder without its denoiser, for further training with this dropout before its head."""
+    card = read_card(path)
+    return _make_backbone(path, card, _read_tensors(path, card), dropout)
+
+
+def _read_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
+    file = path / WEIGHTS_FILE
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
+    if file_checksum(file) != card.weights_sha256:
+        raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
+    return read_weights(file)
+
+
+def _make_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float = 0.0) -> Backbone:
+    _check_memory(path, card, tensors)
+    backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
+    _load_part(backbone.network, tensors, "network", path)
+    return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
+
+
+def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:
+    part = {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
+    try:
+        module.load_state_dict(part)
+    except RuntimeError as error:
+        raise ModelError(f"{path}: the weights do not fit the card's architecture ({summary(error)})") from error
+
+
+def _check_memory(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> None:
+    """Raises before memory is allocated for a network with more weights than the file contains."""
+    stored = sum(tensor.numel() for tensor in tensors.values())
+    try:
+        with torch.device("meta"):
+            network = build_backbone(card.architecture, len(card.label_names), size=card.image_size[0]).network
+    except (NotImplementedError, RuntimeError):  # some of timm's networks read values while they are built
+        return
+    needed = sum(tensor.numel() for tensor in network.state_dict().values())
+    if needed > stored:
+        raise ModelError(
+            f"{path}: the weights do not fit the card's architecture, {card.architecture}: it needs {needed:,} "
+            f"numbers, and the file has {stored:,}"
+        )

@@ -1,0 +1,92 @@
+// The controls: radius, averaging and method; everything on the page follows them.
+const slider = document.getElementById("radius");
+const methodSelect = document.getElementById("method");
+const methodsFamily = data.families.find((family) => family.key === "methods");
+const SWEEPS = ["k_prime", "k", "threshold", "n", "alpha"];
+const views = [new FamilyView("methods", [methodsFamily])];
+const sweeps = data.families.filter((family) => SWEEPS.includes(family.key));
+const runs = data.families.filter((family) => ["sigma", "training", "runs"].includes(family.key));
+if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
+const rules = data.families.filter((family) => family.key === "rules");
+if (rules.length) views.push(new FamilyView("rules", rules));
+if (runs.length) views.push(new FamilyView("runs", runs));
+const followers = [...views, new LabelBars(), new Gallery()];
+
+function showNumbers() {
+  const radius = plain(currentRadius());
+  const scores = methodsFamily.lines.find((line) => line.value === state.method)[state.averaging];
+  for (const cell of document.querySelectorAll("[data-score]")) cell.textContent = scoreText(cell.dataset.score, scores[cell.dataset.score][state.index]);
+  for (const cell of document.querySelectorAll("[data-radius]")) cell.textContent = radius;
+  document.getElementById("radius-shown").textContent = radius;
+  slider.setAttribute("aria-valuetext", `R = ${radius}`);
+  slider.style.setProperty("--filled", state.index / Math.max(1, data.grid.length - 1));
+  document.getElementById("whose").textContent = data.whose[state.averaging];
+}
+
+// How large such a perturbation is, if all images have one size.
+function showSize() {
+  const words = document.getElementById("size-words");
+  words.hidden = !data.size;
+  if (!data.size) return;
+  const [height, width] = data.size;
+  const steps = (255 * currentRadius()) / Math.sqrt(3 * height * width);
+  words.replaceChildren(element("b", {}, `${twoDigits(steps)} of 255`), ` is how far all colour values of a ${width} × ${height} image can move at once within this R; fewer values can move farther.`);
+}
+
+let waiting = false;
+function update() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    showNumbers();
+    showSize();
+    for (const follower of followers) follower.update();
+  });
+}
+
+function redraw() {
+  for (const view of views) view.draw();
+}
+
+slider.addEventListener("input", () => {
+  state.index = Number(slider.value);
+  update();
+});
+for (const choice of document.querySelectorAll("[name=averaging]")) {
+  choice.addEventListener("change", () => {
+    state.averaging = choice.value;
+    redraw();
+    update();
+  });
+}
+methodSelect.addEventListener("change", () => {
+  state.method = methodSelect.value;
+  update();
+});
+darkScheme.addEventListener("change", redraw);
+let drawnWidth = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== drawnWidth) redraw(); // a phone's bars come and go and change the height alone
+  drawnWidth = innerWidth;
+});
+addEventListener("beforeprint", () => {
+  document.documentElement.setAttribute("data-printing", "");
+  for (const view of views) view.near = true;
+  redraw();
+});
+addEventListener("afterprint", () => {
+  document.documentElement.removeAttribute("data-printing");
+  redraw();
+});
+
+// The chart library comes last, so that the numbers do not wait for it.
+addEventListener("DOMContentLoaded", redraw);
+
+// A browser may restore what was chosen before a reload.
+state.index = Number(slider.value);
+state.averaging = document.querySelector("[name=averaging]:checked").value;
+state.method = methodSelect.value;
+showNumbers();
+showSize();
+for (const follower of followers) follower.update();

@@ -1,0 +1,144 @@
+"""Families that compare the main run with others: another sigma, another training, the other rule, any other run."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
+from multiguard.evaluate import Averaging, Curve, curves
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures
+from multiguard.report.rounding import plain
+from multiguard.report.words import config_words, failure_words
+from multiguard.results import CertificatesFolder
+
+if TYPE_CHECKING:
+    from multiguard.report.study import Study
+
+Runs = Mapping[str, CertificatesFolder]
+_THIS_RUN = "this run"
+_TWO_RULES = "The top-k rule always returns k labels; the threshold rule returns every label that reaches t."
+_OWN_LABELS = "Each run certifies the labels that it predicts itself."
+
+
+def run_families(study: "Study") -> list[Family]:
+    """Every comparison of the main run, whose name is empty here, with other runs."""
+    main, runs = study.main, {"": study.main, **study.beside}
+    same_rule = {name: run for name, run in runs.items() if run.certificates.rule_name == study.rule}
+    rules = {name: run for name, run in runs.items() if not name or name not in same_rule}
+    same_config = {name: run for name, run in same_rule.items() if _config(run) == _config(main)}
+    sigmas = {name: run for name, run in same_config.items() if _without_noise(run) == _without_noise(main)}
+    trained = {name: run for name, run in same_config.items() if run.certificates.sigma == main.certificates.sigma}
+    if len({_without_noise(run) for run in trained.values()}) < 2:
+        trained = {}
+    others = {name: run for name, run in same_rule.items() if not name or name not in {**sigmas, **trained}}
+    sigma_words = {name: plain(run.certificates.sigma) for name, run in sigmas.items()}
+    training_words = {name: _training_words(run) for name, run in trained.items()}
+    found = [
+        _family(study, sigmas, sigma_words, "sigma", "σ", "Noise level, σ"),
+        _family(study, trained, training_words, "training", "training", "Training with and without noise"),
+        _rules_family(study, rules),
+        _family(study, others, _differences(others), "runs", "run", "Other runs"),
+    ]
+    return [family for family in found if family is not None]
+
+
+def _config(run: CertificatesFolder) -> tuple[object, object]:
+    """What two runs must share to be compared in their noise or their training."""
+    return run.certificates.config, run.provenance.get("looks")
+
+
+def _without_noise(run: CertificatesFolder) -> bool:
+    return run.provenance.get("trained_sigma") == 0.0
+
+
+def _training_words(run: CertificatesFolder) -> str:
+    trained = run.provenance.get("trained_sigma")
+    if trained is None:
+        return "noise in training unknown"
+    return f"trained with noise {plain(trained)}" if trained else "trained without noise"
+
+
+def _differences(runs: Runs) -> dict[str, str]:
+    """Each run by its name and what sets it apart from the main run, which gets all that any run differs in."""
+    words = {name: _all_words(run) for name, run in runs.items()}
+    apart = {name: [key for key, text in own.items() if text != words[""].get(key)] for name, own in words.items()}
+    apart[""] = [key for key in words[""] if any(key in keys for keys in apart.values())]
+    return {
+        name: ": ".join(filter(None, [name or _THIS_RUN, ", ".join(own[key] for key in apart[name])]))
+        for name, own in words.items()
+    }
+
+
+def _all_words(run: CertificatesFolder) -> dict[str, str]:
+    words = config_words(run)
+    adaptive = "" if run.provenance.get("looks") is None else "adaptive, "
+    return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
+
+
+def _rules_family(study: "Study", runs: Runs) -> Family | None:
+    """Both rules; each line is named by its rule's parameters and by all else that sets it apart."""
+    main, values = config_words(study.main), {}
+    for name, run in runs.items():
+        words, method = config_words(run).items(), _method(study, run)
+        apart = [text for key, text in words if key not in ("n", "alpha", "sigma") or text != main[key]]
+        proof = [] if method == study.method else [METHOD_NAMES[method]]
+        values[name] = ", ".join([run.certificates.rule_name, *apart, *proof])
+    family = _family(study, runs, values, "rules", "rule", "Top-k and threshold rules")
+    if family is None:
+        return None
+    note = _TWO_RULES if study.labelled else f"{_TWO_RULES} {_OWN_LABELS}"
+    measures = rule_measures("threshold", labelled=study.labelled)
+    return replace(family, note=f"{note}\n{family.note}", measures=measures)
+
+
+def _method(study: "Study", run: CertificatesFolder) -> Method:
+    """The study's method, or the first of a run of the other rule that does not have it."""
+    methods = run.certificates.methods
+    return study.method if study.method in methods or run.certificates.rule_name == study.rule else methods[0]
+
+
+def _family(
+    study: "Study", runs: Runs, values: Mapping[str, str], key: FamilyKey, symbol: str, title: str
+) -> Family | None:
+    """The runs as lines on one grid of radii; None for less than two. Equal values get the names of their runs."""
+    if len(runs) < 2:
+        return None
+    ordered, counts = key == "sigma", Counter(values.values())
+    prefix = f"{symbol} = " if ordered else ""
+    grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
+    lines = []
+    for name in sorted(runs, key=lambda name: runs[name].certificates.sigma) if ordered else runs:
+        text = f"{values[name]} ({name or _THIS_RUN})" if counts[values[name]] > 1 else values[name]
+        if (both := _curves_at(runs[name], _method(study, runs[name]), grid)) is not None:
+            lines.append(Line(text, f"{prefix}{text}", both, not name))
+    failures = _failure_lines(runs, {name: f"{prefix}{text}" for name, text in values.items()})
+    note, measures = "\n".join([POINTWISE, *failures]), rule_measures(study.rule, labelled=study.labelled)
+    return Family(key, symbol, title, note, measures, tuple(lines), ordered)
+
+
+def _failure_lines(runs: Runs, names: Mapping[str, str]) -> list[str]:
+    """A line for each run that failed on other images than the main run: its averages are over other images."""
+    failed = {name: {failure.image_id for failure in run.certificates.failures} for name, run in runs.items()}
+    other = {name: run for name, run in runs.items() if failed[name] != failed[""]}
+    return [f"{names[name]}: {failure_words(run) or 'no image failed.'}" for name, run in other.items()]
+
+
+def _curves_at(run: CertificatesFolder, method: Method, grid: Floats) -> dict[Averaging, Curve] | None:
+    """The run's curves of the method at these radii, computed only if its own have other radii; None without any."""
+    config = run.certificates.config
+    own = {curve.averaging: curve for curve in run.curves if (curve.method, curve.config) == (method, config)}
+    if not own:
+        return None
+    if set(own) == set(AVERAGINGS) and all(np.array_equal(curve.scores.radius, grid) for curve in own.values()):
+        return own
+    bands = next(iter(own.values())).bands
+    options: dict[str, Any] = (
+        {} if bands is None else {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
+    )
+    computed = curves(run.certificates, grid, **options)
+    return {curve.averaging: curve for curve in computed if curve.method == method}

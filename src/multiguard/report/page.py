@@ -1,0 +1,170 @@
+"""The page: one HTML file that opens offline, made of a template, a style sheet, scripts and data."""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multiguard.data import Dataset
+from multiguard.errors import InvalidInputError
+from multiguard.io.files import require_folder, write_atomically
+from multiguard.report.families import METHOD_NAMES
+from multiguard.report.page_data import as_script_json, page_data, recall_first, start_index, weakest_first
+from multiguard.report.rounding import confidence, plain, plain_percent, up_to_digits
+from multiguard.report.study import Study
+from multiguard.report.thumbnails import Thumbnails, make_thumbnails
+from multiguard.report.words import dataset_words, failure_words, mean_draws, whose_labels
+from multiguard.version import __version__
+
+_SCRIPTS = ("elements.js", "charts.js", "families.js", "labels.js", "card.js", "gallery.js", "instrument.js")
+_ASSETS = Path(__file__).parent / "assets"
+
+
+def write_page(
+    study: Study,
+    path: Path,
+    *,
+    images: Dataset | None = None,
+    gallery: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
+
+    An image is shown only if its pixels have the hash of the image that was voted on, where the certificates know it.
+
+    Args:
+        study: What the page is about.
+        path: The file, such as report.html; its folder is created if missing.
+        images: The dataset that thumbnails come from, by id; the page works without, and says how many are missing.
+        gallery: How many images to show, weakest first; None for all.
+        progress: Called with the number of thumbnails done and of all thumbnails.
+
+    Returns:
+        How many images are not shown because their pixels have changed.
+
+    Example:
+        >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
+        >>> write_page(study, out / "report.html", gallery=10)
+        0
+    """
+    check_gallery(gallery)
+    shown = weakest_first(study)[:gallery]
+    proved = study.main.certificates
+    hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
+    thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, progress)
+    text = _render(study, shown, thumbnails, images is not None)
+    require_folder(path.parent)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    return thumbnails.replaced
+
+
+def check_gallery(gallery: int | None) -> None:
+    """Raise `InvalidInputError` unless `gallery` is None or a number of images.
+
+    Example:
+        >>> check_gallery(0)
+        >>> check_gallery(-1)
+        Traceback (most recent call last):
+        multiguard.errors.InvalidInputError: gallery is -1; give 0 or more images, or None for all of them
+    """
+    if gallery is not None and gallery < 0:
+        raise InvalidInputError(f"gallery is {gallery}; give 0 or more images, or None for all of them")
+
+
+def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_given: bool) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
+    measures = {family.key: recall_first(family) for family in study.families}
+    scripts = [_own_script(), get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")]  # as a browser reads it
+    dataset = study.main.provenance.get("dataset")
+    environment = Environment(
+        loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"plain": plain, "plain_percent": plain_percent}
+    return environment.get_template("report.html").render(
+        study=study,
+        version=__version__,
+        policy=_policy(scripts),
+        style=Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
+        scripts=[Markup(script) for script in scripts],
+        data=Markup(as_script_json(page_data(study, shown, thumbnails.made))),
+        dataset=dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
+        method_names=METHOD_NAMES,
+        curve=curve,
+        start=start,
+        last=len(study.grid) - 1,
+        radius=plain(study.grid[start]),
+        ticks=list(_ticks(study)),
+        measures=measures["methods"],
+        headline={each.key: each.text(float(each.values(curve)[start])) for each in measures["methods"]},
+        whose=whose_labels(study)["mean"],
+        confidence=confidence(study.config.alpha),
+        expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
+        unconfirmed=sum(int(np.isneginf(radii).sum()) for radii in proved.label_radii),
+        rules_measures=measures.get("rules"),
+        has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
+        has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
+        mean_draws=mean_draws(study.main),
+        failure_words=failure_words(study.main),
+        shown=len(shown),
+        fills_up=any(0 in proved.predicted_hits[index] for index in shown),
+        replaced=thumbnails.replaced,
+        missing=len(shown) - len(thumbnails.made) - thumbnails.replaced,
+        images_given=images_given,
+        provenance=list(_provenance(study)),
+    )
+
+
+def _own_script() -> str:
+    parts = [(_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS]
+    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Nothing may be fetched, and no script may run but these."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _ticks(study: Study) -> Iterator[tuple[int, int]]:
+    """The indices on the slider of the multiples of sigma / 2, and which multiples they are."""
+    for index, radius in enumerate(study.grid):
+        half = radius / study.main.certificates.sigma * 2
+        if abs(half - round(half)) < 1e-9:
+            yield index, round(half)
+
+
+def _provenance(study: Study) -> Iterator[tuple[str, str]]:
+    """Every field of the votes' provenance, flat: lists of numbers in full, lists of names by their length."""
+    for name, run in {"": study.main, **study.beside}.items():
+        fields = {
+            **run.provenance,
+            "mean_draws": None if run.provenance.get("looks") is None else mean_draws(run),
+            "votes_sha256": run.votes_hash,
+            "certified_with": run.certified_with,
+            "certified_by": run.command,
+            **run.source,
+        }
+        for field, value in fields.items():
+            yield from _flat(f"{name}: {field}" if name else field, value)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        numbers = all(isinstance(each, (int, float)) for each in value)
+        yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
+    elif value is not None:
+        yield name, str(value)

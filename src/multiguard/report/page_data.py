@@ -1,0 +1,131 @@
+"""The data that the page's scripts read: curves, labels and images, as JSON that cannot end its own script element."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from multiguard.certify import Method, certified_size
+from multiguard.certify.arrays import Floats
+from multiguard.evaluate import Certificates, Curve
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.report.canvas import Stroke
+from multiguard.report.families import Family, Line, Measure
+from multiguard.report.study import Study
+from multiguard.report.thumbnails import Thumbnail
+from multiguard.report.words import whose_labels
+
+_FLOORS = ("precision", "recall", "f1")
+_SCORES = (*_FLOORS, "false_ceiling")
+_HTML_SPECIAL = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def as_script_json(data: Mapping[str, Any]) -> str:
+    """The data as JSON in which nothing can be taken for HTML; floats keep every digit."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_HTML_SPECIAL)
+
+
+def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
+    """All that the scripts need, with the images at the indices `shown`."""
+    certificates, grid = study.main.certificates, study.grid
+    sizes = {(thumbnail.height, thumbnail.width) for thumbnail in thumbnails.values()}
+    return {
+        "grid": grid.tolist(),
+        "start": start_index(study),
+        "sigma": certificates.sigma,
+        "rule": study.rule,
+        "labelled": study.labelled,
+        "adaptive": bool(study.stops),
+        "whose": whose_labels(study),
+        "methods": list(certificates.methods),
+        "families": [_family(family) for family in study.families],
+        "labelNames": list(certificates.label_names),
+        "labels": [
+            {"name": label.label, "images": label.images, "certified": label.certified.tolist()}
+            for label in study.label_scores
+        ],
+        "images": [_image(certificates, i, float(grid[-1]), thumbnails.get(certificates.ids[i])) for i in shown],
+        "size": list(sizes.pop()) if len(sizes) == 1 else None,
+    }
+
+
+def start_index(study: Study) -> int:
+    """The index of the radius shown first: sigma, or the first radius that adaptive draws were spent on."""
+    stopping = study.main.provenance.get("stopping") or {}
+    radii = stopping.get("radii") or [study.main.certificates.sigma]
+    return int(np.argmin(np.abs(study.grid - radii[0])))
+
+
+def weakest_first(study: Study) -> list[int]:
+    """The indices of the images, least certified at the radius shown first, those without labels last."""
+    certificates = study.main.certificates
+    radius = float(study.grid[start_index(study)])
+
+    def strength(index: int) -> tuple[bool, float, float, int]:
+        radii, labels = certificates.radii[study.method][index], len(certificates.labels[index])
+        if labels == 0:
+            return True, 0.0, 0.0, index
+        return False, int(certified_size(radii, radius)) / labels, float(np.sum(np.maximum(radii, 0))) / labels, index
+
+    return sorted(range(len(certificates.ids)), key=strength)
+
+
+def recall_first(family: Family) -> list[Measure]:
+    """The scores of the family, the one of the headline first."""
+    return sorted(family.measures, key=lambda measure: measure.key != "recall")
+
+
+def _family(family: Family) -> dict[str, Any]:
+    return {
+        "key": family.key,
+        "symbol": family.symbol,
+        "title": family.title,
+        "note": family.note,
+        "grid": family.radius.tolist(),
+        "measures": [{"key": each.key, "word": each.word, "top": family.top(each)} for each in recall_first(family)],
+        "lines": [_line(line, stroke) for line, stroke in zip(family.lines, family.strokes, strict=True)],
+    }
+
+
+def _line(line: Line, stroke: Stroke) -> dict[str, Any]:
+    curves: dict[str, Any] = {averaging: _curve(line.curves[averaging]) for averaging in AVERAGINGS}
+    return {"name": line.name, "value": line.value, "base": line.is_base, **asdict(stroke), **curves}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    bands = None
+    if curve.bands is not None:
+        bands = {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
+    return {score: getattr(curve.scores, score).tolist() for score in _SCORES} | {"bands": bands}
+
+
+def _image(certificates: Certificates, index: int, farthest: float, thumbnail: Thumbnail | None) -> dict[str, Any]:
+    return {
+        "id": certificates.ids[index],
+        "labels": list(certificates.labels[index]),
+        "own": _numbers(certificates.label_radii[index]),
+        "predicted": list(certificates.predicted[index]),
+        "hits": list(certificates.predicted_hits[index]),
+        "draws": certificates.draws[index],
+        "radii": {method: _numbers(radii[index]) for method, radii in certificates.radii.items()},
+        "ceilings": _ceilings(certificates, index, farthest),
+        "thumbnail": None if thumbnail is None else [thumbnail.uri, thumbnail.width, thumbnail.height],
+    }
+
+
+def _ceilings(certificates: Certificates, index: int, farthest: float) -> dict[Method, list[float | str]] | None:
+    """For each method the radii up to which at most 0, 1, ... other labels are returned, as far as the page shows."""
+    if certificates.false_radii is None:
+        return None
+    return {
+        method: _numbers(radii[index][: int(np.searchsorted(radii[index], farthest)) + 1])
+        for method, radii in certificates.false_radii.items()
+    }
+
+
+def _numbers(radii: Floats) -> list[float | str]:
+    """Numbers, and for the infinities, which JSON lacks, the words that the scripts know."""
+    return [float(radius) if math.isfinite(radius) else "inf" if radius > 0 else "-inf" for radius in radii]

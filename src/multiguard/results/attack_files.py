@@ -1,0 +1,176 @@
+"""attack.parquet: what attacks achieved on every image, beside what was proved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multiguard.certify import Method
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
+from multiguard.evaluate.attack_outcomes import Goal, goals
+from multiguard.evaluate.certifier import check_methods
+from multiguard.io.files import require_folder
+from multiguard.io.records import convert
+from multiguard.results.curve_files import config_from_record, config_record
+from multiguard.results.table_file import TableKind
+from multiguard.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ATTACK_NAME = "attack.parquet"
+_KIND = TableKind(ATTACK_NAME, "multiguard-attack", 2, "an attack folder", "attack again")
+
+
+@dataclass(frozen=True, eq=False)
+class AttackFolder:
+    """An attack folder as it was written, its checksums verified; see `read_attacks`.
+
+    Attributes:
+        attacks: What attacks achieved.
+        certificates_hash: The sha256 of the certificates.parquet that was attacked.
+        provenance: The provenance of the votes.
+        command: The command that made the folder; None where it is not known.
+    """
+
+    attacks: Attacks
+    certificates_hash: str
+    provenance: Mapping[str, Any]
+    command: str | None
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """The metadata in the file: the fields of `Attacks` but for the images, and where they come from."""
+
+    config: dict[str, Any]
+    sigma: float
+    label_names: tuple[str, ...]
+    labelled: bool
+    methods: tuple[Method, ...]
+    radii: tuple[float, ...]
+    names: tuple[str, ...]
+    beta: float
+    draws: int
+    without_labels: int
+    failed: int
+    adaptive: bool
+    flat: int
+    plan: dict[str, Any]
+    certificates_sha256: str
+    provenance: dict[str, Any]
+    command: str | None
+    attacked_with: str
+
+
+_PLAIN = tuple(f.name for f in fields(Attacks) if f.name not in ("config", "images"))
+
+
+def write_attacks(
+    folder: str | Path,
+    attacks: Attacks,
+    *,
+    certificates_hash: str,
+    provenance: Mapping[str, Any],
+    command: str | None = None,
+    force: bool = False,
+) -> None:
+    """Write attack.parquet so that a reader finds the old file or the new one, complete.
+
+    Args:
+        folder: Where to write; made if it does not exist.
+        attacks: What attacks achieved.
+        certificates_hash: The sha256 of the certificates.parquet that was attacked.
+        provenance: The provenance of the votes.
+        command: The command that made the folder.
+        force: Whether to replace an attack that is there.
+    """
+    target = Path(folder)
+    if not force and (target / ATTACK_NAME).exists():
+        raise InvalidInputError(f"{target} already holds an attack; --force (force=True) replaces it, or use another")
+    require_folder(target)
+    metadata = {
+        "config": config_record(attacks.config),
+        **{name: getattr(attacks, name) for name in _PLAIN},
+        "certificates_sha256": certificates_hash,
+        "provenance": dict(provenance),
+        "command": command,
+        "attacked_with": __version__,
+    }
+    _KIND.write(target, _schema(), _columns(attacks), metadata)
+
+
+def read_attacks(folder: str | Path) -> AttackFolder:
+    """An attack folder as it was written; a damaged or edited one raises `DataError` naming the file.
+
+    >>> import tempfile
+    >>> from multiguard import CertifyConfig, TopK
+    >>> clean = AttackOutcome("none", "in", 0.0, 0.0, 1, 1)
+    >>> image = AttackedImage("000042", (1,), {"in": {"joint": np.array([0.6])}}, (clean,))
+    >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog")
+    >>> attacks = Attacks(config, 0.5, names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_attacks(folder, attacks, certificates_hash="0" * 64, provenance={})
+    ...     read_attacks(folder).attacks.images[0].outcomes
+    (AttackOutcome(attack='none', goal='in', radius=0.0, norm=0.0, size=1, at_most=1),)
+    """
+    return _KIND.read(Path(folder), _parse)
+
+
+def _parse(stored: dict[str, Any], table: pa.Table) -> AttackFolder:
+    metadata = convert(stored, _Metadata)
+    columns = table.cast(_schema()).to_pydict()
+    config = config_from_record(metadata.config)
+    config.rule.check(len(metadata.label_names))
+    index = {name: label for label, name in enumerate(metadata.label_names)}
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    images = tuple(_image(row, index, goals(config.rule)) for row in rows)
+    plain = {name: getattr(metadata, name) for name in _PLAIN}
+    attacks = Attacks(
+        config=config, images=images, **{**plain, "methods": check_methods(metadata.methods, config.rule)}
+    )
+    return AttackFolder(attacks, metadata.certificates_sha256, metadata.provenance, metadata.command)
+
+
+def _image(row: Mapping[str, Any], index: Mapping[str, int], rule_goals: tuple[Goal, ...]) -> AttackedImage:
+    proved = {
+        goal: {each["method"]: np.array(each["radii"], np.float64) for each in row["proved"] if each["goal"] == goal}
+        for goal in rule_goals
+    }
+    labels = tuple(index[name] for name in row["labels"])
+    return AttackedImage(row["id"], labels, proved, tuple(AttackOutcome(**each) for each in row["outcomes"]))
+
+
+def _columns(attacks: Attacks) -> dict[str, list[Any]]:
+    names, images = attacks.label_names, attacks.images
+    proved = [
+        [
+            {"goal": goal, "method": method, "radii": radii.tolist()}
+            for goal, by_method in image.proved.items()
+            for method, radii in by_method.items()
+        ]
+        for image in images
+    ]
+    return {
+        "id": [image.id for image in images],
+        "labels": [[names[label] for label in image.labels] for image in images],
+        "proved": proved,
+        "outcomes": [[asdict(outcome) for outcome in image.outcomes] for image in images],
+    }
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text, real, integer = pa.string(), pa.float64(), pa.int64()
+    proved = pa.struct([("goal", text), ("method", text), ("radii", pa.list_(real))])
+    outcome = pa.struct(
+        [("attack", text), ("goal", text), ("radius", real), ("norm", real), ("size", integer), ("at_most", integer)]
+    )
+    columns = [("id", text), ("labels", pa.list_(text)), ("proved", pa.list_(proved)), ("outcomes", pa.list_(outcome))]
+    return pa.schema(columns)

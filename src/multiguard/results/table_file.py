@@ -1,0 +1,113 @@
+"""A Parquet file that holds a table, its metadata and a checksum: it is read exactly as it was written, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.io.files import open_parquet, write_atomically
+from multiguard.io.records import decode_json, encode_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+METADATA_KEY, CHECKSUM_KEY = b"multiguard", b"multiguard-sha256"
+# Before the checksum, so that it is found without parsing the file. JSON escapes the zero byte.
+_MARK = b"\0sha256:"
+_BLANK = b"0" * 64
+_MOST_METADATA = 50_000_000  # bytes; Parquet readers refuse longer strings
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """One kind of such files.
+
+    Attributes:
+        name: The file's name.
+        format: The name of its format.
+        version: The version of the format that is read and written.
+        folder: What a folder with such a file is called.
+        remedy: How to replace a damaged file.
+    """
+
+    name: str
+    format: str
+    version: int
+    folder: str
+    remedy: str
+
+    def write(
+        self, folder: Path, schema: pa.Schema, columns: Mapping[str, list[Any]], metadata: Mapping[str, Any]
+    ) -> None:
+        """Write the file; it is there complete or not at all."""
+        import pyarrow as pa
+
+        try:
+            text = encode_json({"format": self.format, "version": self.version, **metadata})
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"the metadata (source, command) must be plain JSON values: {error}") from error
+        if len(text) > _MOST_METADATA:
+            raise InvalidInputError(
+                f"the curves take {len(text):,} bytes, and {self.name} holds {_MOST_METADATA:,} at most; use fewer "
+                "radii (a larger --radius-step) or a smaller sweep"
+            )
+        content = signed_content(pa.table(dict(columns), schema=schema), text)
+        write_atomically(folder / self.name, lambda file: file.write(content))
+
+    def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table], T]) -> T:
+        """What `parse` makes of the metadata and the table; a file that is not as it was written raises `DataError`."""
+        path = folder / self.name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise DataError(f"{folder} is not {self.folder}: it has no {self.name}") from error
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        try:
+            _check_content(content)
+            table = open_parquet(content).read()
+            return parse(self._metadata(table), table)
+        except Exception as error:  # a forged file can make its reader fail in any way
+            raise DataError(f"{path} cannot be used: {' '.join(str(error).split())}; {self.remedy}") from error
+
+    def _metadata(self, table: pa.Table) -> dict[str, Any]:
+        metadata = decode_json(table.schema.metadata[METADATA_KEY], dict[str, Any])
+        stored = metadata.pop("format", None), metadata.pop("version", None)
+        if stored != (self.format, self.version):
+            raise ValueError(
+                f"it has format {stored[0]!r}, version {stored[1]!r}; this multiguard reads {self.format!r}, version "
+                f"{self.version}"
+            )
+        return metadata
+
+
+def signed_content(table: pa.Table, metadata: bytes) -> bytes:
+    """A Parquet file with this metadata and the sha256 of the file itself, taken while its own digits are zeros."""
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    pairs = {METADATA_KEY: metadata, CHECKSUM_KEY: _MARK + _BLANK}
+    pq.write_table(table.replace_schema_metadata(pairs), file, compression="zstd")
+    content = file.getvalue()
+    start = _checksum_start(content)
+    return content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + len(_BLANK) :]
+
+
+def _check_content(content: bytes) -> None:
+    """Raises unless every byte is as it was written; nothing is parsed before."""
+    start = _checksum_start(content)
+    end = start + len(_BLANK)
+    if hashlib.sha256(content[:start] + _BLANK + content[end:]).hexdigest().encode() != content[start:end]:
+        raise ValueError("it was edited or damaged: its checksum is another one")
+
+
+def _checksum_start(content: bytes) -> int:
+    if content.count(_MARK) != 1:
+        raise InvalidInputError("it holds no checksum, or more than one: it is of another version, or damaged")
+    return content.index(_MARK) + len(_MARK)

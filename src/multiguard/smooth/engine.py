@@ -1,0 +1,243 @@
+"""One batch: images + noise -> classifier -> votes of each row, without waiting for the device."""
+
+import math
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import ParamSpec
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from multiguard.errors import ModelError
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.batches import Batch, Job
+from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
+from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.settings import DTYPES, Settings
+
+P = ParamSpec("P")
+Step = Callable[[Batch, int], Tensor]
+_BATCH_DIMENSIONS = 4  # (B, channels, height, width)
+_MAX_GRAPHS = 64
+
+
+def make_step(classifier: Classifier, settings: Settings) -> Step:
+    """The function that turns (batch, size) into votes: (size, width + 1) integers on the device.
+
+    The votes come from `rank_labels` or `pack_labels`. Rows beyond `batch.rows` are padding: they repeat the last row
+    and keep one shape for a compiled graph. Threads may share a step; their batches take turns.
+    """
+    return (HostStep if settings.noise == HOST_PHILOX else DeviceStep)(classifier, settings)
+
+
+def rank_labels(scores: Tensor, k_max: int) -> Tensor:
+    """The K' labels with the largest scores of each row, best first; ties go to the smaller index.
+
+    The tie rule makes f a fixed function, which the certificate needs.
+
+    Returns:
+        (B, K' + 1) int32; the last column is 1 where every score of the row is finite, else 0.
+
+    >>> rank_labels(torch.tensor([[0.1, 0.9, 0.9]]), k_max=2).tolist()  # labels 1 and 2; all scores are finite
+    [[1, 2, 1]]
+    """
+    order = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, :k_max]
+    finite = torch.isfinite(scores).all(dim=1, keepdim=True)
+    return torch.cat([order, finite.to(order.dtype)], dim=1).to(torch.int32)
+
+
+def pack_labels(scores: Tensor, limit: float) -> Tensor:
+    """The set of labels of each row whose score, as float32, is at least `limit`, one bit per label.
+
+    Returns:
+        (B, ceil(c / 8) + 1) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0. The last
+        column is 1 where every score of the row is finite, else 0.
+
+    >>> pack_labels(torch.tensor([[0.1, 0.9, 0.9]]), limit=0.5).tolist()  # labels 1 and 2, bits 2 and 4
+    [[6, 1]]
+    """
+    passes = (scores.to(torch.float32) >= limit).to(torch.int32)
+    octets = functional.pad(passes, (0, -scores.shape[1] % 8)).reshape(len(scores), -1, 8)
+    packed = (octets << torch.arange(8, dtype=torch.int32, device=scores.device)).sum(dim=2)
+    finite = torch.isfinite(scores).all(dim=1, keepdim=True)
+    return torch.cat([packed, finite.to(packed.dtype)], dim=1).to(torch.uint8)
+
+
+def score_limit(classifier: Classifier, score_threshold: float) -> float:
+    """The float32 that scores are compared with: the threshold itself, or its logit where scores are logits."""
+    logit = math.log(score_threshold) - math.log1p(-score_threshold)
+    return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
+
+
+def to_pixels(images: Tensor) -> Tensor:
+    """float32 values; a uint8 value x becomes x / 255."""
+    return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images
+
+
+def check_scores(scores: object, rows: int, labels: int) -> None:
+    """Raises `ModelError` unless these are one floating-point score per row and label; no value is read."""
+    expected = f"expected a floating-point tensor of shape ({rows}, {labels}), one score per image and label"
+    if not isinstance(scores, Tensor):
+        raise ModelError(f"it returned {type(scores).__name__}, {expected}")
+    if tuple(scores.shape) != (rows, labels):
+        raise ModelError(f"it returned shape {tuple(scores.shape)}, {expected}")
+    if not scores.is_floating_point():
+        raise ModelError(f"it returned {scores.dtype}, {expected}")
+
+
+class HostStep:
+    """Noise made by NumPy, in one buffer that all batches share."""
+
+    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._noise = HostNoise(torch.get_num_threads())
+        self._graph = _Graph(_make_voter(classifier, settings), settings.compiled)
+        self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
+        self._pixels: dict[Job, NDArray[np.float32]] = {}
+
+    def __call__(self, batch: Batch, size: int) -> Tensor:
+        """See `make_step`."""
+        with self._lock:
+            noisy = self._rows(size, batch.segments[0].job.image.shape)
+            self._perturb(batch, noisy[: batch.rows])
+            noisy[batch.rows :] = noisy[batch.rows - 1]
+            tensor = torch.from_numpy(noisy).to(self._settings.device)
+            if self._settings.clamp:
+                tensor.clamp_(0, 1)
+            return self._graph(tensor.shape[1:], tensor)
+
+    def _rows(self, rows: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        if self._buffer.shape[1:] != shape or len(self._buffer) < rows:
+            self._buffer = np.zeros((rows, *shape), dtype=np.float32)
+        return self._buffer[:rows]
+
+    def _perturb(self, batch: Batch, out: NDArray[np.float32]) -> None:
+        known, jobs = self._pixels, [segment.job for segment in batch.segments]
+        self._pixels = {job: known[job] if job in known else to_pixels(job.image).cpu().numpy() for job in jobs}
+        rows = [jobs[slot] for slot in batch.slots()]
+        images, keys = [self._pixels[job] for job in rows], [job.key for job in rows]
+        self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.sigma, out)
+
+
+class DeviceStep:
+    """Noise made on the device, inside the classifier's graph where that is compiled."""
+
+    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        vote = _make_voter(classifier, settings)
+        perturb = _compile_if(settings.noise_compiled and not settings.compiled, _make_perturber(settings))
+
+        def vote_on(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
+            return vote(perturb(images, words, draws))
+
+        self._graph = _Graph(vote_on, settings.compiled)
+        self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
+
+    def __call__(self, batch: Batch, size: int) -> Tensor:
+        """See `make_step`."""
+        index = np.stack([batch.slots(), batch.draws()])
+        padded = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
+        with self._lock:
+            images, words = self._load(batch)
+            slots, draws = _send(padded, self._settings.device)
+            # Rows are gathered outside the graph, which would be compiled for each number of images in a batch.
+            return self._graph((images.shape[1:], images.dtype), images[slots], words[slots], draws)
+
+    def _load(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The images of the batch and their key words on the device; kept while the images stay the same."""
+        jobs = tuple(segment.job for segment in batch.segments)
+        table = self._table
+        if table is None or table[0] != jobs:
+            words = np.array([key_words(job.key) for job in jobs], dtype=np.int32)
+            images = torch.stack([job.image for job in jobs])
+            table = self._table = (jobs, images, _send(words, self._settings.device))
+        return table[1:]
+
+
+def _send(array: NDArray[np.generic], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _make_perturber(settings: Settings) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def perturb(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
+        noisy = to_pixels(images) + settings.sigma * standard_normal(words, draws, images.shape[1:])
+        return noisy.clamp(0, 1) if settings.clamp else noisy
+
+    return perturb
+
+
+def _make_voter(classifier: Classifier, settings: Settings) -> Callable[[Tensor], Tensor]:
+    """From noisy images to votes."""
+    labels, ranks = len(classifier.label_names), settings.k_max
+    limit = None if settings.score_threshold is None else score_limit(classifier, settings.score_threshold)
+    kind, dtype = settings.device.type, DTYPES[settings.precision]
+
+    def vote(noisy: Tensor) -> Tensor:
+        if settings.channels_last and noisy.ndim == _BATCH_DIMENSIONS:
+            noisy = noisy.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(kind, dtype, enabled=dtype != torch.float32):
+            scores = classifier(noisy)
+        if not torch.compiler.is_compiling():
+            check_scores(scores, len(noisy), labels)
+        if limit is not None:
+            return pack_labels(scores, limit)
+        assert ranks is not None
+        return rank_labels(scores, ranks)
+
+    return vote
+
+
+class _Graph:
+    """A function of tensors, compiled on request.
+
+    A compiled graph cannot check what the classifier returns, so the first two rows of each new kind of input run
+    uncompiled first, as copies.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], compiled: bool) -> None:
+        self._eager = function
+        self._compiled = _compile_if(compiled, function)
+        self._seen: set[object] = set()
+
+    def __call__(self, kind: object, *tensors: Tensor) -> Tensor:
+        if self._compiled is not self._eager and kind not in self._seen:
+            self._eager(*(tensor[:2].clone() for tensor in tensors))
+            self._seen.add(kind)
+        return self._compiled(*tensors)
+
+
+def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently."""
+    if not wanted:
+        return function
+    compiled = torch.compile(_copy_code(function), dynamic=False)
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        try:
+            with torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True):
+                return compiled(*args, **kwargs)
+        except torch._dynamo.exc.FailOnRecompileLimitHit as error:
+            raise ModelError(
+                f"it was compiled for {_MAX_GRAPHS} image shapes, the limit; resize images to one size first, "
+                "or use compile=False"
+            ) from error
+
+    return run
+
+
+def _copy_code(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The same function with its own code object.
+
+    The compiler counts its graphs per code object: a shared one would let the ninth smoother of a process silently
+    run uncompiled.
+    """
+    assert isinstance(function, FunctionType)
+    code, closure = function.__code__.replace(), function.__closure__
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

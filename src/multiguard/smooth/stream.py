@@ -1,0 +1,281 @@
+"""Running batches with bounded memory: votes are collected a few batches behind the device.
+
+Where image failures are recorded, a batch that fails is run again in parts, down to the one draw that fails alone.
+Which images fail therefore never depends on the batches.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiguard.errors import ImageFailure, ModelError, MultiGuardError
+from multiguard.smooth.batches import MAX_ROWS, Batch, Job, Segment, Sizer, pack
+from multiguard.smooth.engine import Step
+
+Rows = NDArray[np.uint8 | np.uint16]
+
+_QUEUED = 8  # batches on the device before the host reads the oldest
+_NOT_FINITE = "returned a score that is NaN or infinite"
+_LONGEST = 300  # characters of an error message
+# What the device, its libraries or a compiler report when they break: the process may then do nothing right any more.
+_DEVICE_ERRORS = (
+    *("cuda error", "hip error", "triton error"),
+    *("cudnn_status", "cublas_status", "cusolver_status", "cufft"),
+)
+_COMPILER_ERRORS = ("InductorError", "BackendCompilerFailed")
+# From a library of the device, torch on a CPU, the system, onnxruntime.
+_MEMORY_ERRORS = ("alloc_failed", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
+
+
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """A batch whose votes are on their way to the host."""
+
+    batch: Batch
+    votes: Tensor
+    event: torch.cuda.Event | None
+
+    def table(self) -> NDArray[np.integer]:
+        """The votes, once they have arrived."""
+        if self.event is not None:
+            self.event.synchronize()
+        found: NDArray[np.integer] = self.votes.numpy()
+        return found
+
+
+class _Tally:
+    """The votes of one job as they arrive, or its failure."""
+
+    def __init__(self, votes: Rows) -> None:
+        self.votes, self.missing = votes, len(votes)
+        self.failure: ImageFailure | None = None
+
+    def add(self, segment: Segment, votes: NDArray[np.integer]) -> None:
+        self.votes[segment.start : segment.start + segment.rows] = votes
+        self.missing -= segment.rows
+
+
+class VoteStream:
+    """Turns jobs into votes: batches queue on the device, and jobs wait for their votes in order.
+
+    Args:
+        step: Runs one batch.
+        sizer: Chooses the rows per batch.
+        width: The number of integers per vote.
+        dtype: The dtype that votes are kept in.
+        padded: Whether a smaller batch is padded to the size of a full one.
+        most_rows: An upper limit of the rows per batch, so that a run of few draws is not padded far.
+        record_failures: Whether a job that the classifier fails on yields an image failure, with the first draw that
+            fails alone, while the others continue; otherwise that draw raises `ModelError`. Where no image is to
+            blame, `ModelError` is raised in any case: the device is dead, or the classifier now also fails on a draw
+            that succeeded before (on a black image, if none has).
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        sizer: Sizer,
+        *,
+        width: int,
+        dtype: type[np.uint8] | type[np.uint16],
+        padded: bool,
+        most_rows: int = MAX_ROWS,
+        record_failures: bool = False,
+    ) -> None:
+        self._step, self._sizer, self._most_rows, self._padded = step, sizer, most_rows, padded
+        self._width, self._dtype, self._record = width, dtype, record_failures
+        self._queue: deque[_Pending] = deque()
+        self._tallies: dict[Job, _Tally] = {}
+        self._success: Batch | None = None  # the latest draw that succeeded
+
+    def outcomes(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rows | ImageFailure]]:
+        """Each job with its votes (draws, width) or its failure, in order.
+
+        Memory holds a few batches and the votes themselves; the next job is taken only when its rows are due. The noise
+        of a draw depends neither on how draws are packed nor on a batch that had to be halved.
+        """
+        for batch in pack(map(self._open, jobs), self._rows):
+            for pending in self._launch(batch):
+                self._queue.append(pending)
+                if len(self._queue) > _QUEUED or pending.event is None:
+                    self._collect(self._queue.popleft())
+                    yield from self._completed_jobs()
+            yield from self._completed_jobs()
+        self._collect_all()
+        yield from self._completed_jobs()
+
+    def _open(self, job: Job) -> Segment:
+        self._tallies[job] = _Tally(np.empty((job.draws, self._width), dtype=self._dtype))
+        return Segment(job, 0, job.draws)
+
+    def _rows(self, job: Job) -> int:
+        """The rows of a batch of images like this job's."""
+        return min(self._sizer.rows(job), self._most_rows)
+
+    def _size(self, batch: Batch) -> int:
+        """The rows that a batch is run with, padding included."""
+        return self._rows(batch.segments[0].job) if self._padded else batch.rows
+
+    def _launch(self, batch: Batch) -> Iterator[_Pending]:
+        """Run a batch; in halves if memory runs out, in parts if it fails."""
+        waiting = deque([batch])
+        while waiting:
+            part = self._without_failed_jobs(waiting.popleft())
+            if part is None:
+                continue
+            if part.rows > self._rows(part.segments[0].job):
+                waiting.extendleft(reversed(list(pack(part.segments, self._rows))))
+                continue
+            outcome = self._run(part)
+            if isinstance(outcome, _Pending):
+                yield outcome
+            elif _is_out_of_memory(outcome):
+                self._shrink(part)
+                waiting.appendleft(part)
+            else:
+                waiting.extendleft(reversed(self._batches_to_retry(part, outcome)))
+
+    def _without_failed_jobs(self, batch: Batch) -> Batch | None:
+        """The segments of a batch whose jobs have not failed yet; None if there are none."""
+        tallies = [(segment, self._tallies.get(segment.job)) for segment in batch.segments]
+        kept = tuple(segment for segment, tally in tallies if tally is not None and tally.failure is None)
+        return batch if len(kept) == len(batch.segments) else Batch(kept) if kept else None
+
+    def _batches_to_retry(self, batch: Batch, error: Exception) -> list[Batch]:
+        """What to run in place of a failed batch; nothing after a single draw, whose job has then failed."""
+        if _is_device_error(error) or not self._record:
+            raise self._locate_error(batch, error) from error
+        self._collect_all()  # an earlier draw of the same job may have failed as well
+        if self._without_failed_jobs(batch) is not batch:
+            return [batch]
+        if batch.rows > 1:
+            return batch.parts()
+        self._fail(batch, _describe_error(error))
+        return []
+
+    def _collect_all(self) -> None:
+        while self._queue:
+            self._collect(self._queue.popleft())
+
+    def _collect(self, pending: _Pending) -> None:
+        """Add the votes of a batch to their jobs."""
+        table, row = pending.table(), 0
+        for segment in pending.batch.segments:
+            self._add(segment, table[row : row + segment.rows])
+            row += segment.rows
+
+    def _add(self, segment: Segment, table: NDArray[np.integer]) -> None:
+        tally = self._tallies.get(segment.job)
+        if tally is None or tally.failure is not None:
+            return
+        if not table[:, -1].all():
+            self._fail(_single_draw(segment, int(np.argmin(table[:, -1]))), _NOT_FINITE)
+        else:
+            tally.add(segment, table[:, :-1])
+            self._success = _single_draw(segment, 0)
+
+    def _fail(self, draw: Batch, problem: str) -> None:
+        """Record the failure of one draw for its job, if the classifier still works elsewhere."""
+        if not self._record:
+            raise _make_error(draw, problem)
+        if not self._succeeds(self._success or draw.black()):
+            other = f"image {_image_id(self._success)!r}, which worked before" if self._success else "a black image"
+            raise _make_error(draw, f"{problem}; it now also fails on {other}, so no image is to blame")
+        reason = f"draw {draw.draws()[0]}: the classifier {problem}"
+        self._tallies[draw.segments[0].job].failure = ImageFailure(_image_id(draw), reason)
+
+    def _completed_jobs(self) -> Iterator[tuple[Job, Rows | ImageFailure]]:
+        """The first jobs in order, as far as they are complete."""
+        while self._tallies:
+            job, tally = next(iter(self._tallies.items()))
+            if tally.missing and tally.failure is None:
+                return
+            del self._tallies[job]
+            yield job, tally.failure or tally.votes
+
+    def _run(self, batch: Batch) -> _Pending | Exception:
+        """The launched batch, or what the classifier raised."""
+        try:
+            with torch.no_grad():
+                return _copy_to_host(batch, self._step(batch, self._size(batch)))
+        except Exception as error:
+            return error
+
+    def _succeeds(self, batch: Batch) -> bool:
+        """Whether the classifier returns finite scores for this batch."""
+        outcome = self._run(batch)
+        return isinstance(outcome, _Pending) and bool(outcome.table()[: batch.rows, -1].all())
+
+    def _shrink(self, batch: Batch) -> None:
+        size = self._size(batch)
+        if size == 1:
+            raise _make_error(batch, "has no memory for even one noisy image; use a smaller image or model")
+        self._sizer.halve(size)
+        torch.cuda.empty_cache()
+
+    def _locate_error(self, batch: Batch, error: Exception) -> ModelError:
+        """The error with the first draw that fails alone, or with the batch's first image if no part fails alone."""
+        for part in [] if _is_device_error(error) else batch.parts():
+            outcome = self._run(part)
+            if isinstance(outcome, Exception) and not _is_out_of_memory(outcome):
+                return self._locate_error(part, outcome)
+        return _make_error(batch, _describe_error(error))
+
+
+def _copy_to_host(batch: Batch, votes: Tensor) -> _Pending:
+    if votes.device.type != "cuda":
+        return _Pending(batch, votes, None)
+    host = torch.empty(votes.shape, dtype=votes.dtype, pin_memory=True)
+    host.copy_(votes, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(votes.device))
+    return _Pending(batch, host, event)
+
+
+def _single_draw(segment: Segment, row: int) -> Batch:
+    return Batch((Segment(segment.job, segment.start + row, 1),))
+
+
+def _image_id(batch: Batch) -> str:
+    return batch.segments[0].job.image_id
+
+
+def _make_error(batch: Batch, problem: str) -> ModelError:
+    """An error that names the image of a batch, and the draw where there is only one."""
+    draw = f", draw {batch.draws()[0]}" if batch.rows == 1 else ""
+    return ModelError(f"image {_image_id(batch)!r}{draw}: the classifier {problem}.")
+
+
+def _describe_error(error: Exception) -> str:
+    """The message of an exception, in one line of bounded length."""
+    name = "" if isinstance(error, MultiGuardError) else f"{type(error).__name__}: "
+    message = " ".join(f"{name}{error}".split())
+    return f"failed: {message if len(message) <= _LONGEST else message[:_LONGEST] + ' ...'}"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, also where a library reported it or a compiler wrapped it."""
+    return any(
+        isinstance(cause, torch.OutOfMemoryError | MemoryError) or any(words in message for words in _MEMORY_ERRORS)
+        for cause, message in _causes(error)
+    )
+
+
+def _is_device_error(error: Exception) -> bool:
+    """Whether the device or its software broke, so that no image is to blame."""
+    return any(
+        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _DEVICE_ERRORS)
+        for cause, message in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[tuple[BaseException, str]]:
+    """The error and everything that it came from, each with its message in lower case."""
+    while error is not None:
+        yield error, str(error).lower()
+        error = error.__cause__ or error.__context__

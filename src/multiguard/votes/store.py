@@ -1,0 +1,169 @@
+"""The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from multiguard.errors import VotesError
+from multiguard.io.files import file_checksum, open_parquet
+from multiguard.io.records import checksum
+from multiguard.votes.provenance import Provenance, Rule
+from multiguard.votes.shards import (
+    MANIFEST_NAME,
+    ReadShard,
+    load_manifest,
+    read_content,
+    read_row,
+    read_shard,
+    shard_name,
+)
+from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
+
+
+def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
+    """Return the votes of a finished run, after every shard has passed its checks; damage raises `VotesError`.
+
+    Args:
+        folder: A folder written by `VotesWriter`.
+        partial: Whether to accept a run that has not finished, and read the shards that are there.
+
+    Example:
+        >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+        >>> len(votes), votes.ranked(0).shape
+        (5, (7, 3))
+    """
+    folder = Path(folder)
+    manifest = load_manifest(folder)
+    indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
+    if not (manifest.finished or partial):
+        raise VotesError(
+            f"{folder} holds {len(indices)} of {manifest.shard_count} shards: its run has not finished. "
+            "Vote again with the same command to resume it, or pass partial=True to read these shards."
+        )
+    shards = [read_shard(folder, manifest, index) for index in indices]
+    digest = file_checksum(folder / MANIFEST_NAME)
+    if not manifest.finished:
+        digest = checksum({"manifest": digest, "shards": {one.path.name: one.shard.sha256 for one in shards}})
+    return Votes(manifest.provenance, digest, shards)
+
+
+class Votes:
+    """The votes of a run, unaltered since they were written; an image is read when it is needed.
+
+    A shard stays in memory while its images are read, and its checksum is computed from those very bytes: a shard that
+    is replaced after the folder was opened is refused.
+
+    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: they
+    are returned only to a caller who passes the looks (`looks=votes.looks`), over which alpha must be split. Pilot
+    draws have methods of their own and are never among the draws that certify.
+
+    Attributes:
+        provenance: All that determines the votes.
+        manifest_hash: The sha256 of the manifest, which holds the checksum of every shard.
+        ids: The ids of the images that have votes.
+        failures: The images that could not be voted on, and why; they have no votes.
+
+    Example:
+        >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+        >>> votes.ids[1], votes.labels[1], votes.draws_of(1)
+        ('image-é-1', (0,), 7)
+        >>> [row.image_id for row in votes] == list(votes.ids)
+        True
+        >>> votes.hits(1)
+        Traceback (most recent call last):
+        multiguard.errors.VotesError: these are votes of the top-k rule: ...
+    """
+
+    def __init__(self, provenance: Provenance, manifest_hash: str, shards: Sequence[ReadShard]) -> None:
+        self.provenance = provenance
+        self.manifest_hash = manifest_hash
+        self._locations = [(shard, row) for shard in shards for row in range(len(shard.heads))]
+        self._heads = [head for shard in shards for head in shard.heads]
+        self._open: tuple[ReadShard, pq.ParquetFile] | None = None
+        self.ids = tuple(head.image_id for head in self._heads)
+        self.failures = tuple(failure for one in shards for failure in one.shard.failures)
+
+    @property
+    def labels(self) -> tuple[tuple[int, ...], ...]:
+        """The label indices of each image, the ground truth; a run without labels raises `VotesError`."""
+        if not self.provenance.labelled:
+            raise VotesError(
+                "these votes carry no ground truth; choose the labels from their pilot draws (certify --no-labels)."
+            )
+        return tuple(head.labels for head in self._heads)
+
+    @property
+    def image_hashes(self) -> tuple[str | None, ...]:
+        """The `image_hash` of each image that was voted on; None where it is unknown."""
+        return tuple(head.image_hash for head in self._heads)
+
+    @property
+    def rule(self) -> Rule:
+        """Whether votes are ranked ("top-k") or sets ("threshold")."""
+        return self.provenance.rule
+
+    @property
+    def looks(self) -> tuple[int, ...] | None:
+        """The numbers of draws at which an image of an adaptive run may have stopped; None for a fixed n."""
+        return self.provenance.looks
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[VoteRow]:
+        return (self.row(position) for position in range(len(self)))
+
+    def draws_of(self, position: int) -> int:
+        """Return how many draws certify one image, without reading its votes."""
+        return self._heads[position].draws
+
+    def row(self, position: int, *, looks: tuple[int, ...] | None = None) -> VoteRow:
+        """Return one image: its id, its labels and its votes.
+
+        Args:
+            position: Which image.
+            looks: The looks over which the caller splits alpha: those of the run, or None for a fixed n.
+        """
+        self._check_looks(looks)
+        return self._row(position)
+
+    def ranked(self, position: int, *, looks: tuple[int, ...] | None = None) -> Ranked:
+        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
+        return self.row(position, looks=looks).ranked
+
+    def hits(self, position: int, *, looks: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
+        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
+        return self.row(position, looks=looks).hits
+
+    def pilot_ranked(self, position: int) -> Ranked:
+        """Return (pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
+        return as_ranked(self._pilot(position))
+
+    def pilot_hits(self, position: int) -> NDArray[np.bool_]:
+        """Return (pilot draws, c) of the draws that choose labels; a run without them raises `VotesError`."""
+        return as_hits(self._pilot(position))
+
+    def _pilot(self, position: int) -> DrawVotes:
+        pilot = self._row(position).pilot
+        if pilot is None:
+            raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
+        return pilot
+
+    def _row(self, position: int) -> VoteRow:
+        shard, row = self._locations[position]
+        if self._open is None or self._open[0] is not shard:
+            self._open = (shard, open_parquet(read_content(shard.path, shard.shard.sha256)))
+        return read_row(self._open[1], row, self._heads[position], self.provenance)
+
+    def _check_looks(self, looks: tuple[int, ...] | None) -> None:
+        if looks == self.looks:
+            return
+        if looks is None:
+            raise VotesError(
+                f"these are votes of an adaptive run with looks at {self.looks} draws: their number of draws was not "
+                "fixed beforehand, so alpha must be split over the looks; certify them as adaptive (looks=votes.looks)."
+            )
+        raise VotesError(f"these votes have looks {self.looks}, not {looks}; pass looks=votes.looks.")

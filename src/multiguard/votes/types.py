@@ -1,0 +1,195 @@
+"""The votes of one image: ranked labels or sets of labels, their bytes, and whether they fit their run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.votes.provenance import Provenance
+
+DEFAULT_RANKS = 10  # the ranked labels stored per draw by default, or all labels if there are fewer
+Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, best first
+
+
+def vote_dtype(num_labels: int) -> type[np.uint8] | type[np.uint16]:
+    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536.
+
+    Example:
+        >>> vote_dtype(80).__name__
+        'uint8'
+    """
+    if not 1 <= num_labels <= 1 << 16:
+        raise InvalidInputError(f"votes hold between 1 and 65536 labels, not {num_labels}.")
+    return np.uint8 if num_labels <= 1 << 8 else np.uint16
+
+
+def packed_width(num_labels: int) -> int:
+    """Return the bytes of one set of labels: ceil(c / 8).
+
+    Example:
+        >>> packed_width(20)
+        3
+    """
+    return -(-num_labels // 8)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSets:
+    """The set of labels that each draw returned; not an array, so that it cannot be mistaken for ranked votes.
+
+    Attributes:
+        packed: (draws, ceil(c / 8)) uint8: label i is bit i % 8, lowest first, of byte i // 8; bits beyond c are 0.
+        num_labels: c, the number of labels.
+
+    Example:
+        >>> sets = LabelSets.from_hits(np.array([[True, False, True]]))
+        >>> sets.packed.tolist(), sets.hits().tolist()
+        ([[5]], [[True, False, True]])
+    """
+
+    packed: NDArray[np.uint8]
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        width = packed_width(self.num_labels)
+        if self.packed.dtype != np.uint8 or self.packed.ndim != 2 or self.packed.shape[1] != width:
+            raise InvalidInputError(
+                f"sets in {self.packed.dtype} of shape {self.packed.shape}, expected uint8 of shape (draws, {width}) "
+                f"for {self.num_labels} labels."
+            )
+        if np.any(self.packed[:, -1] >> np.uint8((self.num_labels - 1) % 8) > 1):
+            raise InvalidInputError(f"sets with a label index beyond {self.num_labels - 1}.")
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def hits(self) -> NDArray[np.bool_]:
+        """Return (draws, c): whether each label is in the set of each draw."""
+        return np.unpackbits(self.packed, axis=1, count=self.num_labels, bitorder="little").astype(np.bool_)
+
+    @classmethod
+    def from_hits(cls, hits: NDArray[np.bool_]) -> "LabelSets":
+        """Return the sets that boolean hits (draws, c) mark."""
+        return cls(np.packbits(hits, axis=1, bitorder="little"), hits.shape[1])
+
+
+DrawVotes = Ranked | LabelSets
+
+
+@dataclass(frozen=True, eq=False)
+class VoteRow:
+    """The votes of one image.
+
+    Attributes:
+        image_id: The id of the image.
+        labels: The indices of its labels, the ground truth; empty in a run without labels.
+        votes: Of the draws that certify: ranked labels (draws, K'), or `LabelSets` for the threshold rule.
+        pilot: The same of the draws that choose labels and never certify; None if there are none.
+        image_hash: The `image_hash` of the image that was voted on; None if unknown.
+
+    Example:
+        >>> row = VoteRow("000042.jpg", labels=(3,), votes=np.array([[3, 1], [1, 3]], np.uint8))
+        >>> row.draws, row.ranked[0].tolist()
+        (2, [3, 1])
+    """
+
+    image_id: str
+    labels: tuple[int, ...]
+    votes: DrawVotes
+    pilot: DrawVotes | None = None
+    image_hash: str | None = None
+
+    @property
+    def draws(self) -> int:
+        """The number of draws that certify this image."""
+        return len(self.votes)
+
+    @property
+    def ranked(self) -> Ranked:
+        """(draws, K'): the labels of each draw, best first; votes of the threshold rule raise `VotesError`."""
+        return as_ranked(self.votes)
+
+    @property
+    def hits(self) -> NDArray[np.bool_]:
+        """(draws, c): the set of each draw; votes of the top-k rule raise `VotesError`."""
+        return as_hits(self.votes)
+
+
+def as_ranked(votes: DrawVotes) -> Ranked:
+    """Return votes of the top-k rule, ranked; votes of the threshold rule raise `VotesError`."""
+    if isinstance(votes, LabelSets):
+        raise VotesError(
+            "these are votes of the threshold rule: each draw has a set of labels, unranked, and no k'; "
+            "certify them with --rule threshold (Votes.hits)."
+        )
+    return votes
+
+
+def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
+    """Return votes of the threshold rule, (draws, c) boolean; votes of the top-k rule raise `VotesError`."""
+    if not isinstance(votes, LabelSets):
+        raise VotesError(
+            "these are votes of the top-k rule: each draw has its ranked labels, and which of them pass a threshold "
+            "is not known; certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold."
+        )
+    return votes.hits()
+
+
+def encode_votes(votes: DrawVotes) -> bytes:
+    """Return the votes as bytes, draw after draw, little-endian."""
+    array = votes.packed if isinstance(votes, LabelSets) else votes
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def decode_votes(data: bytes, draws: int, run: Provenance) -> DrawVotes:
+    """Return the votes of this many draws; bytes that do not fit the run raise `InvalidInputError`."""
+    width, dtype = _layout(run)
+    if len(data) != draws * width * dtype.itemsize:
+        one = f"{run.k_max} labels" if run.k_max is not None else f"sets of {len(run.label_names)} labels"
+        raise InvalidInputError(f"{len(data)} bytes of votes, expected {draws} draws of {one}.")
+    array = np.frombuffer(data, dtype=dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(draws, width)
+    return LabelSets(array, len(run.label_names)) if run.rule == "threshold" else array
+
+
+def check_row(row: VoteRow, run: Provenance) -> None:
+    """Raises `InvalidInputError` unless the labels, draws and votes of the row fit the run."""
+    check_head(row.labels, row.draws, run)
+    _check_votes(row.votes, row.draws, run)
+    if (row.pilot is None) != (run.pilot_draws == 0):
+        raise InvalidInputError(f"{'no' if row.pilot is None else 'some'} pilot draws, expected {run.pilot_draws}.")
+    if row.pilot is not None:
+        _check_votes(row.pilot, run.pilot_draws, run)
+
+
+def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
+    """Raises `InvalidInputError` unless an image of the run may have these labels and this many draws."""
+    if draws not in (run.looks or (run.draws,)):
+        raise InvalidInputError(
+            f"{draws} draws, expected {f'one of the looks {run.looks}' if run.looks else run.draws}."
+        )
+    if labels and not run.labelled:
+        raise InvalidInputError("labels, in a run without labels.")
+    if not all(0 <= label < len(run.label_names) for label in labels):
+        raise InvalidInputError(f"a label index outside 0 .. {len(run.label_names) - 1}.")
+
+
+def _check_votes(votes: DrawVotes, draws: int, run: Provenance) -> None:
+    if isinstance(votes, LabelSets) != (run.rule == "threshold"):
+        raise InvalidInputError(f"votes of another rule, expected those of the {run.rule} rule.")
+    array, (width, dtype) = votes.packed if isinstance(votes, LabelSets) else votes, _layout(run)
+    if array.shape != (draws, width) or array.dtype != dtype:
+        raise InvalidInputError(
+            f"votes of {array.dtype} and shape {array.shape}, expected {dtype} of shape {(draws, width)}."
+        )
+    if run.rule == "top-k" and int(array.max()) >= len(run.label_names):
+        raise InvalidInputError(f"votes with a label index outside 0 .. {len(run.label_names) - 1}.")
+
+
+def _layout(run: Provenance) -> tuple[int, np.dtype[Any]]:
+    """The width and dtype of the votes of one draw."""
+    labels = len(run.label_names)
+    if run.k_max is None:
+        return packed_width(labels), np.dtype(np.uint8)
+    return run.k_max, np.dtype(vote_dtype(labels))

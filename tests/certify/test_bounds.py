@@ -1,0 +1,109 @@
+"""Clopper-Pearson bounds: against another library, by exact summation, and as forecasts."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+from statsmodels.stats.proportion import proportion_confint
+
+from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify.bounds import ClopperPearson, Projected
+from multiguard.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("draws", [1, 2, 7, 100, 1000])
+@pytest.mark.parametrize("alpha", [0.4, 0.05, 1e-3, 1e-7])
+def test_statsmodels(draws: int, alpha: float) -> None:
+    """The bounds are those of statsmodels."""
+    hits = np.unique(np.linspace(0, draws, 23).astype(int))
+    # statsmodels is two-sided: it spends half of its alpha on each end.
+    low, high = proportion_confint(hits, draws, alpha=2 * alpha, method="beta")
+    np.testing.assert_allclose(clopper_pearson_lower(hits, draws, alpha), np.nan_to_num(low, nan=0.0), rtol=1e-6)
+    np.testing.assert_allclose(clopper_pearson_upper(hits, draws, alpha), np.nan_to_num(high, nan=1.0), rtol=1e-6)
+
+
+def test_end_bounds() -> None:
+    """Bounds of no hit and of all hits are exact."""
+    assert clopper_pearson_lower(0, 50, 0.01) == 0.0
+    assert clopper_pearson_upper(50, 50, 0.01) == 1.0
+    assert clopper_pearson_lower(50, 50, 0.01) == pytest.approx(0.01 ** (1 / 50), rel=1e-7)
+    assert clopper_pearson_upper(0, 50, 0.01) == pytest.approx(1 - 0.01 ** (1 / 50), rel=1e-7)
+
+
+@pytest.mark.parametrize("draws", [1, 5, 60])
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 1e-3])
+def test_exact_coverage(draws: int, alpha: float) -> None:
+    """By exact summation the bounds cover any probability with at least 1 - alpha."""
+    hits = np.arange(draws + 1)
+    low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(hits, draws, alpha)
+    # The coverage has its least values just beside the bounds themselves.
+    chances = np.unique(
+        np.concatenate([np.linspace(0, 1, 101), low, high, np.nextafter(low, 0), np.nextafter(high, 1)])
+    )
+    for p in chances[(chances >= 0) & (chances <= 1)]:
+        weights = binom.pmf(hits, draws, p)
+        assert weights[low <= p].sum() >= 1 - alpha - 1e-12
+        assert weights[high >= p].sum() >= 1 - alpha - 1e-12
+
+
+def test_printed_upper_bound() -> None:
+    """The smaller upper bound printed in the paper would not cover."""
+    from scipy.stats import beta
+
+    draws, alpha, hits = 60, 0.05, np.arange(1, 61)
+    printed = beta.isf(alpha, hits, draws - hits + 1)
+    p = 0.1
+    assert binom.pmf(hits, draws, p)[printed >= p].sum() + binom.pmf(0, draws, p) < 1 - alpha
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1), st.floats(1e-12, 0.5))
+def test_complement(draws: int, fraction: float, alpha: float) -> None:
+    """The upper bound is one minus the lower bound of the complement."""
+    hits = round(draws * fraction)
+    upper = clopper_pearson_upper(hits, draws, alpha)
+    assert upper == pytest.approx(1 - clopper_pearson_lower(draws - hits, draws, alpha), rel=1e-6, abs=1e-11)
+    assert clopper_pearson_lower(hits, draws, alpha) <= hits / draws <= upper
+
+
+def test_broadcasting() -> None:
+    """Arguments broadcast against each other."""
+    bounds = clopper_pearson_lower(np.arange(4)[:, None], 10, np.array([0.1, 0.01]))
+    assert bounds.shape == (4, 2)
+    assert np.all(np.diff(bounds, axis=0) > 0)
+    assert np.all(bounds[1:, 0] > bounds[1:, 1])
+
+
+@pytest.mark.parametrize(
+    ("hits", "draws", "alpha", "says"),
+    [
+        (1, 0, 0.1, "draws"),
+        (1, 2.5, 0.1, "draws"),
+        (1, 10**9, 0.1, "draws"),
+        (3, 2, 0.1, "hits"),
+        (-1, 2, 0.1, "hits"),
+        (0.5, 2, 0.1, "hits"),
+        (np.nan, 2, 0.1, "hits"),
+        (1, 2, 0.0, "alpha"),
+        (1, 2, 1.0, "alpha"),
+        (1, 2, np.nan, "alpha"),
+    ],
+)
+@pytest.mark.parametrize("bound", [clopper_pearson_lower, clopper_pearson_upper])
+def test_refused_counts(bound, hits, draws, alpha, says) -> None:
+    """Counts that cannot be are refused."""
+    with pytest.raises(InvalidInputError, match=says):
+        bound(hits, draws, alpha)
+
+
+def test_forecasts() -> None:
+    """A margin of 0 is the frequency so far; an infinite margin is the best that can come."""
+    mass, draws = np.array([[10.0, 0.0, 20.0]]), np.array([[20.0]])
+    plain, best, exact = Projected(100, 0.0), Projected(100, math.inf), ClopperPearson()
+    to = np.array([[100.0]])
+    np.testing.assert_array_equal(plain.lower(mass, draws, 0.01), exact.lower(5 * mass, to, 0.01))
+    np.testing.assert_array_equal(plain.upper(mass, draws, 0.01), exact.upper(5 * mass, to, 0.01))
+    np.testing.assert_array_equal(best.lower(mass, draws, 0.01), exact.lower(mass + 80, to, 0.01))
+    np.testing.assert_array_equal(best.upper(mass, draws, 0.01), exact.upper(mass, to, 0.01))

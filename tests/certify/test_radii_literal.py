@@ -1,0 +1,141 @@
+"""The fast code against loops that follow the formulas by hand."""
+
+import numpy as np
+import pytest
+from tests.certify import literal
+from tests.certify.cases import random_distribution, random_ranked
+
+from multiguard.certify import (
+    TopK,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    exact_radii,
+    hits_from_ranked,
+)
+from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
+
+GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5, 3.2])
+
+# labels, draws, k', k, true labels: few and many labels, d = 1 to more than 6, d > k, c - d < k.
+SHAPES = [
+    (3, 40, 1, 1, 1),
+    (5, 200, 2, 3, 2),
+    (6, 200, 2, 2, 4),
+    (6, 300, 3, 4, 4),
+    (8, 500, 5, 6, 4),
+    (10, 1000, 1, 3, 3),
+    (12, 300, 4, 3, 8),
+    (20, 1000, 3, 10, 7),
+    (20, 100, 5, 19, 2),
+    (40, 1000, 2, 5, 5),
+    (81, 1000, 3, 10, 3),
+    (81, 1000, 5, 10, 9),
+]
+
+
+def sizes_agree(radii: np.ndarray, slow_size, sigma: float) -> None:
+    """The same certified size at every grid point that is not on the edge itself."""
+    clear = [r for r in GRID if np.all(np.abs(radii / sigma - r) > 1e-8)]
+    assert len(clear) >= len(GRID) - 1
+    assert [int(certified_size(radii, r * sigma)) for r in clear] == [slow_size(r) for r in clear]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("method", ["paper", "independent", "jia"])
+def test_theorem1(shape: tuple[int, ...], method: str) -> None:
+    """Paper, independent and jia are what loops over the formulas give."""
+    c, draws, k_prime, k, d = shape
+    rng = np.random.default_rng([*shape, len(method)])
+    for spread in (0.7, 2.0, 5.0):
+        ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=spread)
+        hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
+        counts = [int(n) for n in hits.sum(axis=0)]
+        # True labels are mostly the popular ones, so that there is something to certify.
+        labels = sorted(
+            int(i)
+            for i in rng.choice(c, d, replace=False, p=(1 + hits.sum(axis=0) ** 2) / (1 + hits.sum(axis=0) ** 2).sum())
+        )
+        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=0.5, alpha=0.01, method=method).true
+        options = {"draws": draws, "k": k, "k_prime": k_prime, "alpha": 0.01}
+        if method == "jia":
+            sizes_agree(radii, lambda r, o=options: literal.jia_size(counts, labels, r=r, **o), 0.5)
+        else:
+            joint_terms = method == "paper"
+            sizes_agree(
+                radii, lambda r, o=options: literal.paper_size(counts, labels, r=r, second_terms=joint_terms, **o), 0.5
+            )
+
+
+@pytest.mark.parametrize(
+    "shape", [shape for shape in SHAPES if shape[4] <= 5 and shape[3] <= 6 and shape[0] <= 20], ids=str
+)
+def test_joint(shape: tuple[int, ...]) -> None:
+    """Joint is what loops over the formulas give."""
+    c, draws, k_prime, k, d = shape
+    rng = np.random.default_rng(shape)
+    for spread in (1.0, 4.0):
+        ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=spread)
+        hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
+        labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[np.r_[0 : d - 1, d]])
+        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=2.0, alpha=0.01).true
+        options = {"k": k, "k_prime": k_prime, "alpha": 0.01, "fractions": (FRACTION_U, FRACTION_V, FRACTION_CAP)}
+        sizes_agree(radii, lambda r, o=options: literal.joint_size(hits, labels, r=r, **o), 2.0)
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+def test_exact_probabilities(method: str) -> None:
+    """With exact probabilities, too."""
+    rng = np.random.default_rng(5)
+    for c, k_prime, k, d in [(5, 2, 2, 2), (6, 2, 3, 3), (6, 3, 2, 2), (5, 1, 2, 3), (6, 3, 4, 4)]:
+        sets, chances = random_distribution(rng, labels=c, k_prime=k_prime)
+        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:d])
+        radii = exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=method).true
+        means = [float(p) for p in chances @ sets]
+        exact = {"k": k, "k_prime": k_prime, "alpha": 0.5, "lower": literal.exact, "upper": literal.exact}
+
+        def slow(r: float) -> int:
+            if method == "joint":
+                return literal.joint_size(sets, labels, r=r, weights=chances, fractions=(1, 1, 1), **exact)
+            if method == "jia":
+                return literal.jia_size(means, labels, draws=1, r=r, **exact)
+            return literal.paper_size(means, labels, draws=1, r=r, second_terms=method == "paper", **exact)
+
+        sizes_agree(radii, slow, 1.0)
+
+
+def test_rival_sets() -> None:
+    """The closed form of the right side covers every set of rivals."""
+    most, least = literal.check_ranks(cases=60)
+    assert most <= 1e-12
+    assert least >= -1e-12
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+def test_batch(method: str) -> None:
+    """A batch is its images one by one."""
+    rng = np.random.default_rng(8)
+    ranked = [random_ranked(rng, labels=15, depth=4, draws=int(rng.integers(50, 400)), spread=3.0) for _ in range(40)]
+    labels = [np.sort(rng.choice(15, int(rng.integers(0, 7)), replace=False)) for _ in ranked]
+    batch = certified_radii_batch(iter(ranked), iter(labels), TopK(4, 2), num_labels=15, sigma=0.3, method=method)
+    assert any(len(true) == 0 for true in labels)
+    for votes, true, radii in zip(ranked, labels, batch, strict=True):
+        if len(true) == 0:
+            assert radii.true.shape == (0,)
+            continue
+        hits = hits_from_ranked(votes, k_prime=2, num_labels=15)
+        np.testing.assert_array_equal(
+            radii.true, certified_radii(hits, true, TopK(4, 2), sigma=0.3, method=method).true
+        )
+
+
+def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks do not change the radii."""
+    rng = np.random.default_rng(9)
+    ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
+    labels = [rng.choice(12, 3, replace=False) for _ in ranked]
+    whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    monkeypatch.setattr("multiguard.certify.counts._NUMBERS_AT_A_TIME", 100)
+    pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    for one, other in zip(whole, pieces, strict=True):
+        np.testing.assert_array_equal(one.true, other.true)

@@ -1,0 +1,123 @@
+"""What must hold for all votes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.certify.cases import random_ranked
+
+from multiguard.certify import TopK, certified_radii, certified_radii_batch, certified_size, hits_from_ranked
+
+METHODS = ["joint", "paper", "independent", "jia"]
+
+
+@st.composite
+def votes(draw: st.DrawFn):
+    c = draw(st.integers(2, 25))
+    k_prime = draw(st.integers(1, min(5, c)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    ranked = random_ranked(
+        rng,
+        labels=c,
+        depth=k_prime,
+        draws=draw(st.sampled_from([1, 20, 300])),
+        spread=draw(st.sampled_from([0.5, 3.0, 8.0])),
+    )
+    d = draw(st.integers(1, min(c, 15)))
+    popular = np.argsort(-np.bincount(ranked.ravel(), minlength=c))
+    labels = popular[:d] if draw(st.booleans()) else rng.choice(c, d, replace=False)
+    return {"votes": [ranked], "labels": [labels], "num_labels": c, "rule": TopK(draw(st.integers(1, c)), k_prime)}
+
+
+def radii_of(case, **options):
+    return certified_radii_batch(**{"sigma": 0.5, "alpha": 0.01, **case, **options})[0].true
+
+
+@settings(max_examples=60, deadline=None)
+@given(votes(), st.sampled_from(METHODS))
+def test_shape_and_order(case, method: str) -> None:
+    """Radii never rise with the size."""
+    radii = radii_of(case, method=method)
+    assert radii.shape == (min(len(case["labels"][0]), case["rule"].k),)
+    assert np.all(radii[1:] <= radii[:-1])
+    assert not np.any(np.isnan(radii))
+    assert np.all((radii >= 0) | np.isneginf(radii))
+    sizes = certified_size(radii, np.linspace(0, 5, 50))
+    assert np.all(np.diff(sizes) <= 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(votes(), st.sampled_from(METHODS), st.floats(1e-9, 0.4), st.floats(1.01, 2.4))
+def test_larger_alpha(case, method: str, alpha: float, factor: float) -> None:
+    """More alpha never proves less."""
+    assert np.all(radii_of(case, method=method, alpha=alpha) <= radii_of(case, method=method, alpha=alpha * factor))
+
+
+@settings(max_examples=40, deadline=None)
+@given(votes())
+def test_larger_k(case) -> None:
+    """Radii of paper do not fall with k."""
+    rule = case["rule"]
+    assume(rule.k < case["num_labels"])
+    fewer, more = (
+        radii_of(case, method="paper"),
+        radii_of({**case, "rule": replace(rule, k=rule.k + 1)}, method="paper"),
+    )
+    assert np.all(more[: len(fewer)] >= fewer - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(votes(), st.sampled_from(METHODS), st.floats(0.01, 50))
+def test_sigma(case, method: str, sigma: float) -> None:
+    """Radii scale with sigma."""
+    np.testing.assert_allclose(
+        radii_of(case, method=method, sigma=sigma), sigma * radii_of(case, method=method, sigma=1.0), rtol=1e-12
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(votes(), st.sampled_from(METHODS), st.integers(0, 2**32))
+def test_order_invariance(case, method: str, seed: int) -> None:
+    """Neither the names of labels nor the order of draws matter."""
+    rng = np.random.default_rng(seed)
+    new_name = rng.permutation(case["num_labels"])
+    renamed = {
+        **case,
+        "votes": [rng.permutation(new_name[case["votes"][0]], axis=0)],
+        "labels": [rng.permutation(new_name[case["labels"][0]])],
+    }
+    np.testing.assert_array_equal(radii_of(case, method=method), radii_of(renamed, method=method))
+
+
+@settings(max_examples=40, deadline=None)
+@given(votes())
+def test_hits_from_ranked(case) -> None:
+    """Hits mark the first k' labels of each draw."""
+    ranked = case["votes"][0]
+    for k_prime in range(1, ranked.shape[1] + 1):
+        hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=case["num_labels"])
+        assert np.all(hits.sum(axis=1) == k_prime)
+        assert all(set(np.flatnonzero(row)) == set(votes[:k_prime]) for row, votes in zip(hits, ranked, strict=True))
+
+
+def test_integer_types() -> None:
+    """Any integer type holds the same votes."""
+    ranked = random_ranked(np.random.default_rng(0), labels=200, depth=4, draws=50, spread=3.0)
+    options = {"labels": [[3, 150]], "num_labels": 200, "rule": TopK(3, 2), "sigma": 1.0}
+    for dtype in (np.uint8, np.uint16, np.int32):
+        np.testing.assert_array_equal(
+            certified_radii_batch([ranked], **options)[0].true,
+            certified_radii_batch([ranked.astype(dtype)], **options)[0].true,
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unchanged_votes(method: str) -> None:
+    """Votes are not modified."""
+    ranked = random_ranked(np.random.default_rng(0), labels=10, depth=3, draws=40, spread=3.0)
+    hits = hits_from_ranked(ranked, k_prime=3, num_labels=10)
+    before = hits.copy()
+    certified_radii(hits, [1, 2], TopK(3, 3), sigma=1.0, method=method)
+    np.testing.assert_array_equal(hits, before)

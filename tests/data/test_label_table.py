@@ -1,0 +1,26 @@
+"""Lists of names: what is read, and what is refused because it may never end."""
+
+import os
+
+import pytest
+
+from multiguard.data import label_table
+from multiguard.data.label_table import read_lines
+from multiguard.errors import DataError
+
+
+def test_read_lines(tmp_path):
+    """Blank lines are left out."""
+    (tmp_path / "names.txt").write_text("cat\n\n dog \n")
+    assert read_lines(tmp_path / "names.txt") == ["cat", "dog"]
+
+
+def test_list_without_end(tmp_path, monkeypatch):
+    """A pipe, a device and a file that is too large are refused."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "large").write_text("12345\n")
+    monkeypatch.setattr(label_table, "_MAX_LIST_BYTES", 5)
+    for name in ("pipe", "link", "large"):
+        with pytest.raises(DataError, match="a list must be a regular file"):
+            read_lines(tmp_path / name)

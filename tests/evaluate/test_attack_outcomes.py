@@ -1,0 +1,158 @@
+"""What attacks achieved, counted by hand; and sizes that are wrong as rarely as promised."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom, binomtest
+from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
+
+from multiguard.attack.objective import Objective
+from multiguard.certify import Threshold, TopK
+from multiguard.evaluate import attack_curves, evaluated_size
+from multiguard.evaluate.attack_outcomes import goals, smallest_bound
+
+# ------------------------------------------------------------------------------------------- curves and verdicts
+
+
+def test_attack_curves():
+    """The averages are those counted by hand."""
+    (curve,) = attack_curves(top_k_attacks())
+    assert curve.certified["joint"].tolist() == [1.0, 0.75, 0.5]
+    assert curve.certified["paper"].tolist() == [0.75, 0.25, 0.0]
+    assert curve.reached["pgd"].tolist() == [1.0, 0.75, 0.75]
+    assert curve.reached["random"].tolist() == [1.0, 1.0, 0.5]
+    assert curve.reached["best"].tolist() == [1.0, 0.75, 0.5]
+    inside, outside = attack_curves(threshold_attacks())
+    assert (inside.certified["joint"].tolist(), inside.reached["pgd"].tolist()) == ([1.0, 0.0], [1.0, 0.0])
+    assert (outside.certified["joint"].tolist(), outside.reached["pgd"].tolist()) == ([0.0, 1.0], [0.0, 1.0])
+
+
+def test_smaller_perturbations_count():
+    """Between radii and beyond them the best of what is below holds, never what is above."""
+    image = top_k_attacks().images[0]
+    assert image.sizes("in", "pgd", [0.0, 0.49, 0.5, 0.9, 7.0]).tolist() == [2, 2, 1, 1, 1]
+    assert image.sizes("in", "best", 0.99) == 1
+
+
+def test_broken_certificates():
+    """A certificate is broken only where the upper bound is below it, not where the estimate is."""
+    attacks = top_k_attacks()
+    assert attacks.broken("joint") == attacks.broken("paper") == ()
+    assert attacks.broken("joint", surely=False) == ()
+    first = attacks.images[0]
+    claims = {"seems": np.array([0.9, 0.5]), "sure": np.array([1.0, 1.0])}
+    seems = replace(first, proved={"in": {"joint": claims["seems"], "paper": claims["seems"]}})
+    sure = replace(first, proved={"in": {"joint": claims["sure"], "paper": claims["seems"]}})
+    altered = replace(attacks, images=(seems, replace(sure, id="second")))
+    assert altered.broken("joint") == ("second",)
+    assert altered.broken("joint", surely=False) == ("first", "second")
+    assert altered.chance(1, "joint") == pytest.approx(1 - binom.pmf(0, 2, 0.002))
+    assert attacks.chance(0, "joint") == 1
+
+
+def test_broken_ceilings():
+    """A ceiling can be broken too."""
+    attacks = threshold_attacks()
+    image = attacks.images[0]
+    sure = tuple(replace(outcome, at_most=outcome.size) for outcome in image.outcomes)
+    claimed = {"in": image.proved["in"], "out": {"joint": np.array([0.9, 0.6, 0.5])}}
+    assert attacks.broken("joint") == ()
+    assert replace(attacks, images=(replace(image, proved=claimed, outcomes=sure),)).broken("joint") == ("only",)
+
+
+def test_chance_of_jia():
+    """Two labels and k = 2: two proofs, each of which fails with probability alpha."""
+    attacks = top_k_attacks()
+    assert attacks.chance(1, "jia") == pytest.approx(1 - binom.pmf(0, 2, 2 * 0.001 + 0.001))
+    assert attacks.chance(2, "paper") == pytest.approx(0.002**2)
+
+
+def test_tested_images():
+    """Only images attacked inside a certified radius count, and few draws cannot find them broken."""
+    attacks = top_k_attacks()
+    assert attacks.tested("joint") == ("first", "second")
+    assert attacks.tested("paper") == ("first",), "of the second image `paper` proves nothing as far as 0.5"
+    assert attacks.undecidable("joint") == ()
+    assert replace(attacks, draws=5).undecidable("joint") == ("first", "second")
+
+
+# ---------------------------------------------------------------------------------------------- evaluated sizes
+
+RULES = [TopK(3, 2), TopK(1, 1), TopK(7, 2), Threshold(0.41)]
+
+
+def sorted_size(fractions, labels, rule, goal):
+    """The size by sorting: the order of labels by fraction, those of L first among equals."""
+    if isinstance(rule, TopK):
+        order = sorted(range(7), key=lambda label: (-fractions[label], label not in labels))
+        return len(set(order[: rule.k]) & set(labels))
+    if goal == "in":
+        return sum(fractions[label] >= rule.t for label in labels)
+    return sum(fractions[label] < rule.t for label in set(range(7)) - set(labels))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_sizes_by_sorting(rule):
+    """Estimates and the margins of the objective count what sorting counts: ties go to L, a fraction of t is in."""
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        counts = rng.integers(0, 31, 7)
+        labels = tuple(sorted(rng.choice(7, rng.integers(1, 7), replace=False)))
+        inside = torch.zeros(1, 7, dtype=torch.bool)
+        inside[0, list(labels)] = True
+        for goal in goals(rule):
+            fractions, objective = torch.from_numpy(counts / 30)[None], Objective(rule, goal)
+            margins = objective.margins(fractions, inside)
+            size = sorted_size(counts / 30, labels, rule, goal)
+            estimate, at_most = evaluated_size(counts, 30, labels, rule, goal, beta=0.01)
+            assert estimate == size <= at_most
+            assert int((margins >= 0).sum()) == size
+            assert bool((margins[:, 1:] <= margins[:, :-1]).all()), "margins never rise"
+            value = float(objective.value(fractions, inside))
+            assert size - 1 <= value <= size if size else value < 0
+
+
+def test_fraction_of_t():
+    """The smoothed classifier returns a label from t on: a label of L stays, another one has come in."""
+    fractions, inside = torch.tensor([[0.25, 0.25, 0.2]], dtype=torch.float64), torch.tensor([[True, False, False]])
+    for goal, size in (("in", 1), ("out", 1)):
+        assert int((Objective(Threshold(0.25), goal).margins(fractions, inside) >= 0).sum()) == size, goal
+        assert evaluated_size([5, 5, 4], 20, (0,), Threshold(0.25), goal, beta=0.01)[0] == size
+
+
+def test_upper_bound_coverage():
+    """Probabilities at a tie, where every claim that a label left is false: seeded, by the exact binomial test."""
+    rng, beta, runs = np.random.default_rng(1), 0.2, 2000
+    probabilities = np.array([0.5, 0.5, 0.5, 0.1])
+    wrong = 0
+    for _ in range(runs):
+        counts = rng.binomial(60, probabilities)
+        # The first label ties with two others at k = 2, so it may be in: at most 0 is a false claim about L = {0}.
+        wrong += evaluated_size(counts, 60, (0,), TopK(2, 2), "in", beta=beta)[1] < 1
+    assert binomtest(wrong, runs, beta, alternative="greater").pvalue > 0.01
+
+
+def test_upper_bounds():
+    """Enough draws make a fall sure, on both sides of the threshold rule as well."""
+    counts = np.array([100, 900, 800, 200])
+    assert evaluated_size(counts, 1000, (0, 1), TopK(2, 2), "in", beta=0.001) == (1, 1)
+    assert evaluated_size(counts // 100, 10, (0, 1), TopK(2, 2), "in", beta=0.001) == (1, 2), "ten draws say little"
+    assert evaluated_size(counts, 1000, (0, 1), Threshold(0.5), "in", beta=0.001) == (1, 1)
+    assert evaluated_size(counts, 1000, (0, 1), Threshold(0.5), "out", beta=0.001) == (1, 1)
+
+
+def test_smallest_bound():
+    """A label of L that is never hit, and ten rivals with equal parts of three hits per draw: the worst case."""
+    counts = [0, 0, *[30] * 10, *[0] * 68]
+    rule, level = TopK(10, 3), 0.001 / 13
+    for draws, least in ((100, 2), (500, 0)):
+        hits = [count * draws // 100 for count in counts]
+        assert evaluated_size(hits, draws, (0, 1), rule, "in", beta=level)[1] == least
+        assert smallest_bound(draws, 2, 80, rule, "in", beta=level) <= least
+    assert smallest_bound(90, 2, 80, rule, "in", beta=level) == 2
+    rule = Threshold(0.9)
+    assert smallest_bound(20, 2, 80, rule, "in", beta=level) == 0
+    assert smallest_bound(20, 2, 80, rule, "out", beta=level) == 78
+    assert smallest_bound(900, 2, 80, rule, "out", beta=level) == 0

@@ -1,0 +1,312 @@
+"""Certificates of every kind of votes: both rules, true or chosen labels, fixed or adaptive draws."""
+
+import numpy as np
+import pytest
+from tests.evaluate.votes_cases import (
+    ADAPTIVE,
+    KINDS,
+    LOOKS,
+    THRESHOLD,
+    UNLABELLED,
+    assert_same_curves,
+    config_of,
+    source_of,
+    stored_rows,
+    votes_of_kind,
+)
+from tests.votes.vote_runs import provenance
+
+from multiguard.certify import Looks, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
+from multiguard.smooth.prediction import as_array, confirm_labels
+from multiguard.votes import LabelSets, VoteRow
+
+GRID = radius_grid(0.5, step=0.25)
+METHODS = {"top-k": ("joint", "paper"), "threshold": ("joint", "independent")}
+
+
+def of_kind(folder, kind: str, **changes):
+    return votes_of_kind(folder, **{**KINDS[kind], **changes})
+
+
+def looks_of(votes, config) -> Looks:
+    return LOOKS if votes.looks else Looks((config.n,), (1.0,))
+
+
+def protected(votes, position: int, rule) -> tuple[int, ...]:
+    if votes.provenance.labelled:
+        return votes.labels[position]
+    pilot = votes.pilot_hits(position) if votes.rule == "threshold" else votes.pilot_ranked(position)
+    return rule.returned(pilot, 12)
+
+
+def slow_radii(votes, position, config, labels, alpha, method):
+    """Floors and ceilings of one image: every look on its own, the best of them."""
+    row = votes.row(position, looks=votes.looks)
+    found = []
+    looks = looks_of(votes, config)
+    for n, fraction in zip(looks.reached(min(row.draws, config.n)), looks.fractions, strict=False):
+        options = {"sigma": 0.5, "alpha": alpha * fraction, "method": method}
+        if votes.rule == "threshold":
+            one = certified_radii(row.hits[:n], labels, config.rule, **options)
+            found.append((one.true, one.false))
+        elif labels:
+            hits = hits_from_ranked(row.ranked[:n], k_prime=config.rule.k_prime, num_labels=12)
+            found.append((certified_radii(hits, labels, config.rule, **options).true, np.empty(0)))
+        else:
+            found.append((np.empty(0), np.empty(0)))
+    true, false = zip(*found, strict=True)
+    return np.maximum.reduce(true), np.maximum.reduce(false)
+
+
+def slow_label_radius(votes, position, config, label, alpha) -> float:
+    if votes.rule == "top-k":
+        return float(slow_radii(votes, position, config, (label,), alpha, "joint")[0][0])
+    hits = votes.hits(position, looks=votes.looks)[: config.n]
+    looks = looks_of(votes, config)
+    options = {"num_labels": 12, "sigma": 0.5}
+    return max(
+        float(label_radii(hits[:n], [label], config.rule, alpha=alpha * fraction, **options)[0])
+        for n, fraction in zip(looks.reached(len(hits)), looks.fractions, strict=False)
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_images_alone(tmp_path, kind) -> None:
+    """Every claim is that of the image alone, for every kind of votes."""
+    votes = of_kind(tmp_path, kind)
+    methods = METHODS[votes.rule]
+    found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
+    config, labelled = found.config, votes.provenance.labelled
+    assert (found.rule_name, found.methods, found.labelled) == (votes.rule, methods, labelled)
+    assert (found.ids, found.sigma, config.n) == (votes.ids, 0.5, 200)
+    assert found.draws == ((40, 100, 200) * 3 if votes.looks else (200,) * 9)
+    assert (found.false_radii is None) == (votes.rule == "top-k")
+    finite = 0
+    for position in range(9):
+        labels = protected(votes, position, config.rule)
+        assert found.labels[position] == labels
+        for method in methods:
+            true, false = slow_radii(votes, position, config, labels, 0.01 if labelled else 0.005, method)
+            if not labelled and method == "joint":
+                true = np.maximum(true, np.sort(found.label_radii[position])[::-1])
+            np.testing.assert_array_equal(found.radii[method][position], true)
+            if votes.rule == "threshold":
+                np.testing.assert_array_equal(found.false_radii[method][position], false)
+            finite += int(np.isfinite(true).sum())
+        alpha = 0.01 if labelled else 0.005 / max(1, len(labels))
+        alone = [slow_label_radius(votes, position, config, label, alpha) for label in labels]
+        assert found.label_radii[position].tolist() == alone
+    assert finite > 10
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_predicted_labels(tmp_path, kind) -> None:
+    """The predicted labels come from all draws that certify."""
+    votes = of_kind(tmp_path, kind)
+    found = certify_votes(votes, config_of(votes), labels=source_of(votes))
+    for position in range(9):
+        row = votes.row(position, looks=votes.looks)
+        hits = row.hits if votes.rule == "threshold" else hits_from_ranked(row.ranked, k_prime=2, num_labels=12)
+        counts = hits.sum(axis=0)
+        order = sorted(range(12), key=lambda label: (-counts[label], label))
+        kept = order[:3] if votes.rule == "top-k" else [label for label in order if counts[label] >= 0.4 * row.draws]
+        assert found.predicted[position] == tuple(kept)
+        assert found.predicted_hits[position] == tuple(int(counts[label]) for label in kept)
+    if votes.rule == "threshold":
+        assert len({len(each) for each in found.predicted}) > 2
+
+
+@pytest.mark.parametrize("kind", ["unlabelled", "unlabelled threshold"])
+def test_chosen_labels(tmp_path, kind) -> None:
+    """Labels chosen by pilot draws are certified as a prediction is."""
+    votes = of_kind(tmp_path, kind)
+    found = certify_votes(votes, config_of(votes), labels="pilot")
+    rule = found.config.rule
+    for position, labels in enumerate(found.labels):
+        fresh = as_array(votes.row(position).votes, rule)
+        one = confirm_labels(labels, fresh, rule, num_labels=12, sigma=0.5, alpha=0.01)
+        assert found.radii["joint"][position].tolist() == list(one.set_radii)
+        assert found.label_radii[position].tolist() == list(one.radii)
+        if votes.rule == "threshold":
+            assert found.false_radii["joint"][position].tolist() == list(one.other_radii)
+
+
+@pytest.mark.parametrize("kind", ["threshold", "unlabelled threshold", "adaptive threshold"])
+def test_threshold_curves(tmp_path, kind) -> None:
+    """Curves of the threshold rule are averages of its floors and ceilings."""
+    votes = of_kind(tmp_path, kind)
+    found = certify_votes(votes, config_of(votes), methods=("independent", "joint"), labels=source_of(votes))
+    drawn = curves(found, GRID, bands=0.9, resamples=20)
+    assert [(c.method, c.averaging) for c in drawn] == [
+        ("independent", "mean"), ("independent", "pooled"), ("joint", "mean"), ("joint", "pooled"),
+    ]  # fmt: skip
+    with_labels = [taken for taken, labels in zip(found.draws, found.labels, strict=True) if labels]
+    for curve in drawn:
+        num_true = [len(labels) for labels in found.labels]
+        expected = set_scores(
+            found.set_radii(curve.method), found.config.rule, num_true=num_true, radius=GRID, averaging=curve.averaging
+        )
+        for name in ("precision", "recall", "f1", "true_floor", "false_ceiling"):
+            np.testing.assert_array_equal(getattr(curve.scores, name), getattr(expected, name))
+        assert curve.scores.images == len(with_labels) == 9 - curve.scores.without_labels
+        assert curve.mean_draws == np.mean(with_labels)
+        assert np.all(curve.bands.recall[0] <= curve.bands.recall[1])
+    assert 0 < drawn[2].scores.precision[0] < 1
+
+
+def test_empty_sets(tmp_path) -> None:
+    """Chosen sets may be empty, and are counted."""
+    run = provenance(images=2, labels=4, draws=100, sigma=0.5, **THRESHOLD | UNLABELLED)
+    hits = np.tile([True, False, False, False], (100, 1))
+    rows = [
+        VoteRow(run.image_ids[0], (), LabelSets.from_hits(hits), LabelSets.from_hits(~hits[:60] & False)),
+        VoteRow(run.image_ids[1], (), LabelSets.from_hits(hits), LabelSets.from_hits(hits[:60])),
+    ]
+    found = certify_votes(stored_rows(tmp_path, run, rows), CertifyConfig(Threshold(0.5)), labels="pilot")
+    assert found.labels == ((), (0,))
+    assert found.predicted == ((0,), (0,))
+    assert [len(each) for each in found.false_radii["joint"]] == [4, 3]
+    assert [len(each) for each in found.label_radii] == [0, 1]
+    scores = curves(found, [0.0])[0].scores
+    assert (scores.images, scores.without_labels, scores.recall[0]) == (1, 1, 1.0)
+    assert [(one.label, one.images) for one in label_scores(found, [0.0])] == [("label 0", 1)]
+
+
+def test_pilot_draws(tmp_path) -> None:
+    """The pilot draws say label 0, the fresh ones label 1: label 0 is chosen, and not confirmed."""
+    run = provenance(images=1, labels=4, draws=500, sigma=0.5, k_max=1, **UNLABELLED)
+    fresh, pilot = np.full((500, 1), 1, np.uint8), np.zeros((60, 1), np.uint8)
+    votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
+    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), labels="pilot")
+    assert found.labels == ((0,),)
+    assert found.radii["joint"][0].tolist() == found.label_radii[0].tolist() == [-np.inf]
+    assert found.predicted == ((1,),)
+
+
+def test_fewer_draws(tmp_path) -> None:
+    """Fewer certifying draws still use all pilot draws."""
+    votes = of_kind(tmp_path, "unlabelled threshold")
+    few, all_draws = (certify_votes(votes, CertifyConfig(Threshold(0.4), n=n), labels="pilot") for n in (10, None))
+    assert few.labels == all_draws.labels
+    assert few.draws == (10,) * 9
+    assert few.radii["joint"][1].tolist() != all_draws.radii["joint"][1].tolist()
+
+
+def test_labels_and_pilot(tmp_path) -> None:
+    """Labelled votes with pilot draws can be certified either way."""
+    votes = votes_of_kind(tmp_path, pilot_draws=60)
+    truth, pilot = (certify_votes(votes, CertifyConfig(TopK(3, 2)), labels=source) for source in ("truth", "pilot"))
+    assert (truth.labelled, truth.labels) == (True, votes.labels)
+    assert not pilot.labelled
+    assert all(len(labels) == 3 for labels in pilot.labels)
+
+
+VARIED = {
+    "top-k": {"k": [1, 3, 5], "k_prime": [1, 2], "alpha": [1e-4]},
+    "threshold": {"threshold": [0.2, 0.4, 0.7], "alpha": [1e-4]},
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_sweep_points(tmp_path, kind) -> None:
+    """Every point of a sweep is what it is alone."""
+    votes = of_kind(tmp_path, kind)
+    base, source, methods = config_of(votes), source_of(votes), METHODS[votes.rule]
+    vary = VARIED[votes.rule] | ({} if votes.looks else {"n": [50, 200]})
+    found = sweep(votes, base, vary, GRID, methods=methods, labels=source)
+    rules = [TopK(1, 2), TopK(5, 2), TopK(3, 1)] if votes.rule == "top-k" else [Threshold(0.2), Threshold(0.7)]
+    points = [*(config_of(votes, rule=rule) for rule in rules), config_of(votes, alpha=1e-4)]
+    points += [] if votes.looks else [config_of(votes, n=50)]
+    expected = [
+        curve for point in points for curve in curves(certify_votes(votes, point, methods=methods, labels=source), GRID)
+    ]
+    assert_same_curves(found, expected)
+    assert len({tuple(curve.scores.precision) for curve in found if curve.method == "joint"}) > 3
+
+
+@pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
+@pytest.mark.parametrize("n", [40, 199, 200])
+def test_adaptive_n(tmp_path, kind, n) -> None:
+    """Adaptive votes are not certified as if n were fixed."""
+    votes = of_kind(tmp_path, kind)
+    options = {"labels": source_of(votes)}
+    with pytest.raises(InvalidInputError, match=f"n = {n}, but these votes are adaptive"):
+        certify_votes(votes, config_of(votes, n=n), **options)
+    with pytest.raises(InvalidInputError, match=f"n = {n}, but these votes are adaptive"):
+        sweep(votes, config_of(votes), {"n": [n]}, GRID, **options)
+
+
+def test_adaptive_cost(tmp_path) -> None:
+    """An image that went to the last look proves less than 200 fixed draws would, and no more than the looks allow."""
+    ranked = of_kind(tmp_path, "adaptive").ranked(2, looks=LOOKS.draws)
+    run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4)
+    labels = tuple(np.argsort(-np.bincount(ranked[:, :2].ravel(), minlength=12))[:2].tolist())
+    fixed = stored_rows(tmp_path / "one", run, [VoteRow(run.image_ids[0], labels, ranked)])
+    run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4, **ADAPTIVE)
+    looked = stored_rows(tmp_path / "two", run, [VoteRow(run.image_ids[0], labels, ranked)])
+    plain, paid = (certify_votes(votes, CertifyConfig(TopK(3, 2))).radii["joint"][0] for votes in (fixed, looked))
+    last = certify_votes(fixed, CertifyConfig(TopK(3, 2), alpha=0.0007)).radii["joint"][0]
+    assert np.all(paid < plain)
+    assert np.all(paid >= last)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        ("top-k", CertifyConfig(Threshold(0.5)), "votes of the top-k rule.*--k and --k-prime .rule=TopK"),
+        ("threshold", CertifyConfig(TopK(3, 2)), "votes of the threshold rule.*Threshold"),
+        ("unlabelled", CertifyConfig(TopK(3, 2)), "no ground truth; labels='pilot'"),
+        ("adaptive unlabelled threshold", CertifyConfig(Threshold(0.5)), "no ground truth"),
+        ("threshold", CertifyConfig(Threshold(0.5), alpha=1.0), "alpha"),
+        ("threshold", CertifyConfig(Threshold(0.5), n=201), "n = 201, but these votes hold 200 draws"),
+    ],
+)
+def test_refused_before_reading(tmp_path, monkeypatch, kind, config, message):
+    """Configs that the votes cannot provide are refused before any image is read."""
+    votes = of_kind(tmp_path, kind)
+    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
+    with pytest.raises(MultiGuardError, match=message):
+        certify_votes(votes, config)
+    with pytest.raises(MultiGuardError, match=message):
+        sweep(votes, config, {"alpha": [0.1]}, GRID)
+
+
+def test_missing_pilot(tmp_path) -> None:
+    """Labels come from pilot draws only where there are some."""
+    votes = of_kind(tmp_path, "top-k")
+    with pytest.raises(VotesError, match="no pilot draws to choose labels from, and the draws that certify must not"):
+        certify_votes(votes, CertifyConfig(TopK(3, 2)), labels="pilot")
+    with pytest.raises(InvalidInputError, match="did you mean 'truth'"):
+        certify_votes(votes, CertifyConfig(TopK(3, 2)), labels="true")
+
+
+@pytest.mark.parametrize(
+    ("kind", "vary", "message"),
+    [
+        ("threshold", {"k": [1]}, "unknown parameter of a sweep of the threshold rule 'k'"),
+        ("top-k", {"threshold": [0.5]}, "unknown parameter of a sweep of the top-k rule 'threshold'"),
+        ("threshold", {"threshold": [0.5, 1.5]}, "strictly between 0 and 1"),
+    ],
+)
+def test_sweep_parameters(tmp_path, kind, vary, message) -> None:
+    """A sweep varies the parameters of its rule."""
+    votes = of_kind(tmp_path, kind)
+    with pytest.raises(InvalidInputError, match=message):
+        sweep(votes, config_of(votes), vary, GRID)
+
+
+def test_threshold_methods(tmp_path) -> None:
+    """The threshold rule has two methods."""
+    votes = of_kind(tmp_path, "threshold")
+    with pytest.raises(InvalidInputError, match="unknown method of the threshold rule 'paper'"):
+        certify_votes(votes, CertifyConfig(Threshold(0.5)), methods=("joint", "paper"))
+
+
+def test_plain_threshold(tmp_path) -> None:
+    """A threshold config holds plain numbers, however they were given."""
+    votes = of_kind(tmp_path, "threshold")
+    config = certify_votes(votes, CertifyConfig(Threshold(np.float64(0.5)), np.float64(0.01), np.int64(100))).config
+    assert config == CertifyConfig(Threshold(0.5), 0.01, 100)
+    assert [type(value) for value in (config.rule.t, config.alpha, config.n)] == [float, float, int]

@@ -1,0 +1,146 @@
+"""Scores of the threshold rule: floors and ceilings at a radius, and what they imply."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multiguard import Radii, Threshold, TopK
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import image_scores, set_scores
+from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
+from multiguard.evaluate.scores import certified_counts
+
+INF = np.inf
+RADII = [
+    Radii(np.array([0.5, 0.2]), np.array([0.1, 0.3, 0.6])),
+    Radii(np.array([0.3]), np.array([-INF, -INF, 0.2, 0.2])),
+    Radii(np.array([0.4, -INF, -INF, -INF, -INF]), np.empty(0)),
+    Radii(np.empty(0), np.array([0.1, 0.1, 0.1, 0.1, 0.2])),
+    Radii(np.array([-INF, -INF]), np.array([0.9, 0.9, 0.9])),
+]
+TRUE = [len(each.true) for each in RADII]
+RULE = Threshold(0.5)
+GRID = np.linspace(0, 0.7, 15)
+
+
+def floor_and_ceiling(radii: Radii, radius: float) -> tuple[int, int]:
+    """The largest e proved at the radius, and the smallest m, each looked for one by one."""
+    e, m = len(radii.true), 0
+    while e > 0 and not radii.true[e - 1] >= radius:
+        e -= 1
+    while m < len(radii.false) and not radii.false[m] >= radius:
+        m += 1
+    return e, m
+
+
+def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 from their definitions; precision of nothing returned is 0."""
+    returned = true_positives + false_positives
+    precision = true_positives / returned if returned else 0.0
+    recall = true_positives / d
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return precision, recall, f1
+
+
+def test_one_image() -> None:
+    """The scores of one image, by hand."""
+    scores = image_scores(RADII[0], RULE, num_true=2, radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
+    np.testing.assert_array_equal(scores.true_floor, [2, 2, 1, 1, 0, 0])
+    np.testing.assert_array_equal(scores.false_ceiling, [0, 1, 1, 2, 2, 3])
+    np.testing.assert_allclose(scores.precision, [1, 2 / 3, 1 / 2, 1 / 3, 0, 0])
+    np.testing.assert_allclose(scores.recall, [1, 1, 1 / 2, 1 / 2, 0, 0])
+    np.testing.assert_allclose(scores.f1, [1, 4 / 5, 2 / 4, 2 / 5, 0, 0])
+    assert (scores.images, scores.without_labels) == (1, 0)
+
+
+def test_empty_prediction() -> None:
+    """Where nothing is certified in and nothing can come in, all scores are 0."""
+    scores = image_scores(RADII[4], RULE, num_true=2, radius=0.5)
+    assert (scores.true_floor, scores.false_ceiling) == (0, 0)
+    assert (scores.precision, scores.recall, scores.f1) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_image_set(averaging: str) -> None:
+    """The scores of a set are those of loops."""
+    scores = set_scores(RADII, RULE, num_true=TRUE, radius=GRID, averaging=averaging)
+    for position, radius in enumerate(GRID):
+        pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in RADII if len(each.true)]
+        if averaging == "mean":
+            expected = np.mean([slow_scores(*each) for each in pairs], axis=0)
+        else:
+            expected = slow_scores(*np.sum(pairs, axis=0))
+        found = scores.precision[position], scores.recall[position], scores.f1[position]
+        np.testing.assert_allclose(found, expected, atol=1e-15)
+        np.testing.assert_allclose(scores.true_floor[position], np.mean([e for e, _, _ in pairs]))
+        np.testing.assert_allclose(scores.false_ceiling[position], np.mean([m for _, m, _ in pairs]))
+    assert (scores.images, scores.without_labels) == (4, 1)
+
+
+image = st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+
+
+@given(st.lists(image, min_size=1, max_size=4))
+def test_lower_bounds(images) -> None:
+    """Each image is (d, e, m, more true, fewer false): any outcome that e and m allow."""
+    radii, outcomes = [], []
+    for d, e, m, more, fewer in images:
+        e = min(d, e)
+        radii.append(Radii(np.where(np.arange(d) < e, 1.0, -INF), np.where(np.arange(4) < m, -INF, 1.0)))
+        outcomes.append((min(d, e + more), max(0, m - fewer), d))
+    num_true = [d for _, _, d in outcomes]
+    mean, pooled = (set_scores(radii, RULE, num_true=num_true, radius=1.0, averaging=how) for how in ("mean", "pooled"))
+    true_mean = np.mean([slow_scores(*each) for each in outcomes], axis=0)
+    true_pooled = slow_scores(*np.sum(outcomes, axis=0))
+    assert np.all(np.array([mean.precision, mean.recall, mean.f1]) <= true_mean + 1e-12)
+    assert np.all(np.array([pooled.precision, pooled.recall, pooled.f1]) <= np.array(true_pooled) + 1e-12)
+
+
+def test_top_k_case() -> None:
+    """Top-k is the case in which floor and ceiling sum to k."""
+    scores = image_scores(Radii(np.array([0.5, 0.2, -INF]), None), TopK(3, 2), num_true=4, radius=GRID)
+    np.testing.assert_array_equal(scores.true_floor + scores.false_ceiling, np.full(15, 3))
+    assert scores.true_floor.tolist() == [2] * 5 + [1] * 6 + [0] * 4
+    both = set_scores(
+        [Radii(np.array([0.5, 0.2, -INF]), None), Radii(np.array([0.3]), None)],
+        TopK(3, 2),
+        num_true=[4, 1],
+        radius=0.25,
+    )
+    assert (both.true_floor, both.false_ceiling) == (1, 2)
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_literal_bands(averaging: str) -> None:
+    """Bands are those of a slow loop."""
+    counts = certified_counts(RADII, TRUE, RULE, GRID)
+    found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
+    kept = [each for each in RADII if len(each.true)]
+    rng, averages = np.random.default_rng(3), []
+    for _ in range(70):
+        drawn = [kept[i] for i in rng.integers(4, size=4)]
+        averages.append([_average(drawn, radius, averaging) for radius in GRID])
+    low, high = np.quantile(averages, [0.1, 0.9], axis=0)
+    for column, name in enumerate(("precision", "recall", "f1")):
+        np.testing.assert_allclose(getattr(found, name), (low[:, column], high[:, column]), atol=1e-12)
+    assert np.any(found.precision[0] < found.precision[1])
+
+
+def _average(images, radius: float, averaging: str) -> np.ndarray:
+    pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in images]
+    if averaging == "pooled":
+        return np.array(slow_scores(*np.sum(pairs, axis=0)))
+    return np.mean([slow_scores(*each) for each in pairs], axis=0)
+
+
+def test_refused_scores() -> None:
+    """Images without labels and radii out of order are refused."""
+    with pytest.raises(InvalidInputError, match="count it"):
+        image_scores(RADII[3], RULE, num_true=0, radius=0.1)
+    with pytest.raises(InvalidInputError, match="nothing to average"):
+        set_scores([RADII[3]], RULE, num_true=[0], radius=0.1)
+    with pytest.raises(InvalidInputError, match="choose"):
+        set_scores(RADII, RULE, num_true=TRUE, radius=0.1, averaging="micro")
+    with pytest.raises(InvalidInputError, match="non-increasing"):
+        set_scores([Radii(np.array([0.1, 0.2]), np.empty(0))], RULE, num_true=[2], radius=0.1)

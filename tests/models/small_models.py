@@ -1,0 +1,41 @@
+"""Small networks, and the votes of a classifier beside those of the same scores as a plain function."""
+
+import os
+
+import numpy as np
+import torch
+from torch import nn
+
+from multiguard.models import Classifier, load_classifier
+from multiguard.smooth import Smoother
+
+torch.set_num_threads(1)
+
+LABELS = ["cat", "dog", "cow", "hen"]
+
+IMAGE = np.random.default_rng(0).random((3, 32, 32), dtype=np.float32)
+
+
+def small_network() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4)).eval()
+
+
+def expected_votes(scores, draws: int = 20, size: int = 32) -> np.ndarray:
+    reference = load_classifier(scores, labels=LABELS, output="logits")
+    return Smoother(reference, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
+
+
+def votes_of(classifier: Classifier, draws: int = 20, size: int = 32) -> np.ndarray:
+    assert classifier.label_names == tuple(LABELS)
+    return Smoother(classifier, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
+
+
+class Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder) -> None:
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)

@@ -1,0 +1,122 @@
+"""Networks by architecture, with weights from a file, and timm models as classifiers."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_models import LABELS
+from torch import nn
+
+from multiguard.errors import ModelError
+from multiguard.models import load_classifier
+from multiguard.models.backbone import build_backbone
+from multiguard.smooth import Smoother
+
+TIMM = "test_efficientnet"  # small, and its mean is not its deviation
+
+
+def timm_model(labels: int = 4) -> nn.Module:
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(2)
+    return timm.create_model(TIMM, num_classes=labels).eval()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_timm(tmp_path, suffix):
+    """A timm model has timm's normalisation and the hash of its weights file."""
+    model, file = timm_model(), tmp_path / f"weights{suffix}"
+    if suffix == ".pth":
+        torch.save({"state_dict": model.state_dict()}, file)
+    else:
+        save_file(model.state_dict(), file)
+    classifier = load_classifier(f"timm:{TIMM}", labels=LABELS, weights=file)
+    assert classifier.output == "logits"
+    assert classifier.weights_hash == hashlib.sha256(file.read_bytes()).hexdigest()
+    mean, std = (torch.tensor(model.pretrained_cfg[key]).view(3, 1, 1) for key in ("mean", "std"))
+    images = torch.rand(2, 3, 48, 48)
+    with torch.no_grad():
+        assert torch.equal(classifier.eval()(images), model((images - mean) / std))
+    smoother = Smoother(classifier, sigma=0.5, device="cpu")
+    image = np.zeros((3, 48, 48), dtype=np.uint8)
+    assert smoother.votes(image, 3, seed=0, image_id="a").shape == (3, 4)
+
+
+def test_timm_weights_of_wrong_shape(tmp_path):
+    """Weights with another head, or without one, are refused."""
+    save_file(timm_model(labels=5).state_dict(), tmp_path / "five.safetensors")
+    with pytest.raises(ModelError, match=r"five.safetensors does not fit.*'classifier.weight'"):
+        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "five.safetensors")
+    partial = {k: v for k, v in timm_model().state_dict().items() if "classifier" not in k}
+    save_file(partial, tmp_path / "headless.safetensors")
+    with pytest.raises(
+        ModelError, match=r"headless.safetensors does not fit.*'classifier.weight' has another shape or is missing"
+    ):
+        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "headless.safetensors")
+
+
+def test_missing_timm_options(tmp_path):
+    """A timm model needs a known name, labels and weights."""
+    with pytest.raises(ModelError, match="weights=FILE"):
+        load_classifier(f"timm:{TIMM}", labels=LABELS)
+    with pytest.raises(ModelError, match="labels="):
+        load_classifier(f"timm:{TIMM}", weights=tmp_path / "x.pth")
+    with pytest.raises(ModelError, match=r"unknown timm model.*resnet18"):
+        load_classifier("timm:esnet18", labels=LABELS, weights=tmp_path / "x.pth")
+    with pytest.raises(ModelError, match="no such weights file"):
+        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "x.pth")
+
+
+def test_unknown_output(tmp_path):
+    """An unknown kind of scores is refused."""
+    save_file(timm_model().state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(ModelError, match="'scores'"):
+        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "w.safetensors", output="scores")
+
+
+def test_real_timm_weights(lite0_weights):
+    """Real weights fill a timm model but for its head."""
+    built = build_backbone("timm:tf_efficientnet_lite0", 80, str(lite0_weights))
+    assert built.fresh == ("classifier.weight", "classifier.bias")
+    assert built.mean == built.std == (0.5, 0.5, 0.5)
+    assert built.image_size == 224
+    given = load_file(lite0_weights)
+    torch.testing.assert_close(built.network.state_dict()["conv_stem.weight"], given["conv_stem.weight"])
+    with pytest.raises(ModelError, match="such tensors"):
+        build_backbone("timm:resnet18", 80, str(lite0_weights))
+
+
+def test_replaced_head(tmp_path):
+    """A head of another shape is replaced and reported."""
+    torch.manual_seed(0)
+    source = build_backbone("cnn:4", 7).network
+    save_file(source.state_dict(), tmp_path / "w.safetensors")
+    built = build_backbone("cnn:4", 3, str(tmp_path / "w.safetensors"))
+    assert built.fresh == ("head.weight", "head.bias")
+    torch.testing.assert_close(built.network.stages[0].weight, source.stages[0].weight)
+    assert build_backbone("cnn:4", 7, str(tmp_path / "w.safetensors")).fresh == ()
+
+
+def test_wrong_body(tmp_path):
+    """A body that does not match is refused."""
+    save_file(build_backbone("cnn:8", 3).network.state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(ModelError, match=r"'stages.0.weight' has shape \(8, 3, 5, 5\) where \(4, 3, 5, 5\)"):
+        build_backbone("cnn:4", 3, str(tmp_path / "w.safetensors"))
+    partial = build_backbone("cnn:4", 3).network.state_dict()
+    del partial["stages.3.weight"]
+    save_file(partial, tmp_path / "p.safetensors")
+    with pytest.raises(ModelError, match=r"no tensor 'stages\.3\.weight'"):
+        build_backbone("cnn:4", 3, str(tmp_path / "p.safetensors"))
+
+
+def test_unknown_architecture():
+    """An unknown architecture is refused with what is known."""
+    with pytest.raises(ModelError, match="expected cnn, cnn:WIDTH or timm:NAME"):
+        build_backbone("resnet50", 3)
+    with pytest.raises(ModelError, match="did you mean 'resnet50'"):
+        build_backbone("timm:resnet5O", 3)
+    with pytest.raises(ModelError, match="integer from 1"):
+        build_backbone("cnn:wide", 3)
+    with pytest.raises(ModelError, match="integer from 1 to 2048"):
+        build_backbone("cnn:0", 3)

@@ -1,0 +1,73 @@
+"""ONNX files: run by onnxruntime, hashed with the tensors beside them."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import LABELS, expected_votes, votes_of
+from torch import nn
+
+from multiguard.errors import ModelError
+from multiguard.models import load_classifier
+
+
+def write_onnx(file, rows):
+    """A linear network as an ONNX file for batches of `rows` images ("N" for any number), and as a torch module."""
+    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
+    pytest.importorskip("onnxruntime")
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
+    names = {"weight": network[1].weight, "bias": network[1].bias}
+    tensors = [onnx.numpy_helper.from_array(tensor.detach().numpy(), name) for name, tensor in names.items()]
+    nodes = [
+        helper.make_node("Flatten", ["images"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "weight", "bias"], ["scores"], transB=1),
+    ]
+    inputs = [helper.make_tensor_value_info("images", 1, [rows, 3, 32, 32])]
+    outputs = [helper.make_tensor_value_info("scores", 1, [rows, 4])]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    file.write_bytes(model.SerializeToString())
+    return network
+
+
+@pytest.mark.parametrize("rows", ["N", 1, 8])
+def test_onnx(tmp_path, rows):
+    """The scores and votes are the network's, also where the file fixes the batch size."""
+    network = write_onnx(tmp_path / "model.onnx", rows)
+    classifier = load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
+    assert classifier.image_size == (32, 32)
+    images = torch.rand(11, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(classifier(images), network(images), atol=1e-5)
+    assert np.array_equal(votes_of(classifier), expected_votes(network))
+
+
+def test_hash_of_external_tensors(tmp_path):
+    """The hash covers tensors in other files."""
+    write_onnx(tmp_path / "model.onnx", "N")
+    onnx = pytest.importorskip("onnx")
+    split = tmp_path / "split" / "model.onnx"
+    split.parent.mkdir()
+    loaded = onnx.load(tmp_path / "model.onnx")
+    onnx.save(loaded, split, save_as_external_data=True, location="weights.bin", size_threshold=64)
+    before = load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash
+    weights = split.parent / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
+
+
+def test_undeclared_scores(tmp_path):
+    """The kind of the scores must be declared."""
+    write_onnx(tmp_path / "model.onnx", "N")
+    with pytest.raises(ModelError, match="--output logits"):
+        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS)
+
+
+def test_damaged_onnx_file(tmp_path):
+    """A missing or damaged file is refused."""
+    pytest.importorskip("onnx")
+    (tmp_path / "model.onnx").write_bytes(b"nonsense")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
+    with pytest.raises(ModelError, match="no such file"):
+        load_classifier(f"onnx:{tmp_path / 'none.onnx'}", labels=LABELS, output="logits")

@@ -1,0 +1,189 @@
+"""Models given as Python objects or by the name of a function, and the hash of the user's own code."""
+
+import hashlib
+import importlib
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from small_models import LABELS, small_network, votes_of
+from torch import nn
+
+from multiguard.errors import ModelError
+from multiguard.models import Classifier, load_classifier
+from multiguard.models.denoiser import FFDNet, denoise_first
+
+
+def test_module_and_callable():
+    """A module and a callable with the same scores have the same votes."""
+    network = small_network()
+    as_module = load_classifier(network, labels=LABELS, output="logits")
+    as_callable = load_classifier(lambda x: network(x), labels=LABELS, output="probabilities")
+    assert (as_module.output, as_callable.output) == ("logits", "probabilities")
+    assert np.array_equal(votes_of(as_module), votes_of(as_callable))
+    assert as_callable.weights_hash is None
+
+
+@pytest.mark.parametrize("maker", ["a_module", "a_callable"])
+def test_module_function(maker):
+    """A function named by module:function returns the model."""
+    classifier = load_classifier(f"toy_models:{maker}", labels=LABELS, output="logits")
+    assert classifier.name == f"toy_models:{maker}"
+    assert votes_of(classifier, size=8).shape == (20, 4)
+
+
+def test_function_that_returns_classifier():
+    """A Classifier that a function returns keeps its own options."""
+    classifier = load_classifier("toy_models:a_classifier")
+    assert (classifier.name, classifier.output) == ("my own", "probabilities")
+
+
+def test_undeclared_options():
+    """The labels and the kind of scores of a module must be declared."""
+    with pytest.raises(ModelError, match="labels="):
+        load_classifier(small_network(), output="logits")
+    with pytest.raises(ModelError, match="--output logits"):
+        load_classifier(small_network(), labels=LABELS)
+    with pytest.raises(ModelError, match="'scores'"):
+        load_classifier(small_network(), labels=LABELS, output="scores")
+    with pytest.raises(ModelError, match="has its own weights"):
+        load_classifier(small_network(), labels=LABELS, output="logits", weights="x.pth")
+
+
+@pytest.mark.parametrize("method", ["forward", "__call__"])
+def test_method_of_module(method):
+    """A method of a module is refused: it would hide the module."""
+    with pytest.raises(ModelError, match="give the module itself"):
+        load_classifier(getattr(small_network(), method), labels=LABELS, output="logits")
+
+
+FILES = {
+    "own_package/__init__.py": "from own_package.making import build, build_classifier, build_function, Net\n",
+    "own_package/making.py": """
+        from multiguard.models import Classifier
+        from own_package.functions import scores
+        from own_package.nets import Net
+        def build(): return Net()
+        def build_function(): return scores
+        def build_classifier(): return Classifier(scores, list("abcd"), output="logits", name="own")
+        """,
+    "own_package/nets.py": """
+        from own_beside import Base
+        from own_package.parts import Part
+        class Net(Base):
+            def __init__(self):
+                super().__init__()
+                self.part = Part()
+        """,
+    "own_package/parts.py": """
+        from torch import nn
+        from own_package.helpers import four
+        class Part(nn.Module):
+            def forward(self, images): return four(images)
+        """,
+    "own_package/functions.py": "def scores(images): return images.flatten(1)[:, :4]\n",
+    "own_package/helpers.py": "def four(images): return images.flatten(1)[:, :4]\n",
+    "own_beside.py": """
+        from torch import nn
+        class Base(nn.Module):
+            def forward(self, images): return self.part(images)
+        """,
+}
+
+SHARED = {"own_package/__init__.py", "own_package/making.py"}
+
+NET = {"own_package/nets.py", "own_package/parts.py", "own_beside.py"}
+
+COVERED = {
+    "build": SHARED | NET,
+    "Net": {"own_package/__init__.py"} | NET,
+    "build_function": SHARED | {"own_package/functions.py"},
+    "build_classifier": SHARED | {"own_package/functions.py"},
+}
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"own_package", "own_beside", "own_file"}]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def code_folder(tmp_path, monkeypatch):
+    """A folder that modules are imported from."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    forget()
+
+
+def write(folder) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(
+            "\n".join(line[8:] if line.startswith(" " * 8) else line for line in text.split("\n"))
+        )
+
+
+def hashed(maker: str) -> str | None:
+    forget()
+    options = {} if maker == "build_classifier" else {"labels": LABELS, "output": "logits"}
+    return load_classifier(f"own_package:{maker}", **options).code_hash
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("maker", COVERED)
+def test_code_hash(code_folder, maker, file):
+    """The hash covers the files that make and run the model, and no others."""
+    write(code_folder)
+    before = hashed(maker)
+    assert hashed(maker) == before
+    with (code_folder / file).open("a") as text:
+        text.write("# edited\n")
+    assert (hashed(maker) != before) == (file in COVERED[maker])
+
+
+def test_code_hash_of_moved_files(code_folder, monkeypatch):
+    """Moved files are the same code."""
+    (code_folder / "elsewhere").mkdir()
+    write(code_folder)
+    before = hashed("build")
+    write(code_folder / "elsewhere")
+    monkeypatch.syspath_prepend(code_folder / "elsewhere")
+    assert hashed("build") == before
+    assert sys.modules["own_package"].__file__ == str(code_folder / "elsewhere" / "own_package" / "__init__.py")
+
+
+def test_code_hash_without_libraries(code_folder):
+    """Installed libraries are not hashed."""
+    text = b"from torch import nn\ndef build(): return nn.Sequential(nn.Flatten(), nn.Linear(12, 4))\n"
+    (code_folder / "own_file.py").write_bytes(text)
+    found = load_classifier("own_file:build", labels=LABELS, output="logits").code_hash
+    assert found == hashlib.sha256(f"own_file {hashlib.sha256(text).hexdigest()};".encode()).hexdigest()
+
+
+def test_code_hash_behind_denoiser(code_folder):
+    """A denoiser does not change the hash."""
+    write(code_folder)
+    classifier = load_classifier("own_package:build_classifier")
+    assert denoise_first(classifier, FFDNet(), 0.5).code_hash == classifier.code_hash is not None
+
+
+@pytest.mark.parametrize(
+    "model", [nn.Flatten(), torch.flatten, Classifier(nn.Flatten(), LABELS, output="logits", name="x")]
+)
+def test_no_code_hash_of_objects(model):
+    """A model given as an object has no code hash."""
+    options = {} if isinstance(model, Classifier) else {"labels": LABELS, "output": "logits"}
+    assert load_classifier(model, **options).code_hash is None
+
+
+def test_module_without_file(monkeypatch):
+    """A module without a file is refused."""
+    module = types.ModuleType("made_up")
+    module.build = nn.Flatten
+    monkeypatch.setitem(sys.modules, "made_up", module)
+    with pytest.raises(ModelError, match=r"made_up has no file to identify its code by.*\.py file"):
+        load_classifier("made_up:build", labels=LABELS, output="logits")

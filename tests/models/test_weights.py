@@ -1,0 +1,55 @@
+"""Weights files that run no code, and missing libraries."""
+
+import contextlib
+import pickle
+
+import pytest
+import torch
+from small_models import Trap
+
+from multiguard.errors import ModelError
+from multiguard.models.weights import import_library, read_weights
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda thing, file: file.write_bytes(pickle.dumps(thing))])
+def test_code_in_weights(tmp_path, save):
+    """A weights file that would run code is refused and runs none."""
+    file, sprung = tmp_path / "weights.pth", tmp_path / "sprung"
+    save({"state_dict": Trap(sprung)}, file)
+    with pytest.raises(ModelError, match=r"weights\.pth: not readable"):
+        read_weights(file)
+    assert not sprung.exists()
+    with contextlib.suppress(RuntimeError):
+        torch.load(file, weights_only=False)
+    assert sprung.exists(), "the trap itself must work"
+
+
+def test_contents_of_torch_files(tmp_path):
+    """A wrapped state dict is found, and anything but named tensors is refused."""
+    torch.save({"a": 3}, tmp_path / "number.pth")
+    with pytest.raises(ModelError, match="something other than named tensors"):
+        read_weights(tmp_path / "number.pth")
+    torch.save({"state_dict": {"module.a": torch.ones(1)}}, tmp_path / "wrapped.pth")
+    assert list(read_weights(tmp_path / "wrapped.pth")) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
+def test_empty_weights_file(tmp_path, name):
+    """An empty weights file is named."""
+    (tmp_path / name).touch()
+    with pytest.raises(ModelError, match=f"{name}: not readable as safetensors"):
+        read_weights(tmp_path / name)
+
+
+def test_missing_library():
+    """A missing library is named with its extra."""
+    with pytest.raises(ModelError, match=r"pip install 'multiguard\[onnx\]'"):
+        import_library("no_such_library_here", "onnx")
+
+
+def test_broken_library(tmp_path, monkeypatch):
+    """A library that fails to import is named with its extra."""
+    (tmp_path / "built_for_another_torch.py").write_text("raise RuntimeError('operator nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match=r"operator nms does not exist.*multiguard\[timm\]"):
+        import_library("built_for_another_torch", "timm")

@@ -1,0 +1,152 @@
+"""Tables hold the numbers of the curves: all digits in CSV, rounded down for people."""
+
+import csv
+import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from pathlib import Path
+
+import pytest
+from tests.report.studies import HOSTILE_LABELS, make_run
+
+from multiguard.report import Study, write_tables
+
+WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
+AVERAGED = {"mean": "mean per image", "pooled": "pooled"}
+
+
+@pytest.fixture(scope="module")
+def folder(study: Study, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("tables") / "new"
+    written = write_tables(study, path)
+    assert sorted(written) == sorted(path.iterdir())
+    return path
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_formats(folder: Path) -> None:
+    """Every table comes in three formats."""
+    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "runs", "sigma", "training"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        f"{n}.{kind}" for n in names for kind in ("csv", "md", "tex")
+    )
+
+
+@pytest.mark.parametrize("name", ["methods", "k", "k_prime", "n", "alpha"])
+def test_csv_exact(study: Study, folder: Path, name: str) -> None:
+    """The CSV holds the curves without loss."""
+    table = {(row["averaging"], row[name], row["score"]): row for row in rows(folder / f"{name}.csv")}
+    seen = set()
+    for curve in study.main.curves:
+        value = curve.method if name == "methods" else curve.config.parameters[name]
+        varied = curve.config != study.config
+        if (name != "methods" and (curve.method != study.method or not varied)) or (name == "methods" and varied):
+            continue
+        if name != "methods" and value == study.config.parameters[name]:
+            continue
+        for score, word in WORDS.items():
+            key = (AVERAGED[curve.averaging], value if name == "methods" else f"{value:g}", word)
+            seen.add(key)
+            shown = {float(head[2:]): float(cell) for head, cell in table[key].items() if head.startswith("R=")}
+            grid = curve.scores.radius.tolist()
+            assert list(shown) == [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5]
+            assert all(found == getattr(curve.scores, score)[grid.index(r)] for r, found in shown.items())
+    assert len(seen) >= 6
+
+
+@pytest.mark.parametrize("kind", ["md", "tex"])
+def test_percent_rounded_down(folder: Path, kind: str) -> None:
+    """People read percentages rounded down."""
+    text = (folder / f"methods.{kind}").read_text(encoding="utf-8")
+    expected = [
+        [
+            str((Decimal(cell) * 100).quantize(Decimal("0.1"), ROUND_FLOOR))
+            for head, cell in row.items()
+            if head[:2] == "R="
+        ]
+        for row in rows(folder / "methods.csv")
+    ]
+    assert [re.findall(r"(?<![\d.=] )\b\d+\.\d\b(?= *[|&\\])", line) for line in _body(text)] == expected
+    assert "rounded down" in text
+    assert "not covered" in text
+
+
+def _body(text: str) -> list[str]:
+    return [line for line in text.splitlines() if re.search(r"[|&] (?:precision|recall|F1) [|&]", line)]
+
+
+def test_left_out_images(folder: Path) -> None:
+    """Images that are left out are counted."""
+    assert "Over 9 images; 3 without labels are left out." in (folder / "k.md").read_text(encoding="utf-8")
+
+
+def test_labels(study: Study, folder: Path) -> None:
+    """The table of labels has the numbers of the certificates."""
+    certificates = study.main.certificates
+    for row in rows(folder / "labels.csv"):
+        index = certificates.label_names.index(row["label"])
+        own = [
+            radius
+            for labels, radii in zip(certificates.labels, certificates.label_radii, strict=True)
+            for label, radius in zip(labels, radii, strict=True)
+            if label == index
+        ]
+        assert int(row["images"]) == len(own)
+        assert float(row["R=0.5"]) == sum(radius >= 0.5 for radius in own) / len(own)
+
+
+def test_label_proof(tmp_path: Path, threshold: Study) -> None:
+    """The radius of a single label is proved in one way, whatever method proves the set."""
+    write_tables(Study(make_run(tmp_path / "run", methods=("jia", "paper"))), tmp_path / "ranked")
+    text = (tmp_path / "ranked/labels.md").read_text(encoding="utf-8")
+    assert "method joint" in text
+    assert "jia" not in text
+    assert "method jia" in (tmp_path / "ranked/methods.md").read_text(encoding="utf-8")
+    write_tables(threshold, tmp_path / "sets")
+    text = (tmp_path / "sets/labels.md").read_text(encoding="utf-8")
+    assert "by the bound of the label itself" in text
+    assert "method" not in text
+
+
+def test_hostile_labels(hostile_study: Study, tmp_path: Path) -> None:
+    """Hostile labels stay text in every format."""
+    write_tables(hostile_study, tmp_path)
+    labels = {row["label"] for row in rows(tmp_path / "labels.csv")}
+    assert "'" + HOSTILE_LABELS[4] in labels
+    assert not any(label.startswith("=") for label in labels)
+    for path in tmp_path.glob("*.md"):
+        assert "<" not in path.read_text(encoding="utf-8")
+    latex = (tmp_path / "labels.tex").read_text(encoding="utf-8")
+    assert r"a\textbar{}b\_c*d\textasciigrave{}e\textbackslash{}f\$g\$ \#100\% \textasciitilde{}\{x\}" in latex
+    columns = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 8 for line in columns)
+
+
+def test_ceilings(threshold: Study, tmp_path: Path) -> None:
+    """Ceilings are in full in the CSV and rounded up for people."""
+    write_tables(threshold, tmp_path)
+    row = next(row for row in rows(tmp_path / "methods.csv") if row["score"] == "wrong labels, at most")
+    scores = threshold.main_curve("joint", "mean").scores
+    grid = scores.radius.tolist()
+    expected = [float(scores.false_ceiling[grid.index(float(head[2:]))]) for head in row if head.startswith("R=")]
+    assert [float(cell) for head, cell in row.items() if head.startswith("R=")] == expected
+    text = (tmp_path / "methods.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if "wrong labels, at most" in line)
+    shown = [Decimal(cell) for cell in re.findall(r"\d+\.\d\d", line)]
+    assert shown == [Decimal(repr(value)).quantize(Decimal("0.01"), ROUND_CEILING) for value in expected]
+    assert "rounded up" in text
+    assert "t = 0.3, n = 100" in text
+
+
+def test_predicted_labels_and_draws(unlabelled: Study, tmp_path: Path) -> None:
+    """Tables of predicted labels have neither precision nor recall; adaptive draws have a table of their own."""
+    write_tables(unlabelled, tmp_path)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md"))
+    assert not re.search(r"precision|recall|F1|wrong", text)
+    counts = [(row["draws"], row["images"]) for row in rows(tmp_path / "draws.csv")]
+    assert counts == [("40", "4"), ("70", "4"), ("100", "4")]
+    mean = unlabelled.main_curve("joint", "mean").mean_draws
+    assert f"n up to 100 ({round(mean, 1):g} on average)" in text

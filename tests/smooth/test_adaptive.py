@@ -1,0 +1,187 @@
+"""An adaptive run has the first draws of the fixed run, and stops each image where its rule says."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+from toy import Images, linear
+
+from multiguard.certify import Looks, StoppingRule, Threshold, TopK
+from multiguard.data.sample import Sample
+from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.models import load_classifier
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.votes import read_votes
+
+LOOKS = Looks((20, 50, 120, 300), (0.1, 0.1, 0.2, 0.6))
+TOP_K = AdaptivePlan(TopK(2, 2), LOOKS, radii=(0.1, 0.4), alpha=0.01)
+SETS = AdaptivePlan(Threshold(0.5), LOOKS, radii=(0.8,), alpha=0.01)
+PLANS = pytest.mark.parametrize("plan", [TOP_K, SETS], ids=["ranks", "sets"])
+
+
+def smoother(plan: AdaptivePlan = TOP_K, **options) -> Smoother:
+    score_threshold = 0.5 if plan.rule.name == "threshold" else None
+    options = {"sigma": 0.5, "device": "cpu", "batch_size": 64, "score_threshold": score_threshold, **options}
+    return Smoother(linear(), **options)
+
+
+def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int, *, labelled: bool) -> list[int]:
+    """Slow and obvious: one image at a time, one look after the other, its votes drawn again at each."""
+    stopping = StoppingRule(plan.rule, LOOKS, radii=plan.radii, num_labels=5, sigma=0.5, alpha=plan.alpha)
+    top_k, found = plan.rule.name == "top-k", []
+    for sample in images:
+        labels = sample.labels
+        if not labelled:
+            pilot = one.votes(sample.image, 30, seed=seed, image_id=sample.id, stream="pilot")
+            labels = plan.rule.returned(pilot if top_k else pilot.hits(), 5)
+        for draws in LOOKS.draws:
+            votes = one.votes(sample.image, draws, seed=seed, image_id=sample.id)
+            if stopping.decided([votes if top_k else votes.hits()], [labels])[0]:
+                break
+        found.append(draws)
+    return found
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@PLANS
+def test_stopping_draws(tmp_path, plan, labelled):
+    """Every image stops where the rule says, with the first draws of a fixed run."""
+    images, one = Images(20), smoother(plan)
+    more = {"seed": 1, "shard_images": 6, "pilot_draws": 30, "labelled": labelled}
+    vote_dataset(one, images, tmp_path / "adaptive", adaptive=plan, **more)
+    vote_dataset(one, images, tmp_path / "fixed", draws=300, **more)
+    adaptive, fixed = read_votes(tmp_path / "adaptive"), read_votes(tmp_path / "fixed")
+    draws = [adaptive.draws_of(position) for position in range(20)]
+    assert draws == stopping_draws(one, plan, images, 1, labelled=labelled)
+    assert len(set(draws)) >= 3, "images must stop at different looks for this test to mean anything"
+    for position, count in enumerate(draws):
+        if plan is TOP_K:
+            same = np.array_equal(adaptive.ranked(position, looks=LOOKS.draws), fixed.ranked(position)[:count])
+            assert np.array_equal(adaptive.pilot_ranked(position), fixed.pilot_ranked(position))
+        else:
+            same = np.array_equal(adaptive.hits(position, looks=LOOKS.draws), fixed.hits(position)[:count])
+            assert np.array_equal(adaptive.pilot_hits(position), fixed.pilot_hits(position))
+        assert same
+
+
+@pytest.mark.parametrize(("shard_images", "batch_size"), [(1, 7), (4, 512), (100, 1)])
+def test_shards_and_batches(tmp_path, shard_images, batch_size):
+    """Votes do not depend on shards or batches."""
+    images = Images(9)
+    vote_dataset(smoother(), images, tmp_path / "a", adaptive=TOP_K, seed=0)
+    other = smoother(batch_size=batch_size)
+    vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, seed=0, shard_images=shard_images)
+    assert same_votes(tmp_path / "a", tmp_path / "b")
+
+
+def same_votes(one: Path, other: Path) -> bool:
+    a, b = read_votes(one), read_votes(other)
+    pairs = [(a.ranked(i, looks=a.looks), b.ranked(i, looks=b.looks)) for i in range(len(a))]
+    return a.ids == b.ids and a.labels == b.labels and all(np.array_equal(*pair) for pair in pairs)
+
+
+def test_recorded_plan(tmp_path):
+    """The provenance records the plan."""
+    vote_dataset(smoother(), Images(2), tmp_path / "a", adaptive=TOP_K, seed=0)
+    run = read_votes(tmp_path / "a").provenance
+    assert (run.draws, run.looks, run.look_fractions) == (300, LOOKS.draws, LOOKS.fractions)
+    assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "forecast_margin": 2.0, "k": 2, "k_prime": 2}
+    proof = AdaptivePlan(Threshold(0.5), LOOKS, radii=[np.float64(0.1)], forecast_margin=math.inf)
+    vote_dataset(smoother(SETS), Images(2), tmp_path / "b", adaptive=proof, seed=0)
+    run = read_votes(tmp_path / "b").provenance
+    assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "forecast_margin": None, "threshold": 0.5}
+
+
+def test_other_plan(tmp_path):
+    """Another plan is another run."""
+    vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, seed=0)
+    for changed in (AdaptivePlan(TopK(2, 2), LOOKS, (0.1,), 0.01), AdaptivePlan(TopK(2, 1), LOOKS, (0.1, 0.4), 0.01)):
+        with pytest.raises(VotesError, match="another run: stopping differ"):
+            vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, seed=0)
+    with pytest.raises(VotesError, match="another run: looks, look_fractions and stopping differ"):
+        vote_dataset(smoother(), Images(2), tmp_path, draws=300, seed=0)
+
+
+def test_progress(tmp_path):
+    """Progress counts the images that have stopped."""
+    calls: list[tuple[int, int]] = []
+    vote_dataset(smoother(), Images(9), tmp_path, adaptive=TOP_K, seed=0, progress=lambda *c: calls.append(c))
+    assert calls == [(done, 9) for done in range(1, 10)]
+
+
+class Failing(Images):
+    broken = True
+
+    def __getitem__(self, index: int, /) -> Sample:
+        if self.broken and index == 18:
+            raise DataError("image-18.jpg: cannot be decoded")
+        return super().__getitem__(index)
+
+
+def test_resume(tmp_path):
+    """An interrupted run resumes and ends with the same votes."""
+    images, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 1}
+    with pytest.raises(DataError, match="image-18"):
+        vote_dataset(smoother(), images, tmp_path / "a", **arguments)
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
+    assert 1 <= len(before) <= 18
+    images.broken = False
+    vote_dataset(smoother(), images, tmp_path / "a", **arguments)
+    assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
+    vote_dataset(smoother(), Images(20), tmp_path / "b", **arguments)
+    assert same_votes(tmp_path / "a", tmp_path / "b")
+
+
+@PLANS
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_separate_pilot_draws(tmp_path, plan, adaptive):
+    """Stored pilot draws are never among those that certify."""
+    seen: set[bytes] = set()
+
+    def watch(images: Tensor) -> Tensor:
+        seen.update(row.numpy().tobytes() for row in images)
+        return images.flatten(1)[:, :5]
+
+    f = load_classifier(watch, labels=list("abcde"), output="logits", name="watched")
+    one = Smoother(f, sigma=0.5, score_threshold=0.5 if plan is SETS else None, device="cpu", batch_size=64)
+    how = {"adaptive": plan} if adaptive else {"draws": 50}
+    vote_dataset(one, Images(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
+    votes = read_votes(tmp_path)
+    assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * 30
+    for position, sample in enumerate(Images(3)):
+        pilot = one.votes(sample.image, 30, seed=0, image_id=sample.id, stream="pilot")
+        stored = votes.pilot_ranked(position) if plan is TOP_K else votes.pilot_hits(position)
+        assert np.array_equal(stored, pilot if plan is TOP_K else pilot.hits())
+
+
+def test_unlabelled_run(tmp_path):
+    """A run without labels stores none."""
+    vote_dataset(smoother(), Images(3), tmp_path, draws=5, pilot_draws=5, labelled=False, seed=0)
+    votes = read_votes(tmp_path)
+    assert [row.labels for row in votes] == [()] * 3
+    with pytest.raises(VotesError, match="no ground truth"):
+        _ = votes.labels
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "give one of the two"),
+        ({"draws": 5, "adaptive": TOP_K}, "give one of the two"),
+        ({"draws": 5, "labelled": False}, "give pilot_draws"),
+        ({"draws": 5, "pilot_draws": -1}, "pilot_draws must be 0 or more"),
+        ({"draws": 5, "pilot_draws": 1.5}, "pilot_draws must be a whole number, not 1.5"),
+        ({"adaptive": SETS}, "does not fit this smoother"),
+        ({"adaptive": AdaptivePlan(TopK(2, 4), LOOKS, (0.5,))}, "k_prime = 4, but these votes keep 3 labels per draw"),
+        ({"adaptive": AdaptivePlan(TopK(6, 1), LOOKS, (0.5,))}, "k must be .* at most the number of labels, 5"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), LOOKS, ())}, "radii"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), LOOKS, (0.5,), 2.0)}, "alpha"),
+    ],
+)
+def test_refused_arguments(tmp_path, arguments, message):
+    """What makes no sense is refused before anything is written."""
+    with pytest.raises(InvalidInputError, match=message):
+        vote_dataset(smoother(k_max=3), Images(2), tmp_path / "votes", seed=0, **arguments)
+    assert not (tmp_path / "votes").exists()

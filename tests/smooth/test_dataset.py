@@ -1,0 +1,188 @@
+"""A dataset's votes are each image's own votes, whatever the shards, the packing and the interruptions."""
+
+import json
+import threading
+import time
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+from toy import Images, linear
+
+from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.models import classifier as models_classifier
+from multiguard.smooth import Smoother, fingerprint, vote_dataset
+from multiguard.smooth.dataset import VoteRun, _ImageReader, make_scheme
+from multiguard.votes import read_votes
+from multiguard.votes import writer as votes_writer
+
+
+def smoother(**options) -> Smoother:
+    return Smoother(linear(), **{"sigma": 0.5, "k_max": 3, "device": "cpu", "batch_size": 16, **options})
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("shard_images", [1, 3, 100])
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_shards_and_batches(tmp_path, shard_images, batch_size):
+    """Votes and labels do not depend on shards or batches."""
+    images = Images(7)
+    vote_dataset(smoother(batch_size=batch_size), images, tmp_path, draws=10, seed=4, shard_images=shard_images)
+    votes = read_votes(tmp_path)
+    assert list(votes.ids) == images.ids
+    for position, sample in enumerate(images):
+        alone = smoother().votes(sample.image, 10, seed=4, image_id=sample.id)
+        assert np.array_equal(votes.ranked(position), alone)
+        assert votes.labels[position] == sample.labels
+
+
+def test_subset(tmp_path):
+    """A part of a dataset gets the same votes."""
+    vote_dataset(smoother(), Images(6), tmp_path / "all", draws=10, seed=4)
+    vote_dataset(smoother(), Images(2, first=3), tmp_path / "part", draws=10, seed=4)
+    every, part = read_votes(tmp_path / "all"), read_votes(tmp_path / "part")
+    assert part.ids == every.ids[3:5]
+    assert all(np.array_equal(part.ranked(i), every.ranked(3 + i)) for i in range(2))
+
+
+def test_resume(tmp_path):
+    """An interrupted run resumes without touching finished shards, and ends with the same files."""
+    options = {"draws": 20, "seed": 0, "shard_images": 2}
+    with pytest.raises(DataError, match=r"4\.jpg"):
+        vote_dataset(smoother(), Images(7, unreadable={4}), tmp_path / "a", **options)
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
+    assert 1 <= len(before) <= 2
+    vote_dataset(smoother(), Images(7), tmp_path / "a", **options)
+    vote_dataset(smoother(), Images(7), tmp_path / "b", **options)
+    assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_progress(tmp_path):
+    """Progress counts images; a finished run draws nothing again."""
+    calls: list[tuple[int, int]] = []
+    for _ in range(2):
+        vote_dataset(smoother(), Images(3), tmp_path, draws=5, seed=0, progress=lambda *c: calls.append(c))
+        assert calls == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "field"),
+    [({"sigma": 0.25}, {}, "sigma"), ({"clamp": True}, {}, "clamp"), ({}, {"seed": 1}, "seed")],
+)
+def test_other_run(tmp_path, options, arguments, field):
+    """A folder of another run is refused, unless the caller discards it; the same run is never discarded."""
+    one, arguments = smoother(**options), {"draws": 5, "seed": 0, **arguments}
+    vote_dataset(smoother(), Images(3), tmp_path, draws=5, seed=0)
+    with pytest.raises(VotesError, match=f"{field} differ"):
+        vote_dataset(one, Images(3), tmp_path, **arguments)
+    discarded: list[str] = []
+
+    def discard(folder) -> None:
+        discarded.append(read_votes(folder).provenance.model)
+        for path in folder.glob("[!.]*"):
+            path.unlink()
+
+    for _ in range(2):
+        scheme = make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **arguments)
+        VoteRun(one, Images(3), scheme).write(tmp_path, discard=discard)
+        assert len(read_votes(tmp_path)) == 3
+        assert discarded == ["linear"]
+
+
+def test_provenance_in_manifest(tmp_path):
+    """The manifest holds the provenance."""
+    vote_dataset(smoother(clamp=True), Images(3), tmp_path, draws=np.int64(5), seed=np.int64(9))
+    stored = json.loads((tmp_path / "manifest.json").read_text())["provenance"]
+    expected = {
+        "model": "linear",
+        "output": "logits",
+        "dataset": "generated",
+        "sigma": 0.5,
+        "draws": 5,
+        "seed": 9,
+        "k_max": 3,
+        "noise": "philox4x64-box-muller",
+        "precision": "float32",
+        "channels_last": False,
+        "compiled": False,
+        "clamp": True,
+        "image_ids": ["image-0", "image-1", "image-2"],
+    }
+    assert {key: stored[key] for key in expected} == expected
+    assert set(stored["versions"]) >= {"multiguard", "torch", "numpy", "python"}
+
+
+def test_threshold_votes(tmp_path):
+    """Sets are stored like ranks, with their rule."""
+    images, one = Images(4), smoother(k_max=None, score_threshold=0.4)
+    vote_dataset(one, images, tmp_path, draws=10, seed=4, shard_images=3)
+    votes = read_votes(tmp_path)
+    assert (votes.provenance.rule, votes.provenance.score_threshold, votes.provenance.k_max) == ("threshold", 0.4, None)
+    for position, sample in enumerate(images):
+        assert np.array_equal(votes.hits(position), one.votes(sample.image, 10, seed=4, image_id=sample.id).hits())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("readers", 0), ("readers", 1.5), ("draws", 5.0), ("draws", 0), ("seed", 0.5)]
+)
+def test_refused_arguments(tmp_path, name, value):
+    """An argument that makes no sense is refused by its name before anything is written."""
+    with pytest.raises(InvalidInputError, match=f"^{name} must be .*{value!r}"):
+        vote_dataset(smoother(), Images(2), tmp_path / "votes", **{"draws": 5, "seed": 0, name: value})
+    assert not (tmp_path / "votes").exists()
+
+
+def test_read_ahead():
+    """Images are decoded ahead by other threads, but not all at once."""
+    images = Images(100)
+    decode, threads = images.__getitem__, set()
+
+    class Watched(Images):
+        def __getitem__(self, index):
+            threads.add(threading.get_ident())
+            return decode(index)
+
+    reader = _ImageReader(Watched(100), readers=2, record=False)
+    samples = reader.samples(range(100))
+    assert next(samples).id == "image-0"
+    deadline = time.monotonic() + 10
+    while len(images.reads) < 9 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(images.reads) == list(range(9))
+    threads.discard(threading.get_ident())  # it decoded the first image, to identify the run
+    assert len(threads) > 0
+    assert [sample.id for sample in samples] == images.ids[1:]
+
+
+def test_one_decode_per_image(tmp_path, monkeypatch):
+    """A run decodes each image once, hashes the weights once and reads the manifest at most once."""
+    calls = Counter()
+
+    def counted(name, function, *args, **kwargs):
+        calls[name] += 1
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(fingerprint, "state_hash", partial(counted, "hash", models_classifier.state_hash))
+    monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
+    images = Images(7)
+    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
+    assert sorted(images.reads) == list(range(7))
+    assert calls == {"hash": 1}
+    images.reads.clear()
+    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
+    assert images.reads == [0], "the image that identifies the run"
+    assert calls == {"hash": 2, "manifest": 1}
+
+
+def test_decodes_of_fixed_images(tmp_path):
+    """Images that failed, were fixed and identify the run again are decoded once, too."""
+    options = {"draws": 5, "seed": 0, "shard_images": 3}
+    vote_dataset(smoother(), Images(8, unreadable={0, 1}), tmp_path, **options, on_error="record")
+    images = Images(8)
+    vote_dataset(smoother(), images, tmp_path, **options)
+    assert sorted(images.reads) == [0, 1, 2]

@@ -1,0 +1,168 @@
+"""Processes share the work once, whoever comes when, and whatever an earlier start left in the store."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import pytest
+from torch.distributed import HashStore
+from toy import Images, linear
+
+from multiguard.errors import VotesError
+from multiguard.io.ranks import Rank
+from multiguard.models import load_classifier
+from multiguard.smooth import Smoother, distributed, vote_dataset
+from multiguard.smooth.dataset import VoteRun, make_scheme
+from multiguard.smooth.distributed import Team
+
+SHARDS = list(range(5, 105))
+
+
+def member(store, number, count=3):
+    return Team(Rank(number, count, number), store)
+
+
+def take_all(store, stop=lambda: False):
+    """The shards that each of three processes took."""
+
+    def follow(number):
+        with member(store, number).join(stop) as work:
+            return take(work)
+
+    def take(work):
+        taken = []
+        for shard in work:
+            taken.append(shard)
+            work.count_image()
+        work.leave()
+        return taken
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(follow, number) for number in (1, 2)]
+        with member(store, 0).lead(SHARDS, 7, stop) as work:
+            taken = [take(work)]
+            work.wait(lambda images: None)
+        taken += [other.result() for other in others]
+    return taken, work.count_image() - 1 - 7
+
+
+def test_each_shard_once():
+    """Every shard is taken by exactly one process."""
+    taken, counted = take_all(HashStore())
+    assert sorted(chain(*taken)) == SHARDS
+    assert counted == len(SHARDS)
+
+
+def test_restarted_group():
+    """A restarted group begins again, although torchrun's store still has the values of the dead processes."""
+    store = HashStore()
+    for number in (1, 2):
+        store.set(f"multiguard/request/{number}", f"request of a dead process {number}")
+    for _ in range(2):
+        taken, _ = take_all(store)
+        assert sorted(chain(*taken)) == SHARDS
+
+
+def test_late_process():
+    """A process that comes late gets the same work, with nothing left to take."""
+    store, over = HashStore(), threading.Event()
+    with member(store, 0, count=2).lead([1, 2], 0, lambda: False) as work:
+        assert list(work) == [1, 2]
+        with member(store, 1, count=2).join(lambda: False) as late:
+            assert (late.todo, list(late)) == ([1, 2], [])
+            late.leave()
+        work.leave()
+        work.wait(lambda images: over.set())
+
+
+def test_stop_of_one():
+    """If one process is asked to stop, all do."""
+    store, asked = HashStore(), threading.Event()
+    with (
+        member(store, 0, count=2).lead(SHARDS, 0, lambda: False) as work,
+        member(store, 1, count=2).join(asked.is_set) as other,
+    ):
+        mine, others = iter(work), iter(other)
+        assert [next(mine), next(others)] == SHARDS[:2]
+        asked.set()
+        assert list(others) == []
+        assert list(mine) == []
+
+
+def test_stop_while_waiting():
+    """A process that waits for a dead main process can be stopped."""
+    asked = iter([False, True])
+    with member(HashStore(), 1, count=2).join(lambda: next(asked)) as work:
+        assert work is None
+
+
+def test_heartbeats(monkeypatch):
+    """Without heartbeats a process is given up, with them it is awaited: 1 came and died, 2 never came, 3 is slow."""
+    monkeypatch.setattr(distributed, "_HEARTBEAT", 0.02)
+    store, told = HashStore(), []
+    main, *_ = members = [Team(Rank(number, 4, number), store, timeout=0.4) for number in range(4)]
+
+    def slow():
+        with members[3].join(lambda: False) as work:
+            time.sleep(1)
+            told.append("done")
+            work.leave()
+
+    with main.lead(SHARDS, 0, lambda: False) as work, ThreadPoolExecutor(1) as pool:
+        working = pool.submit(slow)
+        with members[1].join(lambda: False) as died:
+            assert next(iter(died)) == SHARDS[0]
+        work.leave()
+        work.wait(lambda images: None)
+        assert told == ["done"]
+        working.result()
+
+
+@pytest.mark.parametrize(("restarts", "timeout"), [(None, 120.0), ("0", None)])
+def test_timeout_without_torchrun(monkeypatch, restarts, timeout):
+    """Only without torchrun, which notices dead processes itself, there is a timeout."""
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    if restarts is not None:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+    assert Team.current().timeout == timeout
+
+
+def test_lost_store():
+    """A store that is gone raises an error that tells how to resume."""
+
+    class Gone(HashStore):
+        def add(self, *_):
+            raise RuntimeError("connection reset by peer")
+
+    leading = member(Gone(), 0, count=1).lead([1], 0, lambda: False)
+    with leading as work, pytest.raises(VotesError, match="cannot be reached any more; finished votes are kept"):
+        list(work)
+
+
+def test_votes_of_a_team(tmp_path):
+    """Two processes end with the files of one; the second only follows."""
+    exact = linear()
+
+    def slow(images):
+        time.sleep(0.03)
+        return exact(images)
+
+    f = load_classifier(slow, labels=exact.label_names, output="logits", name="slow")
+    one = Smoother(f, sigma=0.5, k_max=3, device="cpu", batch_size=16)
+    options, store = {"draws": 5, "seed": 0}, HashStore()
+    scheme = make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options)
+    images = Images(12), Images(12)
+    runs = [VoteRun(one, each, scheme, shard_images=1) for each in images]
+    done: list[tuple[int, int]] = []
+    (tmp_path / "two").mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(runs[1]._follow, member(store, 1, count=2), tmp_path / "two", lambda: False)
+        writer = runs[0]._writer(tmp_path / "two")
+        runs[0]._lead(member(store, 0, count=2), writer, lambda *c: done.append(c), lambda: False)
+        other.result()
+    vote_dataset(one, Images(12), tmp_path / "one", **options, shard_images=1)
+    two, alone = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("two", "one"))
+    assert two == alone
+    assert len(images[1].reads) > 1, "the second process voted as well"
+    assert done[-1] == (12, 12)

@@ -1,0 +1,192 @@
+"""One batch gives the votes of its rows: bits and ranks, compiled or not, whatever threads and callers do meanwhile."""
+
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from toy import Images, linear
+
+from multiguard.errors import ModelError
+from multiguard.models import load_classifier
+from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, engine
+from multiguard.smooth.engine import pack_labels, rank_labels
+from multiguard.votes import LabelSets
+
+SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
+IMAGES = {f"{i}": np.random.default_rng(i).random((3, 4, 4), dtype=np.float32) for i in range(8)}
+IMAGE = IMAGES["0"]
+
+
+@pytest.mark.parametrize("labels", [1, 8, 9, 257])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_packed_bits(labels, dtype):
+    """Sets are packed as NumPy packs them."""
+    scores = torch.randn((11, labels), generator=torch.Generator().manual_seed(labels)).to(dtype)
+    table = pack_labels(scores, 0.5).numpy()
+    assert table.dtype == np.uint8
+    assert np.array_equal(table[:, :-1], np.packbits((scores.float() >= 0.5).numpy(), axis=1, bitorder="little"))
+    assert table[:, -1].all()
+
+
+def test_every_byte():
+    """Every bit pattern of a byte is packed and unpacked again."""
+    patterns = np.array(list(itertools.product([0.0, 1.0], repeat=8)), dtype=np.float32)
+    table = pack_labels(torch.from_numpy(patterns), 0.5).numpy()
+    assert np.array_equal(LabelSets(table[:, :1].copy(), 8).hits(), patterns > 0.5)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_infinite_scores(value):
+    """A row with a score that is not finite is marked, for sets and for ranks."""
+    scores = torch.zeros(3, 10)
+    scores[1, 9] = value
+    assert pack_labels(scores, 0.5)[:, -1].tolist() == [1, 0, 1]
+    assert rank_labels(scores, 4)[:, -1].tolist() == [1, 0, 1]
+
+
+@SOURCES
+def test_shared_threads(source):
+    """Threads that share a smoother get the votes of one thread: their batches take turns."""
+    exact, alone = linear(), threading.Lock()
+
+    def scores(images: Tensor) -> Tensor:
+        assert alone.acquire(blocking=False), "two batches run at once"
+        time.sleep(0.001)  # lets another thread in, as a device or a large product does
+        found = exact(images)
+        alone.release()
+        return found
+
+    f = load_classifier(scores, labels=exact.label_names, output="logits")
+    shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise=source)
+
+    def votes(image_id: str) -> np.ndarray:
+        return shared.votes(IMAGES[image_id], 24, seed=0, image_id=image_id)
+
+    serial = [votes(image_id) for image_id in IMAGES]
+    with ThreadPoolExecutor(4) as pool:
+        assert np.array_equal(list(pool.map(votes, IMAGES)), serial)
+
+
+@SOURCES
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_reused_array(source, kind, classifier):
+    """A generator may fill one array again and again: images are copied when they are taken."""
+    smoother = Smoother(classifier, sigma=0.1, device="cpu", batch_size=16, noise=source)
+
+    def images():
+        array = np.empty((3, 4, 4), dtype=np.float32)
+        for image_id, image in IMAGES.items():
+            array[:] = image
+            yield image_id, kind(array)
+
+    for image_id, ranked in smoother.stream(images(), 10, seed=0):
+        assert np.array_equal(ranked, smoother.votes(IMAGES[image_id], 10, seed=0, image_id=image_id))
+
+
+def test_evaluation_mode():
+    """Every run is in evaluation mode, also after the network was trained in between."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(48, 20), nn.Dropout(0.9)).train()
+    f = load_classifier(network, labels=[str(i) for i in range(20)], output="logits")
+    smoother = Smoother(f, sigma=0.5, device="cpu")
+    assert not network.training
+    before = smoother.votes(IMAGE, 20, seed=0, image_id="a")
+    network.train()
+    assert np.array_equal(smoother.votes(IMAGE, 20, seed=0, image_id="a"), before)
+    network.train()
+    assert np.array_equal(next(smoother.stream([("a", IMAGE)], 20, seed=0))[1], before)
+
+
+def compiled_pair(**options):
+    """The votes of a linear network, plain and compiled together with its noise, in padded batches."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(48, 13))
+    f = load_classifier(network, labels=[str(i) for i in range(13)], output="logits")
+    options = {"sigma": 0.5, "device": "cpu", "noise": DEVICE_PHILOX, **options}
+    smoothers = Smoother(f, **options), Smoother(f, compile=True, batch_size=16, **options)
+    return [smoother.votes(IMAGE, 50, seed=0, image_id="a") for smoother in smoothers]
+
+
+def test_compiled_ranks():
+    """A classifier compiled to machine code together with its noise gives the same votes."""
+    plain, compiled = compiled_pair(k_max=5)
+    assert np.array_equal(plain, compiled)
+
+
+@pytest.mark.usefixtures("eager_backend")
+def test_compiled_sets():
+    """The same for sets."""
+    plain, compiled = compiled_pair(score_threshold=0.55)
+    assert np.array_equal(plain.packed, compiled.packed)
+
+
+class InPlace(nn.Module):
+    """Negates its input in place, as an in-place first layer may."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.neg_().flatten(1)[:, :5]
+
+
+@pytest.mark.usefixtures("eager_backend")
+def test_compiled_in_place():
+    """The rows that run uncompiled first are copies, so a network may change its input."""
+    f = load_classifier(InPlace(), labels=[str(i) for i in range(5)], output="logits")
+    image = np.linspace(0, 1, 5)
+    plain = Smoother(f, sigma=0.5, device="cpu").votes(image, 50, seed=0, image_id="a")
+    compiled = Smoother(f, sigma=0.5, device="cpu", compile=True, batch_size=16)
+    assert np.array_equal(compiled.votes(image, 50, seed=0, image_id="a"), plain)
+
+
+@pytest.mark.usefixtures("eager_backend")
+def test_compiled_contract():
+    """A compiled classifier that returns the wrong shape is named with its image."""
+    f = load_classifier(lambda x: torch.zeros(len(x), 4), labels=["a", "b", "c"], output="logits")
+    with pytest.raises(ModelError, match=r"image 'cat'.*returned shape \(2, 4\), expected"):
+        Smoother(f, sigma=0.5, device="cpu", compile=True).votes(IMAGE, 8, seed=0, image_id="cat")
+
+
+@pytest.mark.usefixtures("eager_backend")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_graph_limit(monkeypatch, compiled):
+    """A compiled classifier raises past its limit of graphs and never runs uncompiled silently."""
+    monkeypatch.setattr(engine, "_MAX_GRAPHS", 2)
+    f = load_classifier(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
+    images = [(str(size), np.zeros(size)) for size in (3, 4, 5)]
+    votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, seed=0)
+    if not compiled:
+        assert len(list(votes)) == 3
+        return
+    with pytest.raises(ModelError, match=r"image '5'.*2 image shapes.*one size"):
+        list(votes)
+
+
+@pytest.mark.usefixtures("eager_backend")
+def test_graphs_per_smoother():
+    """A second compiled smoother does not use up the graphs of the first."""
+    f = load_classifier(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for sigma in (0.25, 0.5):
+            smoother = Smoother(f, sigma=sigma, device="cpu", noise=DEVICE_PHILOX, compile=True)
+            assert len(smoother.votes(np.zeros(3), 4, seed=0, image_id="a")) == 4
+
+
+def test_graph_shapes(monkeypatch, classifier):
+    """The compiler sees no other shapes in batches of many images than in batches of one."""
+    one, seen = Smoother(classifier, sigma=0.5, device="cpu", batch_size=16, noise=DEVICE_PHILOX), []
+    graph = one._step._graph
+
+    def watch(kind, *rows):
+        seen.append(tuple(tuple(tensor.shape) for tensor in rows))
+        return graph(kind, *rows)
+
+    monkeypatch.setattr(one._step, "_graph", watch)
+    images = Images(16)
+    list(one.stream(((sample.id, sample.image) for sample in images), 5, seed=0))
+    mixed = set(seen)
+    seen.clear()
+    one.votes(images[0].image, 80, seed=0, image_id="alone")
+    assert mixed == set(seen)

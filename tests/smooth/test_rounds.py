@@ -1,0 +1,238 @@
+"""Rounds of looks share full batches, stop each image where it is decided, and leave out images that fail."""
+
+import math
+import threading
+from concurrent.futures import wait
+
+import numpy as np
+import pytest
+import torch
+from bad_draws import PILOT_DRAWS, PROBLEMS, failing, smoother_of
+from torch import Tensor
+from toy import Images, linear
+
+from multiguard.certify import Looks, TopK, look_plan
+from multiguard.data.sample import Sample
+from multiguard.errors import ImageFailure, InvalidInputError, ModelError
+from multiguard.models import load_classifier
+from multiguard.smooth import AdaptivePlan, Smoother, rounds, vote_dataset
+from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
+from multiguard.votes import read_votes
+
+LOOKS = Looks((20, 50, 120, 300), (0.1, 0.1, 0.2, 0.6))
+PLAN = AdaptivePlan(TopK(2, 1), look_plan(160, first=20), radii=(0.25,), alpha=0.05)
+
+
+class ByNumber:
+    """Stops an image at the look that its number says: 0 at the first, 1 at the second, ..."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def decided(self, rows):
+        self.calls += [(row.image_id, row.draws) for row in rows]
+        return [LOOKS.draws.index(row.draws) >= int(row.image_id.split("-")[1]) % 4 for row in rows]
+
+
+def smoother(batch_size=64) -> Smoother:
+    return Smoother(linear(), sigma=0.5, device="cpu", batch_size=batch_size)
+
+
+def scheme(stopping, looks=LOOKS.draws, pilot_draws=0) -> Scheme:
+    return Scheme(0, looks, stopping, pilot_draws, labelled=True)
+
+
+def shards_of(images, size, read=None):
+    """The images in shards of so many; each read is noted in `read`."""
+    for shard in range(len(images) // size):
+        samples = (images[position] for position in range(size * shard, size * (shard + 1)))
+        yield ShardImages(shard, samples if read is None else (read.append(None) or sample for sample in samples))
+
+
+@pytest.fixture(params=["at once", "late"])
+def arrival(request):
+    """Votes reach the host at once, as on a CPU, or some batches later, as from an accelerator."""
+    if request.param == "late":
+        request.getfixturevalue("late_votes")
+
+
+@pytest.mark.usefixtures("arrival")
+@pytest.mark.parametrize("pilot_draws", [0, 13])
+def test_full_batches(pilot_draws):
+    """The device stays full and draws nothing twice, and every image has the draws of its look."""
+    sizes: list[int] = []
+    seen: set[bytes] = set()
+
+    def watch(images: Tensor) -> Tensor:
+        sizes.append(len(images))
+        seen.update(row.numpy().tobytes() for row in images)
+        return images.flatten(1)[:, :5]
+
+    f = load_classifier(watch, labels=list("abcde"), output="logits")
+    images, done = Images(32), []
+    one = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
+    voter = ShardVoter(
+        one, shards_of(images, 4), scheme(ByNumber(), pilot_draws=pilot_draws), lambda: done.append(None)
+    )
+    votes = {shard.index: shard.rows for shard in voter}
+    rows = [row for shard in range(8) for row in votes[shard]]
+    assert [row.image_id for row in rows] == images.ids
+    assert [row.draws for row in rows] == [LOOKS.draws[i % 4] for i in range(32)]
+    total = 8 * sum(LOOKS.draws) + 32 * pilot_draws
+    assert len(seen) == total
+    assert set(sizes) == {64}, "padded, so that no score depends on how full its batch was"
+    assert len(done) == 32
+    assert len(sizes) <= math.ceil(total / 64) + len(LOOKS.draws) - 1, "only the last shard's looks may leave gaps"
+
+
+def test_one_decision_per_look():
+    """The stopping rule is called once per look and never at the last."""
+    images, stopping = Images(8), ByNumber()
+    list(ShardVoter(smoother(), shards_of(images, 8), scheme(stopping), lambda: None))
+    expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(images.ids) if i % 4 >= look]
+    assert stopping.calls == expected
+
+
+def test_slow_evaluation(monkeypatch):
+    """An evaluator that falls behind holds back new shards, whose images would wait in memory."""
+    blocked, read, read_when_blocked = threading.Event(), [], []
+
+    class Slow(ByNumber):
+        def decided(self, rows):
+            assert blocked.wait(timeout=60)
+            return super().decided(rows)
+
+    def unblock(futures) -> None:
+        read_when_blocked.append(len(read))
+        blocked.set()
+        wait(futures)
+
+    monkeypatch.setattr(rounds, "wait", unblock)
+    shards = shards_of(Images(40), 2, read)
+    assert len(list(ShardVoter(smoother(16), shards, scheme(Slow()), lambda: None))) == 20
+    assert read_when_blocked[0] <= 2 * (rounds._MAX_EVALUATING + 2)
+
+
+def test_failed_evaluation():
+    """An error of the evaluator is raised."""
+
+    class Broken(ByNumber):
+        def decided(self, rows):
+            raise InvalidInputError("these votes cannot be evaluated")
+
+    with pytest.raises(InvalidInputError, match="cannot be evaluated"):
+        list(ShardVoter(smoother(), shards_of(Images(8), 8), scheme(Broken()), lambda: None))
+
+
+def test_released_pixels():
+    """A run with fixed draws holds the pixels of a few images, however many a shard has."""
+    held: list[int] = []
+
+    class Watched(ShardVoter):
+        def _receive(self, job, outcome):
+            current = self._sent[job][0]
+            super()._receive(job, outcome)
+            held.append(sum(image.pixels is not None for image in current.active))
+
+    list(Watched(smoother(), shards_of(Images(40), 40), scheme(None, (16,), 4), lambda: None))
+    assert max(held) <= 4
+
+
+@pytest.mark.usefixtures("arrival")
+def test_halved_batches(tmp_path):
+    """A batch without memory is halved with the same noise, in rounds too."""
+    exact = linear()
+
+    def cramped(images: Tensor) -> Tensor:
+        if len(images) > 9:
+            raise torch.OutOfMemoryError("no room")
+        return exact(images)
+
+    f = load_classifier(cramped, labels=exact.label_names, output="logits", name="linear")
+    votes = []
+    for name, one in (("small", Smoother(f, sigma=0.5, device="cpu", batch_size=64)), ("large", smoother())):
+        vote_dataset(one, Images(5), tmp_path / name, adaptive=PLAN, seed=0, shard_images=2)
+        votes.append(read_votes(tmp_path / name))
+    small, large = votes
+    for i in range(5):
+        assert np.array_equal(small.ranked(i, looks=small.looks), large.ranked(i, looks=large.looks))
+
+
+KINDS = {"fixed": {"draws": 12}, "pilot": {"draws": 12, "pilot_draws": PILOT_DRAWS}, "adaptive": {"adaptive": PLAN}}
+
+
+@pytest.mark.parametrize("batch_size", [1, 11, 64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_failures(tmp_path, kind, batch_size):
+    """A run with failures has the votes of a run without, except for the images that failed at any look."""
+    options = {**KINDS[kind], "seed": 0, "shard_images": 2}
+    pilot = {(2, 1): "nan", (4, 2): "nan"} if kind == "pilot" else None
+    later = {(2, 25): "nan", (3, 30): "raise"} if kind == "adaptive" else {}
+    scores = failing({(1, 3): "raise", (4, 0): "nan", **later}, pilot, draws=160 if later else 12)
+    done: list[tuple[int, int]] = []
+    run = smoother_of(scores, batch_size)
+    vote_dataset(run, Images(5), tmp_path / "some", **options, on_error="record", progress=lambda *c: done.append(c))
+    vote_dataset(smoother_of(failing({})), Images(5), tmp_path / "all", **options)
+    some, every = read_votes(tmp_path / "some"), read_votes(tmp_path / "all")
+    raises = PROBLEMS["raise"].replace("1 rows", f"{batch_size} rows")  # the draw alone, in a batch of the usual size
+    reasons = {"image-1": f"draw 3: the classifier {raises}", "image-4": f"draw 0: the classifier {PROBLEMS['nan']}"}
+    if pilot:
+        for (image, draw), problem in pilot.items():
+            reasons[f"image-{image}"] = f"pilot draw {draw}: the classifier {PROBLEMS[problem]}"
+    for (image, draw), problem in later.items():
+        assert every.draws_of(image) > draw, "the image must get as far as its bad draw"
+        reasons[f"image-{image}"] = f"draw {draw}: the classifier {raises if problem == 'raise' else PROBLEMS[problem]}"
+    assert some.failures == tuple(ImageFailure(name, reasons[name]) for name in sorted(reasons))
+    for position, image_id in enumerate(some.ids):
+        row, other = some.row(position, looks=some.looks), every.row(int(image_id[-1]), looks=every.looks)
+        assert np.array_equal(row.ranked, other.ranked)
+        assert row.pilot is None or np.array_equal(row.pilot, other.pilot)
+    assert done == [(number, 5) for number in range(1, 6)]
+    assert len(some.ids) + len(some.failures) == 5
+
+
+def is_image(images: Tensor) -> bool:
+    """Whether these are noisy copies of an image: those of a black one are darker."""
+    return bool((images.mean(dim=(1, 2, 3)) > 0.25).any())
+
+
+def test_failures_in_a_row(tmp_path, monkeypatch):
+    """Many failures in a row blame the model: nothing more is recorded."""
+    assert rounds._MAX_FAILURES == 100
+    monkeypatch.setattr(rounds, "_MAX_FAILURES", 10)
+    fails = [True] * 9 + [False] + [True] * 10
+    images, exact = Images(len(fails)), linear()
+    known = {sample.image.tobytes(): fails[i] for i, sample in enumerate(images)}
+
+    def scores(noisy: Tensor) -> Tensor:
+        if not is_image(noisy):
+            return exact(noisy)
+        nearest = (noisy[0] * 255).round().clamp(0, 255).to(torch.uint8).numpy().tobytes()
+        return exact(noisy) * (float("nan") if known[nearest] else 1)
+
+    classifier = load_classifier(scores, labels=list("abcde"), output="logits", name="most")
+    run = Smoother(classifier, sigma=1e-5, k_max=3, device="cpu", batch_size=1)
+    with pytest.raises(ModelError, match=r"10 images in a row failed, the last of them 'image-19', draw 0"):
+        vote_dataset(run, images, tmp_path, draws=1, seed=0, shard_images=5, on_error="record")
+    assert len(read_votes(tmp_path, partial=True).failures) == 14
+
+
+class MixedSizes(Images):
+    """The second image has another size."""
+
+    def __getitem__(self, index: int, /) -> Sample:
+        sample = super().__getitem__(index)
+        return Sample(sample.id, np.zeros((3, 9, 9), dtype=np.uint8), ()) if index == 1 else sample
+
+
+def test_odd_size(tmp_path):
+    """A size that the classifier cannot take is the image's failure: another image worked before."""
+    exact = linear()
+
+    def scores(images: Tensor) -> Tensor:
+        if images.shape[-1] == 9:
+            raise ValueError("nine")
+        return exact(images)
+
+    vote_dataset(smoother_of(scores), MixedSizes(3), tmp_path, draws=4, seed=0, on_error="record")
+    assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["image-1"]

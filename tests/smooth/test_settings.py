@@ -1,0 +1,95 @@
+"""Options of a smoother are checked by name, and resolved to what really runs."""
+
+import numpy as np
+import pytest
+import torch
+from toy import linear
+
+from multiguard.certify import Threshold, TopK
+from multiguard.errors import InvalidInputError
+from multiguard.models import Classifier
+from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.onnx_file import OnnxNetwork
+from multiguard.smooth import Smoother
+from multiguard.smooth.settings import resolve_settings
+
+OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise")
+
+
+def smoother(**options) -> Smoother:
+    return Smoother(linear(), **{"sigma": 0.5, "device": "cpu", **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("sigma", value) for value in (0, -1.0, float("nan"), float("inf"), "x", None)],
+        *[("k_max", value) for value in (0, 6, 2.5)],
+        *[("score_threshold", value) for value in (0.0, 1, float("nan"), "x")],
+        *[("batch_size", value) for value in (0, 2.5, "big")],
+        *[("precision", "int8"), ("noise", "dice")],
+    ],
+)
+def test_refused_options(name, value):
+    """A value that makes no sense is refused by its name."""
+    with pytest.raises(InvalidInputError, match=f"^{name} .*{value!r}"):
+        smoother(**{name: value})
+
+
+def test_one_kind_of_votes():
+    """Ranked labels and sets exclude each other."""
+    with pytest.raises(InvalidInputError, match="k_max keeps ranked labels and score_threshold makes sets"):
+        smoother(k_max=2, score_threshold=0.5)
+
+
+def test_default_ranks():
+    """Ten labels per draw are kept, or all of fewer; NumPy's integers are accepted."""
+    assert smoother().settings.k_max == 5
+    assert Smoother(linear(labels=30), sigma=1.0, device="cpu").settings.k_max == 10
+    assert smoother(k_max=np.int64(2), batch_size=np.int64(8)).settings.k_max == 2
+    assert smoother(score_threshold=0.5).settings.k_max is None
+
+
+def test_label_limit():
+    """More labels than votes can hold are refused."""
+    f = Classifier(lambda x: x, ["a"] * 65537, output="logits", name="wide")
+    with pytest.raises(InvalidInputError, match="between 1 and 65536 labels, not 65537"):
+        Smoother(f, sigma=0.5, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "message"),
+    [
+        ({}, Threshold(0.5), "whose votes are for the top-k rule"),
+        ({"score_threshold": 0.5}, TopK(1, 1), "whose votes are for the threshold rule"),
+        ({"k_max": 2}, TopK(3, 3), "k_prime"),
+        ({}, TopK(6, 1), "k must"),
+    ],
+)
+def test_rule_of_votes(options, rule, message):
+    """Only a rule that the votes can certify passes."""
+    settings = smoother(**options).settings
+    with pytest.raises(InvalidInputError, match=message):
+        settings.check_rule(rule, 5)
+
+
+def onnx_classifier(behind_denoiser: bool) -> Classifier:
+    f = Classifier(OnnxNetwork.__new__(OnnxNetwork), list("abcde"), output="logits", name="onnx:x", weights_hash="0")
+    return denoise_first(f, FFDNet(), 0.5) if behind_denoiser else f
+
+
+@pytest.mark.parametrize("behind_denoiser", [False, True])
+def test_onnx_defaults(monkeypatch, behind_denoiser):
+    """Options that onnxruntime ignores are not recorded, whatever the device."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    settings = resolve_settings(onnx_classifier(behind_denoiser), sigma=0.5, clamp=False, **dict.fromkeys(OPTIONS))
+    assert settings.device.type == "cuda"
+    assert (settings.precision, settings.channels_last, settings.compiled) == ("float32", False, False)
+
+
+@pytest.mark.parametrize("option", [{"precision": "bfloat16"}, {"channels_last": True}, {"compile": True}])
+def test_onnx_refusals(option):
+    """Options that onnxruntime ignores are refused."""
+    with pytest.raises(InvalidInputError, match=f"onnxruntime.*leave out {next(iter(option))}"):
+        Smoother(onnx_classifier(False), sigma=0.5, device="cpu", **option)
+    Smoother(onnx_classifier(False), sigma=0.5, device="cpu", precision="float32", channels_last=False, compile=False)

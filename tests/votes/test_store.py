@@ -1,0 +1,134 @@
+"""Votes of every kind are read back as they were written, and none is read as another."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.votes.vote_runs import ADAPTIVE, KINDS, THRESHOLD, UNLABELLED, provenance, row, shard_path, write
+
+from multiguard.errors import VotesError
+from multiguard.votes import LabelSets, read_votes
+
+RUN = provenance()
+
+
+def same(one, other) -> bool:
+    if isinstance(one, LabelSets):
+        return np.array_equal(one.packed, other.packed) and one.num_labels == other.num_labels
+    return (one is None and other is None) or (one.dtype == other.dtype and np.array_equal(one, other))
+
+
+@pytest.mark.parametrize(("kind", "labels"), [*((kind, 20) for kind in KINDS), ("top-k", 65536), ("threshold", 257)])
+def test_round_trip(tmp_path, kind, labels):
+    """What is written is read back."""
+    run = provenance(labels=labels, **KINDS[kind])
+    write(tmp_path, run)
+    votes = read_votes(tmp_path)
+    assert (votes.provenance, votes.ids, len(votes)) == (run, run.image_ids, 5)
+    assert (votes.rule, votes.looks) == (run.rule, run.looks)
+    for position in range(len(votes)):
+        found, expected = votes.row(position, looks=votes.looks), row(run, position)
+        assert (found.image_id, found.labels) == (expected.image_id, expected.labels)
+        assert found.image_hash == expected.image_hash == votes.image_hashes[position]
+        assert same(found.votes, expected.votes)
+        assert same(found.pilot, expected.pilot)
+        assert found.draws == expected.draws == votes.draws_of(position)
+
+
+def test_ranked_and_labels(tmp_path):
+    """Ranked votes and labels are reached by position, and iteration gives the rows in order."""
+    write(tmp_path, RUN)
+    votes = read_votes(tmp_path)
+    assert votes.labels == tuple(row(RUN, position).labels for position in range(5))
+    assert [found.image_id for found in votes] == list(votes.ids)
+    assert np.array_equal(votes.ranked(3), row(RUN, 3).ranked)
+
+
+def test_unfinished_run(tmp_path):
+    """An unfinished run is read only on request, and its checksum covers what was read."""
+    write(tmp_path, RUN, shards=[0, 2])
+    with pytest.raises(VotesError, match="holds 2 of 3 shards: its run has not finished"):
+        read_votes(tmp_path)
+    votes = read_votes(tmp_path, partial=True)
+    assert votes.ids == (*RUN.image_ids[:2], RUN.image_ids[4])
+    assert np.array_equal(votes.ranked(2), row(RUN, 4).ranked)
+    shard_path(tmp_path, 2).unlink()
+    assert read_votes(tmp_path, partial=True).manifest_hash != votes.manifest_hash
+
+
+def test_threshold_votes_as_ranks(tmp_path):
+    """Votes of the threshold rule are never read as ranks."""
+    run = provenance(pilot_draws=5, **THRESHOLD)
+    write(tmp_path, run)
+    votes = read_votes(tmp_path)
+    assert np.array_equal(votes.hits(1), row(run, 1).votes.hits())
+    assert np.array_equal(votes.pilot_hits(1), row(run, 1).pilot.hits())
+    for read in (votes.ranked, votes.pilot_ranked):
+        with pytest.raises(VotesError, match=r"threshold rule.*--rule threshold"):
+            read(1)
+
+
+def test_ranked_votes_as_sets(tmp_path):
+    """Ranked votes are never read as sets."""
+    run = provenance(pilot_draws=5)
+    write(tmp_path, run)
+    votes = read_votes(tmp_path)
+    assert np.array_equal(votes.pilot_ranked(1), row(run, 1).pilot)
+    for read in (votes.hits, votes.pilot_hits):
+        with pytest.raises(VotesError, match=r"top-k rule.*--rule top-k"):
+            read(1)
+
+
+@pytest.mark.parametrize("rule", [{}, THRESHOLD])
+def test_adaptive_votes_as_fixed(tmp_path, rule):
+    """Adaptive votes are never read as if n were fixed."""
+    run = provenance(pilot_draws=5, **ADAPTIVE, **rule)
+    write(tmp_path, run)
+    votes = read_votes(tmp_path)
+    read = votes.hits if rule else votes.ranked
+    for one in (read, votes.row, lambda _: list(votes)):
+        with pytest.raises(VotesError, match=r"adaptive run.*alpha must be split"):
+            one(0)
+    with pytest.raises(VotesError, match=r"looks \(2, 4, 7\), not \(2, 7\)"):
+        read(0, looks=(2, 7))
+    assert [len(read(position, looks=votes.looks)) for position in range(5)] == [2, 4, 7, 2, 4]
+    assert len(votes.pilot_hits(0) if rule else votes.pilot_ranked(0)) == 5
+
+
+def test_what_a_run_lacks(tmp_path):
+    """Looks, pilot draws and labels that a run does not have are refused."""
+    write(tmp_path / "fixed", RUN)
+    votes = read_votes(tmp_path / "fixed")
+    with pytest.raises(VotesError, match=r"looks None, not \(7,\)"):
+        votes.ranked(0, looks=(7,))
+    with pytest.raises(VotesError, match="no pilot draws"):
+        votes.pilot_ranked(0)
+    write(tmp_path / "unlabelled", provenance(**UNLABELLED))
+    with pytest.raises(VotesError, match=r"no ground truth.*--no-labels"):
+        _ = read_votes(tmp_path / "unlabelled").labels
+
+
+def test_exchange_after_opening(tmp_path):
+    """A shard that is replaced after the folder was opened is refused; the open one is held in memory."""
+    for name, run in (("votes", RUN), ("other", provenance(seed=5))):
+        write(tmp_path / name, run)
+    votes = read_votes(tmp_path / "votes")
+    before = votes.ranked(0)
+    for index in range(3):
+        shard_path(tmp_path / "other", index).replace(shard_path(tmp_path / "votes", index))
+    assert np.array_equal(votes.ranked(1), row(RUN, 1).ranked)
+    with pytest.raises(VotesError, match=r"votes-00001.parquet is damaged"):
+        votes.ranked(3)
+    assert np.array_equal(votes.ranked(0), before)
+    shard_path(tmp_path / "votes", 2).unlink()
+    with pytest.raises(VotesError, match=r"votes-00002.parquet cannot be read: No such file"):
+        votes.ranked(4)
+
+
+@pytest.mark.parametrize("code", ["import multiguard.votes", "import multiguard.smooth"])
+def test_import_without_torch(code):
+    """Votes need no torch; the second case shows that the first can fail."""
+    block = "import sys; sys.modules['torch'] = None\n"
+    done = subprocess.run([sys.executable, "-c", block + code], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (code == "import multiguard.votes"), done.stderr
