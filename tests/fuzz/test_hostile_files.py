@@ -22,7 +22,7 @@ from multiguard.models import load_classifier
 from multiguard.models.classifier import ModelOptions
 from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
-from multiguard.pipeline import parse_recipe, run_recipe
+from multiguard.pipeline import CertifyPart, parse_recipe, run_recipe
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.pipeline.report_job import ReportJob, report
@@ -98,11 +98,11 @@ def test_model_named_by_votes(tmp_path, trap):
     said = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(said))
     certified = certify(
-        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2)))
+        CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2))
     )
     assert certified.source["model"]["spec"] == trap
     place = tmp_path / "out"
-    report(ReportJob(tmp_path / "run" / "certificates", place / "r.html", place / "f", place / "t", images=True))
+    report(ReportJob(certified, place / "r.html", place / "f", place / "t"))
     assert len(votes) == 4
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(ModelError):
@@ -216,11 +216,11 @@ def test_links_in_run_folder(tmp_path, name):
 
 def test_linked_run_folder(tmp_path):
     """A run folder may itself be a link."""
-    from multiguard.pipeline.places import require_inside
+    from multiguard.pipeline.folders import check_inside
 
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
-    require_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
+    check_inside(tmp_path / "run", tmp_path / "run" / "votes", tmp_path / "run" / "arms" / "sigma-1" / "votes")
 
 
 def test_links_beside_results(tmp_path):
@@ -229,13 +229,15 @@ def test_links_beside_results(tmp_path):
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
+        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
     (tmp_path / "run" / "certificates").unlink()
-    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyConfig(TopK(3, 2))))
+    certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", CertifyPart(k=3, k_prime=2)))
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(ReportJob(home / "certificates", home / "report.html", home / "figures", home / "tables"))
+        report(
+            ReportJob(read_certificates(home / "certificates"), home / "report.html", home / "figures", home / "tables")
+        )
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
