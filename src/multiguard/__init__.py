@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         label_radii,
         look_plan,
     )
-    from multiguard.data import Dataset, Sample, check_dataset, open_dataset, subset
+    from multiguard.data import Dataset, Sample, open_dataset, subset
     from multiguard.errors import MultiGuardError
-    from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, label_scores, sweep
+    from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, sweep
     from multiguard.models import Classifier, load_classifier
-    from multiguard.results import read_certificates, write_certificates
-    from multiguard.smooth import Prediction, Smoother, vote_dataset
+    from multiguard.results import read_certificates
+    from multiguard.smooth import Smoother, vote_dataset
     from multiguard.votes import Votes, read_votes
 
 _ROOMS = {
@@ -37,12 +37,12 @@ _ROOMS = {
         *("METHODS", "Looks", "Radii", "Threshold", "TopK", "certified_radii", "certified_radii_batch"),
         *("certified_size", "exact_radii", "label_radii", "look_plan"),
     ),
-    "data": ("Dataset", "Sample", "check_dataset", "open_dataset", "subset"),
+    "data": ("Dataset", "Sample", "open_dataset", "subset"),
     "errors": ("MultiGuardError",),
-    "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "label_scores", "sweep"),
+    "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "sweep"),
     "models": ("Classifier", "load_classifier"),
-    "results": ("read_certificates", "write_certificates"),
-    "smooth": ("Prediction", "Smoother", "vote_dataset"),
+    "results": ("read_certificates",),
+    "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -56,7 +56,6 @@ __all__ = [
     "Dataset",
     "Looks",
     "MultiGuardError",
-    "Prediction",
     "Radii",
     "Sample",
     "Smoother",
@@ -69,11 +68,9 @@ __all__ = [
     "certified_radii_batch",
     "certified_size",
     "certify_votes",
-    "check_dataset",
     "curves",
     "exact_radii",
     "label_radii",
-    "label_scores",
     "load_classifier",
     "look_plan",
     "open_dataset",
@@ -82,7 +79,6 @@ __all__ = [
     "subset",
     "sweep",
     "vote_dataset",
-    "write_certificates",
 ]
 
 
