@@ -75,7 +75,7 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
