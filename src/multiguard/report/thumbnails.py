@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,8 +10,10 @@ from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
 from multiguard.data.image import image_hash
+from multiguard.data.sample import Progress
 from multiguard.errors import DataError
 
+Counter = Progress | None  # called with the number of thumbnails done and of all thumbnails
 _LONGEST_SIDE = 128
 _QUALITY = 72
 
@@ -33,15 +35,10 @@ class Thumbnails:
     replaced: int = 0
 
 
-def make_thumbnails(
-    images: Dataset, hashes: Mapping[str, str | None], progress: Callable[[int, int], None] | None = None
-) -> Thumbnails:
+def make_thumbnails(images: Dataset, hashes: Mapping[str, str | None], progress: Counter = None) -> Thumbnails:
     """A thumbnail of at most 128 pixels per side for each id whose image exists and is the one that was voted on.
 
-    Args:
-        images: The dataset they come from.
-        hashes: The ids, each with the `image_hash` of what was voted on; None where it is unknown.
-        progress: Called with the number of ids done and of all ids.
+    `hashes` are the ids, each with the `image_hash` of what was voted on; None where it is unknown.
     """
     indices = {image_id: index for index, image_id in enumerate(images.ids)}
     thumbnails = Thumbnails()
