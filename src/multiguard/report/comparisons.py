@@ -133,8 +133,6 @@ def _curves_at(run: CertificatesFolder, method: Method, grid: Floats) -> dict[Av
     if set(own) == set(AVERAGINGS) and all(np.array_equal(curve.scores.radius, grid) for curve in own.values()):
         return own
     bands = next(iter(own.values())).bands
-    options: dict[str, Any] = {}
-    if bands is not None:
-        options = {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
+    options: Any = {} if bands is None else {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
     computed = curves(run.certificates, grid, **options)
     return {curve.averaging: curve for curve in computed if curve.method == method}

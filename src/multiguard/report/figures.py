@@ -103,9 +103,8 @@ def label_figure(study: Study) -> "Figure":
     most = study.label_scores[:_MOST_LABELS]
     labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
     height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
-    title = "How often each label is certified"
+    title, rows = "How often each label is certified", list(range(len(labels)))
     figure, (axes,) = canvas.new_figure(title, subtitle, height=height, legend_rows=1, fit=True)
-    rows = list(range(len(labels)))
     radii = round_radii(study.grid, study.main.certificates.sigma, _LABEL_HALF_SIGMAS)
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
@@ -124,9 +123,7 @@ def _label_subtitle(study: Study, shown: int) -> str:
     alpha, total = plain(study.config.alpha), len(study.main.certificates.label_names)
     claim = f"The claim about each label holds alone at α = {alpha}"
     if not study.labelled:
-        claim = (
-            f"All claims about the labels of an image hold at once at α = {alpha}; whether a label is right is unknown"
-        )
+        claim = f"All claims about an image's labels hold at once at α = {alpha}; whether a label is right is unknown"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
         f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"

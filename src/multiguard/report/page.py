@@ -15,7 +15,7 @@ from multiguard.report.families import METHOD_NAMES
 from multiguard.report.page_data import as_script_json, page_data, recall_first, start_index, weakest_first
 from multiguard.report.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.study import Study
-from multiguard.report.thumbnails import Counter, Thumbnails, make_thumbnails
+from multiguard.report.thumbnails import Callback, Thumbnails, make_thumbnails
 from multiguard.report.words import dataset_words, failure_words, mean_draws, whose_labels
 from multiguard.version import __version__
 
@@ -24,7 +24,7 @@ _ASSETS = Path(__file__).parent / "assets"
 
 
 def write_page(
-    study: Study, path: Path, *, images: Dataset | None = None, gallery: int | None = None, progress: Counter = None
+    study: Study, path: Path, *, images: Dataset | None = None, gallery: int | None = None, progress: Callback = None
 ) -> int:
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
 

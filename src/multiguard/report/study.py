@@ -108,15 +108,11 @@ def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFold
         "the true labels" if each.certificates.labelled else "labels that pilot draws chose" for each in (run, main)
     )
     if theirs != ours:
-        raise InvalidInputError(
-            f"the run '{name}' certifies {theirs} and the main run {ours}, so their numbers cannot be compared; "
-            "leave it out"
-        )
+        problem = f"the run '{name}' certifies {theirs} and the main run {ours}"
+        raise InvalidInputError(f"{problem}, so their numbers cannot be compared; leave it out")
     if not _same_images(run, main):
-        raise InvalidInputError(
-            f"the run '{name}' is about other images or labels than the main run; "
-            "compare runs on the same images, or leave it out"
-        )
+        problem = f"the run '{name}' is about other images or labels than the main run"
+        raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
 
 
 def _same_images(one: CertificatesFolder, other: CertificatesFolder) -> bool:
