@@ -132,7 +132,7 @@ def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floa
         solver: The statistics.
         draws: n.
         alpha: The error probability of the guarantee.
-        rival: The p_j to ask about, each below 1/2.
+        rival: The p_j to evaluate, each below 1/2.
     """
     votes = [(np.arange(draws) < seen).astype(np.uint8)[:, None] for seen in range(draws + 1)]
     images = Images(votes, [[0]] * len(votes), 2, 1.0)
