@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results.tradeoff import draw_tradeoff
-from multiguard import Looks, StoppingRule, TopK, certified_radii_batch, certified_size, look_plan
+from multiguard import Looks, TopK, certified_radii_batch, certified_size, look_plan
+from multiguard.certify import StoppingRule
 from multiguard.report.rounding import round_down
 from multiguard.votes import read_votes
 

@@ -157,9 +157,9 @@ def noise_identity() -> list[Row]:
         parts = zip(words.cuda().split(rows), draws.cuda().split(rows), strict=True)
         return torch.cat([compiled(w, d, (3, 64, 64)) for w, d in parts]).cpu()
 
-    whole, cpu = on_device(64), standard_normal(words, draws, (3, 64, 64))
-    same = all(torch.equal(on_device(rows), whole) for rows in (1, 7))
-    close = (whole - cpu).abs().max().item()
+    full, cpu = on_device(64), standard_normal(words, draws, (3, 64, 64))
+    same = all(torch.equal(on_device(rows), full) for rows in (1, 7))
+    close = (full - cpu).abs().max().item()
     return show(
         [
             ("noise in batches of 1, 7, 64", "identical" if same else "DIFFERENT", "identical"),
@@ -295,7 +295,7 @@ def show(rows: list[Row]) -> list[Row]:
 
 
 def main() -> None:
-    """Measure everything, then print the whole table again."""
+    """Measure everything, then print the complete table again."""
     start = time.perf_counter()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     table = noise_identity()

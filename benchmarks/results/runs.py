@@ -5,19 +5,26 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from multiguard.pipeline.cost import Meter
-from multiguard.pipeline.parsing import RECIPE_FILE
-from multiguard.pipeline.reporting import PAGE
-from multiguard.pipeline.run import plan_arms
-
 from multiguard.certify import TopK
 from multiguard.errors import DataError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.sweeps import sweep_configs
 from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
-from multiguard.pipeline import CertifyJob, RunRecipe, RunRecord, StepRecord, Watcher, certify, read_recipe, read_record
-from multiguard.pipeline.record import output_hashes, write_record
-from multiguard.pipeline.steps import Arm, CertifyStep, ReportStep, Step
+from multiguard.pipeline import (
+    CertifyJob,
+    Observer,
+    RunRecipe,
+    RunRecord,
+    StepRecord,
+    certify,
+    read_recipe,
+    read_record,
+)
+from multiguard.pipeline.recipe import Arm
+from multiguard.pipeline.recipe_file import RECIPE_FILE
+from multiguard.pipeline.record import Meter, output_hashes, write_record
+from multiguard.pipeline.report_job import PAGE
+from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep, Step
 from multiguard.report import Study
 from multiguard.results import read_certificates
 from multiguard.votes import Votes, read_votes
@@ -60,11 +67,10 @@ class Run:
 
     def study_with(self, rule: TopK) -> Study:
         """The same votes with another rule, as a study of its own."""
-        config = replace(self.study.config, rule=rule)
-        home = self.folder / f"certificates-{rule.k_prime}-{rule.k}"
-        part, votes = self.recipe.certify, self.folder / "votes"
-        if not _has_certificates(home, votes, config, {}):
-            certify(CertifyJob(votes, home, config, part.methods, radius_to=part.radius_to, force=True))
+        home, votes = self.folder / f"certificates-{rule.k_prime}-{rule.k}", self.folder / "votes"
+        part = replace(self.recipe.certify, k=rule.k, k_prime=rule.k_prime, radius_step=None, bands=None)
+        if not _has_certificates(home, votes, part.config("top-k"), {}):
+            certify(CertifyJob(votes, home, part, force=True))
         return Study(read_certificates(home))
 
 
@@ -74,30 +80,31 @@ def open_run(folder: Path) -> Run:
     What is made now goes on the run's record with its cost, as `multiguard run` would put it there.
     """
     recipe = read_recipe(folder / RECIPE_FILE)
-    arms = plan_arms(recipe, folder)
+    plan = Plan(recipe, folder, read_record(folder).command)
+    arms = plan.arms
     voted = {name: arm for name, arm in arms.items() if (arm.home / "votes" / MANIFEST_NAME).is_file()}
     if "" not in voted:
         raise DataError(f"{folder} has no votes of its main run; copy them from where they were drawn")
-    certified = [_certify(recipe, arm, folder) for arm in voted.values()]
+    certified = [_certify(plan, arm) for arm in voted.values()]
     if voted == arms and (any(certified) or not (folder / PAGE).is_file()):
-        _run_step(ReportStep(recipe, folder, arms, read_record(folder).command), folder)
-    found = {name: read_certificates(arm.home / "certificates") for name, arm in voted.items()}
+        _run_step(ReportStep(plan), folder)
+    found = {name: plan.certificates(arm) for name, arm in voted.items()}
     return Run(folder, recipe, read_record(folder), Study(found.pop(""), found))
 
 
-def _certify(recipe: RunRecipe, arm: Arm, folder: Path) -> bool:
+def _certify(plan: Plan, arm: Arm) -> bool:
     """Certify an arm unless it is certified already; returns whether it was done now."""
-    home, vary = arm.home / "certificates", {} if arm.name else recipe.sweep.vary
-    if _has_certificates(home, arm.home / "votes", recipe.config, vary):
+    vary = {} if arm.name else plan.recipe.sweep.vary
+    if _has_certificates(arm.certificates, arm.home / "votes", plan.recipe.config, vary):
         return False
-    _run_step(CertifyStep(recipe, arm, read_record(folder).command), folder)
+    _run_step(CertifyStep(plan, arm), plan.out)
     return True
 
 
 def _run_step(step: Step, folder: Path) -> None:
     """Run a step and record it."""
     meter = Meter()
-    outputs = output_hashes(folder, step.do(Watcher()))
+    outputs = output_hashes(folder, step.run(Observer()))
     done = StepRecord(step.inputs(), outputs, **asdict(meter.read()))
     write_record(folder, read_record(folder).with_step(step.name, done))
 

@@ -75,7 +75,7 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shifted(r).min(axis=1), left.rows)
+    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:
@@ -132,7 +132,7 @@ def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floa
         solver: The statistics.
         draws: n.
         alpha: The error probability of the guarantee.
-        rival: The p_j to ask about, each below 1/2.
+        rival: The p_j to evaluate, each below 1/2.
     """
     votes = [(np.arange(draws) < seen).astype(np.uint8)[:, None] for seen in range(draws + 1)]
     images = Images(votes, [[0]] * len(votes), 2, 1.0)

@@ -285,7 +285,7 @@ def test_infinite_radius(examples):
     assert code == 0, err
     assert {label["radius"] for label in json.loads(text)["images"][0]["labels"]} == {"inf"}
     code, text, _ = command(*_predicting(examples[0], "--k", 10, "--k-prime", 2))
-    assert "any change" in text
+    assert "unlimited" in text
 
 
 def labelled_folder(home, names):

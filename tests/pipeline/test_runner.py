@@ -220,8 +220,8 @@ def check_report_of_run(home):
     assert drawn(run) == files
     text = page.decode()
     assert "<title>A tiny run</title>" in text
-    assert "Only the 2 weakest of 6 images" in text
-    assert "were not at hand" in text
+    assert "only the 2 weakest of 6 images" in text
+    assert "were not available" in text
     assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
 
 
@@ -253,7 +253,7 @@ def test_report_options(home):
     assert code == 0, err
     text = (home / "run/report.html").read_text(encoding="utf-8")
     assert "<title>Another</title>" in text
-    assert "Only the 0 weakest of 6 images" in text
+    assert "only the 0 weakest of 6 images" in text
 
 
 @pytest.mark.parametrize("change", [["vote.draws=70", "--until", "vote"], ["sweep.sigma=[0.25]", "--until", "train"]])

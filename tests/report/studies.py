@@ -31,6 +31,7 @@ HOSTILE_LABELS = (
 HOSTILE_IDS = ("<img src=x onerror=alert(3)>", "../../etc/passwd", "</script><script>alert(4)</script>", "a\nb")
 SWEPT = {"k_prime": [1, 2, 3], "k": [3, 5, 8], "n": [50, 100], "alpha": [0.1, 0.001]}
 THRESHOLD_SWEPT = {"threshold": [0.1, 0.3, 0.6], "n": [50, 100], "alpha": [0.1, 0.001]}
+UNLABELLED_SWEPT = {"threshold": [0.3, 0.6], "alpha": [0.1, 0.001]}
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
 ADAPTIVE = {
@@ -125,7 +126,8 @@ def threshold_study(folder: Path, **changes) -> Study:
 def unlabelled_study(folder: Path, *, swept: bool = True, **changes) -> Study:
     """Predicted labels of the threshold rule in an adaptive run, compared with the top-k rule: every kind at once."""
     kind = {**UNLABELLED, **ADAPTIVE, **changes}
-    main = make_run(folder / "main", methods=("joint", "independent"), swept=swept, **THRESHOLD, **kind)
+    vary = UNLABELLED_SWEPT if swept else {}
+    main = make_run(folder / "main", methods=("joint", "independent"), swept=vary, **THRESHOLD, **kind)
     return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
 
 

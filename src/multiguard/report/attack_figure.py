@@ -80,9 +80,10 @@ def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
     """Of labels that stay the certificate is the floor; of other labels the attack is."""
     stay = curve.goal == "in"
     counted = "labels that stay" if stay else "other labels returned"
-    rows: list[list[Cell]] = []
-    for method, values in curve.certified.items():
-        rows.append([counted, f"certified ({method})", *(float(v) if stay else AtMost(float(v)) for v in values)])
+    rows: list[list[Cell]] = [
+        [counted, f"certified ({method})", *(float(value) if stay else AtMost(float(value)) for value in values)]
+        for method, values in curve.certified.items()
+    ]
     for name, values in curve.reached.items():
         cells = (AtMost(float(value), is_fraction=True) if stay else f"{value:.2f}" for value in values)
         rows.append([counted, _ATTACK_NAMES.get(name, name), *cells])
@@ -158,14 +159,10 @@ def _draw_averages(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: M
     certified = scale * curve.certified[method]
     best = scale * curve.reached[BEST if BEST in curve.reached else attacks.names[0]]
     axes.fill_between(curve.radius, certified, best, color=_UNKNOWN, linewidth=0, label="unknown")
-    style: dict[str, Any] = {
-        "markevery": np.searchsorted(curve.radius, attacks.radii).tolist(),
-        "markersize": 5,
-        "clip_on": False,
-    }
+    marks = np.searchsorted(curve.radius, attacks.radii).tolist()
+    style: dict[str, Any] = {"markevery": marks, "markersize": 5, "clip_on": False, "drawstyle": "steps-pre"}
     stroke, *others = distinct_strokes(1 + len(curve.reached))
-    label = f"certified ({method})"
-    canvas.draw_line(axes, curve.radius, certified, stroke, label, bold=True, drawstyle="steps-pre", **style)
+    canvas.draw_line(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style)
     for name, stroke in zip(reversed([*curve.reached]), others, strict=True):
         bold, reached = name == BEST, scale * curve.reached[name]
         style |= {"drawstyle": "steps-post", "zorder": 3 if bold else 4}
@@ -181,12 +178,13 @@ def _draw_radii(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
     fallen = [(certified, radius) for certified, radius in points if radius < math.inf]
     intact = [(certified, top) for certified, radius in points if radius == math.inf]
     style: dict[str, Any] = {"linewidths": 0, "zorder": 3, "clip_on": False}
-    solid: dict[str, Any] = {"s": 16, "color": distinct_strokes(2)[1].light, "alpha": 0.5}
-    faint: dict[str, Any] = {"s": 14, "marker": "^", "color": canvas.QUIET, "alpha": 0.3}
-    for drawn, dots in ((fallen, solid), (intact, faint)):
-        axes.scatter([x for x, _ in drawn], [y for _, y in drawn], **style, **dots)
-    title = f"({letter})  Each certified radius"
-    canvas.style_axes(axes, title, x="certified radius", y="smallest successful attack")
+    color = distinct_strokes(2)[1].light
+    axes.scatter([x for x, _ in fallen], [y for _, y in fallen], s=16, color=color, alpha=0.5, **style)
+    axes.scatter(
+        [x for x, _ in intact], [y for _, y in intact], s=14, marker="^", color=canvas.QUIET, alpha=0.3, **style
+    )
+    words = f"({letter})  Each certified radius"
+    canvas.style_axes(axes, words, x="certified radius", y="smallest successful attack")
     axes.set(xlim=(0, top), ylim=(0, top))
     # A sound certificate leaves this corner empty.
     words = f"proved impossible\n\n● {len(fallen)} attacked successfully\n▲ {len(intact)} not"

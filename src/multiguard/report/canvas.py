@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Values = Floats | Sequence[float]
+Dash = tuple[int, ...]
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
 DPI = 200
@@ -48,15 +49,10 @@ def fixed_style() -> Iterator[None]:
     """One look on every machine; matplotlib's settings are restored. Characters without a font are drawn as boxes."""
     import matplotlib
 
-    style: dict[Any, Any] = {
-        "svg.hashsalt": "multiguard",
-        "font.family": list(_installed_fonts(_FONTS)),
-        "font.size": 9,
-        **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), QUIET),
-        "text.color": INK,
-        "text.parse_math": False,
-    }
+    style: dict[Any, Any] = {"font.family": list(_installed_fonts(_FONTS)), "font.size": 9, "text.color": INK}
+    style |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), QUIET)
+    style |= dict.fromkeys(("axes.spines.top", "axes.spines.right", "text.parse_math"), False)
+    style |= {"svg.hashsalt": "multiguard"}
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_MISSING_GLYPH)
         matplotlib.rcdefaults()
@@ -104,41 +100,31 @@ def legend_columns(names: Iterable[str]) -> int:
 
 def add_legend(figure: "Figure", axes: "Axes", *, height: float, **options: Any) -> None:
     """The legend of these axes in the heading, just above panels of this height."""
-    figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="lower left",
-        bbox_to_anchor=(0.006, (height - 0.02) / figure.get_figheight()),
-        frameon=False,
-        fontsize=8.5,
-        **{"handlelength": 4.2, **options},
-    )
+    anchor = (0.006, (height - 0.02) / figure.get_figheight())
+    style = {"loc": "lower left", "bbox_to_anchor": anchor, "frameon": False, "fontsize": 8.5, "handlelength": 4.2}
+    figure.legend(*axes.get_legend_handles_labels(), **{**style, **options})
 
 
 def style_axes(axes: "Axes", title: str, *, x: str, y: str) -> None:
     """Title, axis labels and grid of a panel whose values start at zero."""
     axes.set_title(title, loc="left", fontsize=9, y=1.0)  # a fixed y, else every draw measures all ticks
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_ylim(bottom=0)
+    axes.set(xlabel=x, ylabel=y, ylim=(0, None))
     axes.grid(axis="y", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)
 
 
-def save(
-    figure: "Figure", folder: Path, name: str, formats: Sequence[Format] = FORMATS, dpi: float = DPI
-) -> list[Path]:
+def save(figure: "Figure", folder: Path, name: str, formats: Sequence[Format], dpi: float = DPI) -> list[Path]:
     """Lay the figure out once, then draw it once for each format; the same figure gives the same bytes."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
-    paths = {kind: folder / f"{name}.{kind}" for kind in formats}
-    for kind, path in paths.items():
-        write_atomically(path, lambda file, kind=kind: _write(figure, file, kind, dpi))  # type: ignore[misc]
-    return list(paths.values())
+    for kind in formats:
+        write_atomically(folder / f"{name}.{kind}", partial(_write, figure, kind, dpi))
+    return [folder / f"{name}.{kind}" for kind in formats]
 
 
-def _write(figure: "Figure", file: IO[bytes], kind: Format, dpi: float) -> None:
+def _write(figure: "Figure", kind: Format, dpi: float, file: IO[bytes]) -> None:
     """Print through the format's own canvas: `savefig` would draw everything twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -155,15 +141,13 @@ class Stroke:
 
     light: str  # colour on white
     dark: str  # colour on a dark background
-    dash: tuple[int, ...]  # lengths of ink and gap in points; empty for a solid line
+    dash: Dash  # lengths of ink and gap in points; empty for a solid line
     marker: str  # a word that figures and the page both know
 
 
 _MARKER_NAMES = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "star", "pentagon")
 _MARKERS = dict(zip(_MARKER_NAMES, "osD^Xv*p", strict=True))
-_DASHES: tuple[tuple[int, ...], ...] = (
-    *((), (7, 3), (2, 2), (7, 2, 2, 2), (12, 3), (4, 2, 1, 2, 1, 2), (1, 3), (12, 3, 3, 3)),
-)
+_DASHES: Sequence[Dash] = ((), (7, 3), (2, 2), (7, 2, 2, 2), (12, 3), (4, 2, 1, 2, 1, 2), (1, 3), (12, 3, 3, 3))
 # Light and dark; distinct under the common kinds of colour blindness, with a contrast of 3 to 1 or more.
 _DISTINCT = (
     *(("#0a6aa6", "#62b5ea"), ("#c2500a", "#f0935a"), ("#00795a", "#45c39c"), ("#96457f", "#dd9bc9")),
@@ -183,8 +167,7 @@ def distinct_strokes(count: int) -> list[Stroke]:
 
 def ordered_strokes(count: int, base: int) -> list[Stroke]:
     """Strokes for values from small to large; the one at index `base` is solid, the others are dashed."""
-    last = len(_RAMP) - 1
-    steps = [round(i * last / max(count - 1, 1)) for i in range(count)]
+    steps = [round(i * (len(_RAMP) - 1) / max(count - 1, 1)) for i in range(count)]
     return [_stroke(_RAMP[step], 0 if i == base else i + (i < base), i) for i, step in enumerate(steps)]
 
 
@@ -196,15 +179,8 @@ def draw_line(
     axes: "Axes", x: Values, y: Values, stroke: Stroke, label: str, *, bold: bool = False, **options: Any
 ) -> None:
     """A line in this stroke, with about nine markers unless `markevery` says where they are."""
-    style: dict[str, Any] = {
-        "color": stroke.light,
-        "dashes": stroke.dash or (None, None),
-        "marker": _MARKERS[stroke.marker],
-        "linewidth": 2.2 if bold else 1.4,
-        "markersize": 4.5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.5,
-        "markevery": max(1, len(x) // _MARKERS_PER_LINE),
-        "zorder": 3 if bold else 2,
-    }
+    style: dict[str, Any] = {"color": stroke.light, "dashes": stroke.dash or (None, None)}
+    style |= {"linewidth": 2.2 if bold else 1.4, "zorder": 3 if bold else 2}
+    style |= {"marker": _MARKERS[stroke.marker], "markevery": max(1, len(x) // _MARKERS_PER_LINE)}
+    style |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
     axes.plot(x, y, label=label, **{**style, **options})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from multiguard.report.study import Study
 
 Runs = Mapping[str, CertificatesFolder]
+Words = Mapping[str, str]
 _THIS_RUN = "this run"
 _TWO_RULES = "The top-k rule always returns k labels; the threshold rule returns every label that reaches t."
 _OWN_LABELS = "Each run certifies the labels that it predicts itself."
@@ -33,18 +34,17 @@ def run_families(study: "Study") -> list[Family]:
     same_config = {name: run for name, run in same_rule.items() if _config(run) == _config(main)}
     sigmas = {name: run for name, run in same_config.items() if _without_noise(run) == _without_noise(main)}
     trained = {name: run for name, run in same_config.items() if run.certificates.sigma == main.certificates.sigma}
-    if len({_without_noise(run) for run in trained.values()}) < 2:
-        trained = {}
+    trained = trained if len({_without_noise(run) for run in trained.values()}) > 1 else {}
     others = {name: run for name, run in same_rule.items() if not name or name not in {**sigmas, **trained}}
     sigma_words = {name: plain(run.certificates.sigma) for name, run in sigmas.items()}
     training_words = {name: _training_words(run) for name, run in trained.items()}
-    found = [
+    families = [
         _family(study, sigmas, sigma_words, "sigma", "σ", "Noise level, σ"),
         _family(study, trained, training_words, "training", "training", "Training with and without noise"),
         _rules_family(study, rules),
         _family(study, others, _differences(others), "runs", "run", "Other runs"),
     ]
-    return [family for family in found if family is not None]
+    return [family for family in families if family is not None]
 
 
 def _config(run: CertificatesFolder) -> tuple[object, object]:
@@ -66,12 +66,10 @@ def _training_words(run: CertificatesFolder) -> str:
 def _differences(runs: Runs) -> dict[str, str]:
     """Each run by its name and what sets it apart from the main run, which gets all that any run differs in."""
     words = {name: _all_words(run) for name, run in runs.items()}
-    apart = {name: [key for key, text in own.items() if text != words[""].get(key)] for name, own in words.items()}
+    apart = {name: [key for key, text in each.items() if text != words[""].get(key)] for name, each in words.items()}
     apart[""] = [key for key in words[""] if any(key in keys for keys in apart.values())]
-    return {
-        name: ": ".join(filter(None, [name or _THIS_RUN, ", ".join(own[key] for key in apart[name])]))
-        for name, own in words.items()
-    }
+    texts = {name: ", ".join(words[name][key] for key in keys) for name, keys in apart.items()}
+    return {name: ": ".join(filter(None, [name or _THIS_RUN, text])) for name, text in texts.items()}
 
 
 def _all_words(run: CertificatesFolder) -> dict[str, str]:
@@ -102,9 +100,7 @@ def _method(study: "Study", run: CertificatesFolder) -> Method:
     return study.method if study.method in methods or run.certificates.rule_name == study.rule else methods[0]
 
 
-def _family(
-    study: "Study", runs: Runs, values: Mapping[str, str], key: FamilyKey, symbol: str, title: str
-) -> Family | None:
+def _family(study: "Study", runs: Runs, values: Words, key: FamilyKey, symbol: str, title: str) -> Family | None:
     """The runs as lines on one grid of radii; None for less than two. Equal values get the names of their runs."""
     if len(runs) < 2:
         return None
@@ -121,7 +117,7 @@ def _family(
     return Family(key, symbol, title, note, measures, tuple(lines), ordered)
 
 
-def _failure_lines(runs: Runs, names: Mapping[str, str]) -> list[str]:
+def _failure_lines(runs: Runs, names: Words) -> list[str]:
     """A line for each run that failed on other images than the main run: its averages are over other images."""
     failed = {name: {failure.image_id for failure in run.certificates.failures} for name, run in runs.items()}
     other = {name: run for name, run in runs.items() if failed[name] != failed[""]}
@@ -137,8 +133,6 @@ def _curves_at(run: CertificatesFolder, method: Method, grid: Floats) -> dict[Av
     if set(own) == set(AVERAGINGS) and all(np.array_equal(curve.scores.radius, grid) for curve in own.values()):
         return own
     bands = next(iter(own.values())).bands
-    options: dict[str, Any] = (
-        {} if bands is None else {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
-    )
+    options: Any = {} if bands is None else {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
     computed = curves(run.certificates, grid, **options)
     return {curve.averaging: curve for curve in computed if curve.method == method}

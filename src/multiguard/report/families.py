@@ -127,18 +127,12 @@ class Family:
 
 def methods_family(study: "Study") -> Family:
     """Every method of the main run in its own config."""
-    lines = tuple(
-        Line(
-            method,
-            METHOD_NAMES[method],
-            {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS},
-            method == study.method,
-        )
-        for method in study.main.certificates.methods
-    )
-    measures = rule_measures(study.rule, labelled=study.labelled)
-    note = POINTWISE if len(lines) > 1 else ""
-    return Family("methods", "method", "Methods on the same votes", note, measures, lines)
+    methods, lines = study.main.certificates.methods, []
+    for method in methods:
+        curves = {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS}
+        lines.append(Line(method, METHOD_NAMES[method], curves, method == study.method))
+    measures, note = rule_measures(study.rule, labelled=study.labelled), POINTWISE if len(methods) > 1 else ""
+    return Family("methods", "method", "Methods on the same votes", note, measures, tuple(lines))
 
 
 _SWEPT: Mapping[FamilyKey, tuple[str, str]] = {
@@ -156,15 +150,14 @@ def sweep_families(study: "Study") -> list[Family]:
 
 
 def _sweep(study: "Study", key: FamilyKey) -> Family:
-    own = study.config.parameters[key]
+    base, (symbol, title) = study.config.parameters[key], _SWEPT[key]
     swept: dict[float, dict[Averaging, Curve]] = {}
     for curve in study.main.curves:
         value = curve.config.parameters.get(key)
-        if value is not None and curve.method == study.method and curve.config.vary(key, own) == study.config:
+        if value is not None and curve.method == study.method and curve.config.vary(key, base) == study.config:
             swept.setdefault(value, {})[curve.averaging] = curve
-    symbol, title = _SWEPT[key]
     lines = tuple(
-        Line(plain(value), f"{symbol} = {plain(value)}", both, value == own) for value, both in sorted(swept.items())
+        Line(plain(value), f"{symbol} = {plain(value)}", both, value == base) for value, both in sorted(swept.items())
     )
     note = POINTWISE if study.labelled or key in ("n", "alpha") else f"{_LABELS_CHOSEN_AGAIN}\n{POINTWISE}"
     return Family(key, symbol, title, note, rule_measures(study.rule, labelled=study.labelled), lines, ordered=True)

@@ -91,12 +91,10 @@ def _subtitle(study: Study, family: Family) -> str:
     words += [] if family.key == "methods" else [f"method {study.method}"]
     left_out = f"; {text} left out" if (text := curve_left_out(study, curve)) else ""
     sentences = [", ".join(words), f"Mean over {curve.scores.images} images{left_out}"]
-    bands = next((band for line in family.lines if (band := line.curves["mean"].bands) is not None), None)
-    if bands is not None:
-        sentences.append(f"Bands: {plain_percent(bands.level)} % bootstrap over images")
-    top = next((top for measure in family.measures if (top := family.top(measure)) is not None), None)
-    if top is not None:
-        sentences.append(f"The axis of labels ends at {plain(top)}")
+    levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
+    sentences += [f"Bands: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
+    tops = [top for measure in family.measures if (top := family.top(measure)) is not None]
+    sentences += [f"The axis of labels ends at {plain(top)}" for top in tops[:1]]
     return f"{'. '.join(sentences)}.\n{family.note}"
 
 
@@ -104,19 +102,17 @@ def label_figure(study: Study) -> "Figure":
     """A bar for each of the labels with the most images: how often it is certified at 0, sigma / 2, sigma, 2 sigma."""
     most = study.label_scores[:_MOST_LABELS]
     labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
-    height = 0.75 + 0.21 * len(labels)
-    subtitle = _label_subtitle(study, len(labels))
-    title = "How often each label is certified"
+    height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
+    title, rows = "How often each label is certified", list(range(len(labels)))
     figure, (axes,) = canvas.new_figure(title, subtitle, height=height, legend_rows=1, fit=True)
-    rows = list(range(len(labels)))
     radii = round_radii(study.grid, study.main.certificates.sigma, _LABEL_HALF_SIGMAS)
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
         axes.barh(rows, percents, height=thickness, color=grey, label=f"R = {plain(radius)}", zorder=2)
     axes.set_yticks(rows, [f"{label.label}  ({label.images})" for label in labels])
     axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's images")
-    axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)
     axes.set_axisbelow(True)
+    axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)
     axes.tick_params(axis="y", length=0, labelcolor=canvas.INK)
     canvas.add_legend(figure, axes, height=height, ncols=4, handlelength=2)
     return figure
@@ -125,11 +121,9 @@ def label_figure(study: Study) -> "Figure":
 def _label_subtitle(study: Study, shown: int) -> str:
     images = "that have it" if study.labelled else "for which pilot draws chose it"
     alpha, total = plain(study.config.alpha), len(study.main.certificates.label_names)
-    claim = (
-        f"The claim about each label holds alone at α = {alpha}"
-        if study.labelled
-        else f"All claims about the labels of an image hold at once at α = {alpha}; whether a label is right is unknown"
-    )
+    claim = f"The claim about each label holds alone at α = {alpha}"
+    if not study.labelled:
+        claim = f"All claims about an image's labels hold at once at α = {alpha}; whether a label is right is unknown"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
         f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"

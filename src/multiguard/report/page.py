@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from multiguard.report.families import METHOD_NAMES
 from multiguard.report.page_data import as_script_json, page_data, recall_first, start_index, weakest_first
 from multiguard.report.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.study import Study
-from multiguard.report.thumbnails import Thumbnails, make_thumbnails
+from multiguard.report.thumbnails import Callback, Thumbnails, make_thumbnails
 from multiguard.report.words import dataset_words, failure_words, mean_draws, whose_labels
 from multiguard.version import __version__
 
@@ -24,12 +24,7 @@ _ASSETS = Path(__file__).parent / "assets"
 
 
 def write_page(
-    study: Study,
-    path: Path,
-    *,
-    images: Dataset | None = None,
-    gallery: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    study: Study, path: Path, *, images: Dataset | None = None, gallery: int | None = None, progress: Callback = None
 ) -> int:
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
 
@@ -81,11 +76,12 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
 
     proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
     measures = {family.key: recall_first(family) for family in study.families}
-    scripts = [_own_script(), get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")]  # as a browser reads it
+    parts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    plotly = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads it
+    scripts = [f'(() => {{\n"use strict";\n{parts}}})();\n', plotly]
     dataset = study.main.provenance.get("dataset")
-    environment = Environment(
-        loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    loader = FileSystemLoader(_ASSETS)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {"plain": plain, "plain_percent": plain_percent}
     return environment.get_template("report.html").render(
         study=study,
@@ -98,16 +94,13 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         method_names=METHOD_NAMES,
         curve=curve,
         start=start,
-        last=len(study.grid) - 1,
-        radius=plain(study.grid[start]),
         ticks=list(_ticks(study)),
-        measures=measures["methods"],
+        families=measures,
         headline={each.key: each.text(float(each.values(curve)[start])) for each in measures["methods"]},
         whose=whose_labels(study)["mean"],
         confidence=confidence(study.config.alpha),
         expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
         unconfirmed=sum(int(np.isneginf(radii).sum()) for radii in proved.label_radii),
-        rules_measures=measures.get("rules"),
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         mean_draws=mean_draws(study.main),
@@ -121,19 +114,12 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
     )
 
 
-def _own_script() -> str:
-    parts = [(_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS]
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
-
-
 def _policy(scripts: Sequence[str]) -> str:
     """Nothing may be fetched, and no script may run but these."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    rest = "base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; {rest}"
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:
@@ -147,15 +133,9 @@ def _ticks(study: Study) -> Iterator[tuple[int, int]]:
 def _provenance(study: Study) -> Iterator[tuple[str, str]]:
     """Every field of the votes' provenance, flat: lists of numbers in full, lists of names by their length."""
     for name, run in {"": study.main, **study.beside}.items():
-        fields = {
-            **run.provenance,
-            "mean_draws": None if run.provenance.get("looks") is None else mean_draws(run),
-            "votes_sha256": run.votes_hash,
-            "certified_with": run.certified_with,
-            "certified_by": run.command,
-            **run.source,
-        }
-        for field, value in fields.items():
+        fields = {**run.provenance, "mean_draws": mean_draws(run) if run.provenance.get("looks") is not None else None}
+        fields |= {"votes_sha256": run.votes_hash, "certified_with": run.certified_with, "certified_by": run.command}
+        for field, value in {**fields, **run.source}.items():
             yield from _flat(f"{name}: {field}" if name else field, value)
 
 

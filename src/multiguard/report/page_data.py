@@ -44,8 +44,8 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
         "families": [_family(family) for family in study.families],
         "labelNames": list(certificates.label_names),
         "labels": [
-            {"name": label.label, "images": label.images, "certified": label.certified.tolist()}
-            for label in study.label_scores
+            {"name": each.label, "images": each.images, "certified": each.certified.tolist()}
+            for each in study.label_scores
         ],
         "images": [_image(certificates, i, float(grid[-1]), thumbnails.get(certificates.ids[i])) for i in shown],
         "size": list(sizes.pop()) if len(sizes) == 1 else None,
@@ -54,15 +54,13 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
 
 def start_index(study: Study) -> int:
     """The index of the radius shown first: sigma, or the first radius that adaptive draws were spent on."""
-    stopping = study.main.provenance.get("stopping") or {}
-    radii = stopping.get("radii") or [study.main.certificates.sigma]
+    radii = (study.main.provenance.get("stopping") or {}).get("radii") or [study.main.certificates.sigma]
     return int(np.argmin(np.abs(study.grid - radii[0])))
 
 
 def weakest_first(study: Study) -> list[int]:
     """The indices of the images, least certified at the radius shown first, those without labels last."""
-    certificates = study.main.certificates
-    radius = float(study.grid[start_index(study)])
+    certificates, radius = study.main.certificates, float(study.grid[start_index(study)])
 
     def strength(index: int) -> tuple[bool, float, float, int]:
         radii, labels = certificates.radii[study.method][index], len(certificates.labels[index])
@@ -96,10 +94,9 @@ def _line(line: Line, stroke: Stroke) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    bands = None
-    if curve.bands is not None:
-        bands = {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
-    return {score: getattr(curve.scores, score).tolist() for score in _SCORES} | {"bands": bands}
+    scores: dict[str, Any] = {score: getattr(curve.scores, score).tolist() for score in _SCORES}
+    bands = curve.bands and {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
+    return {**scores, "bands": bands}
 
 
 def _image(certificates: Certificates, index: int, farthest: float, thumbnail: Thumbnail | None) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def radius_text(radius: float, decimals: int = 3) -> str:
     ('0.499', 'unconfirmed')
     """
     if math.isinf(radius):
-        return "any change" if radius > 0 else "unconfirmed"
+        return "unlimited" if radius > 0 else "unconfirmed"
     return round_down(radius, decimals)
 
 

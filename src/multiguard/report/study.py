@@ -23,12 +23,6 @@ class Study:
 
     Where a run failed on an image, its averages are over one image less than another's, and every summary says so.
 
-    Attributes:
-        main: The run that the report is about.
-        beside: Other runs by name: another sigma, a network trained without noise, the other rule.
-        title: The heading of the report.
-        commands: The command lines that reproduce it, in order.
-
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
         >>> study = Study(run, title="Certified digits")
@@ -36,20 +30,18 @@ class Study:
         ['methods', 'k']
     """
 
-    main: CertificatesFolder
-    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)
+    main: CertificatesFolder  # the run that the report is about
+    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)  # by name: another sigma, the other rule
     title: str = "Certified robustness"
-    commands: Sequence[str] = ()
+    commands: Sequence[str] = ()  # the command lines that reproduce it, in order
 
     def __post_init__(self) -> None:
         for name, run in self.beside.items():
             _check_comparable(name, run, self.main)
         grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
         if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
-            raise InvalidInputError(
-                "the curves of the main run must all have the same radii, from small to large; "
-                "certify again with one list of radii"
-            )
+            problem = "the curves of the main run must all have the same radii, from small to large"
+            raise InvalidInputError(f"{problem}; certify again with one list of radii")
 
     @property
     def config(self) -> CertifyConfig:
@@ -112,17 +104,15 @@ def round_radii(grid: Floats, sigma: float, half_steps: Sequence[int]) -> list[t
 
 
 def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFolder) -> None:
-    certified = {True: "the true labels", False: "labels that pilot draws chose"}
-    if run.certificates.labelled != main.certificates.labelled:
-        raise InvalidInputError(
-            f"the run '{name}' certifies {certified[run.certificates.labelled]} and the main run "
-            f"{certified[main.certificates.labelled]}, so their numbers cannot be compared; leave it out"
-        )
+    theirs, ours = (
+        "the true labels" if each.certificates.labelled else "labels that pilot draws chose" for each in (run, main)
+    )
+    if theirs != ours:
+        problem = f"the run '{name}' certifies {theirs} and the main run {ours}"
+        raise InvalidInputError(f"{problem}, so their numbers cannot be compared; leave it out")
     if not _same_images(run, main):
-        raise InvalidInputError(
-            f"the run '{name}' is about other images or labels than the main run; "
-            "compare runs on the same images, or leave it out"
-        )
+        problem = f"the run '{name}' is about other images or labels than the main run"
+        raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
 
 
 def _same_images(one: CertificatesFolder, other: CertificatesFolder) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
+from operator import methodcaller
 from pathlib import Path
 
 from multiguard.io.files import write_atomically
@@ -54,10 +55,9 @@ class Table:
     def write(self, folder: Path) -> list[Path]:
         """Write it in all three formats."""
         texts = {"csv": self.to_csv(), "md": self.to_markdown(), "tex": self.to_latex()}
-        paths = {folder / f"{self.name}.{kind}": text.encode() for kind, text in texts.items()}
-        for path, content in paths.items():
-            write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
-        return list(paths)
+        for kind, text in texts.items():
+            write_atomically(folder / f"{self.name}.{kind}", methodcaller("write", text.encode()))
+        return [folder / f"{self.name}.{kind}" for kind in texts]
 
     def to_csv(self) -> str:
         """Every fraction in full; a text that a spreadsheet would run gets an apostrophe in front."""
@@ -69,11 +69,12 @@ class Table:
 
     def to_markdown(self) -> str:
         """A pipe table in percent between its caption and its notes."""
-        lines = [_pipes([escape_markdown(column.heading) for column in self.columns if column.printed])]
-        lines.append(_pipes([":--" if isinstance(cell, str) else "--:" for cell in self._first_row()]))
-        lines += [_pipes(self._printed(row, escape_markdown)) for row in self.rows]
+        heading = [escape_markdown(column.heading) for column in self.columns if column.printed]
+        alignment = [":--" if isinstance(cell, str) else "--:" for cell in self._first_row()]
+        rows = [heading, alignment, *(self._printed(row, escape_markdown) for row in self.rows)]
+        lines = [f"| {' | '.join(cells)} |" for cells in rows]
         notes = " ".join(escape_markdown(note) for note in self._all_notes())
-        return f"**{escape_markdown(self.caption)}**\n\n" + "\n".join(lines) + f"\n\n{notes}\n"
+        return "\n".join([f"**{escape_markdown(self.caption)}**", "", *lines, "", notes, ""])
 
     def to_latex(self) -> str:
         """A booktabs table in percent; it needs the package booktabs and nothing else."""
@@ -82,23 +83,12 @@ class Table:
         body = [" & ".join(self._printed(row, escape_latex)) + r" \\" for row in self.rows]
         notes = " ".join(escape_latex(note) for note in self._all_notes())
         lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escape_latex(self.caption)}}}",
-            rf"\label{{tab:{self.name}}}",
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            rf"{heading} \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\par\smallskip",
-            rf"{{\footnotesize {notes}}}",
-            r"\end{table}",
-            "",
+            *(r"\begin{table}", r"\centering"),
+            *(rf"\caption{{{escape_latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"),
+            *(rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", rf"{heading} \\", r"\midrule", *body, r"\bottomrule"),
+            *(r"\end{tabular}", r"\par\smallskip", rf"{{\footnotesize {notes}}}", r"\end{table}"),
         ]
-        return "\n".join(lines)
+        return "\n".join(lines) + "\n"
 
     def _first_row(self) -> list[Cell]:
         row = self.rows[0] if self.rows else [""] * len(self.columns)
@@ -121,10 +111,6 @@ def _cell_text(cell: Cell, escape: Callable[[str], str]) -> str:
     if isinstance(cell, AtMost):
         return percent_value(cell.value, ROUND_CEILING) if cell.is_fraction else round_up(cell.value, 2)
     return percent_value(cell) if isinstance(cell, float) else escape(str(cell))
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 _LATEX_TEXT = {"\\": "backslash", "^": "asciicircum", "~": "asciitilde", "`": "asciigrave"}

@@ -49,9 +49,8 @@ def _family_table(study: Study, family: Family) -> Table:
     scores = "certified precision, recall and F1" if study.labelled else "predicted labels certified to stay"
     caption = f"{family.title}: {scores} at R, in %. {_config_note(study, f'method {study.method} unless named')}"
     columns = [Column("averaging", "average"), Column(family.key, family.symbol), Column("score", "score")]
-    return Table(
-        family.key, caption, _notes(study, family), [*columns, *radius_columns([*radii.values()]), _FAILED], rows
-    )
+    columns += [*radius_columns([*radii.values()]), _FAILED]
+    return Table(family.key, caption, _notes(study, family), columns, rows)
 
 
 def _notes(study: Study, family: Family) -> list[str]:

@@ -2,7 +2,8 @@
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,8 +11,10 @@ from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
 from multiguard.data.image import image_hash
+from multiguard.data.sample import Progress
 from multiguard.errors import DataError
 
+Callback = Progress | None  # called with the number of thumbnails done and of all thumbnails
 _LONGEST_SIDE = 128
 _QUALITY = 72
 
@@ -33,20 +36,18 @@ class Thumbnails:
     replaced: int = 0
 
 
-def make_thumbnails(
-    images: Dataset, hashes: Mapping[str, str | None], progress: Callable[[int, int], None] | None = None
-) -> Thumbnails:
+def make_thumbnails(images: Dataset, hashes: Mapping[str, str | None], progress: Callback = None) -> Thumbnails:
     """A thumbnail of at most 128 pixels per side for each id whose image exists and is the one that was voted on.
 
-    Args:
-        images: The dataset they come from.
-        hashes: The ids, each with the `image_hash` of what was voted on; None where it is unknown.
-        progress: Called with the number of ids done and of all ids.
+    `hashes` are the ids, each with the `image_hash` of what was voted on; None where it is unknown.
     """
     indices = {image_id: index for index, image_id in enumerate(images.ids)}
     thumbnails = Thumbnails()
     for done, (image_id, expected) in enumerate(hashes.items(), start=1):
-        sample = _read(images, indices[image_id]) if image_id in indices else None
+        sample = None
+        if image_id in indices:
+            with suppress(DataError):  # the file is missing or broken; the certificate holds without it
+                sample = images[indices[image_id]]
         if sample is not None and expected in (None, image_hash(sample.image)):
             thumbnails.made[image_id] = make_thumbnail(sample)
         elif sample is not None:
@@ -54,14 +55,6 @@ def make_thumbnails(
         if progress is not None:
             progress(done, len(hashes))
     return thumbnails
-
-
-def _read(images: Dataset, index: int) -> Sample | None:
-    """The image, or None where its file is missing or broken: the certificate holds without it."""
-    try:
-        return images[index]
-    except DataError:
-        return None
 
 
 def make_thumbnail(sample: Sample) -> Thumbnail:

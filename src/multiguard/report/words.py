@@ -67,6 +67,5 @@ def dataset_words(dataset: str, total: int) -> str:
 
 def whose_labels(study: "Study") -> dict[str, str]:
     """The labels that the headline's fraction is of, in each averaging."""
-    if study.labelled:
-        return {"mean": "of an image\u2019s true labels, on average,", "pooled": "of all true labels together"}
-    return {"mean": "of an image\u2019s predicted labels, on average,", "pooled": "of all predicted labels together"}
+    kind = "true" if study.labelled else "predicted"
+    return {"mean": f"of an image\u2019s {kind} labels, on average,", "pooled": f"of all {kind} labels together"}
