@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.train import Augmentation, add_noise, augment
-from multiguard.train.augmentation import derived_seed
+from multiguard.train.augmentation import Augmentation, add_noise, augment, derived_seed
 
 
 def seeded(seed=0):

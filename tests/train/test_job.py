@@ -7,8 +7,9 @@ from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, save_folder
-from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map
+from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.job import Job, open_splits, run_job, start_backbone
+from multiguard.train.trainer import noisy_map
 
 ROWS = [(f"{i}.png", "xy"[i % 2], "train" if i < 20 else "val") for i in range(26)]
 

@@ -11,7 +11,9 @@ from multiguard.io import files
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, read_card, save_folder
-from multiguard.train import checkpoint, loop, noisy_map, train
+from multiguard.train import checkpoint, loop
+from multiguard.train.loop import train
+from multiguard.train.trainer import noisy_map
 
 
 @pytest.fixture(scope="module")

@@ -50,9 +50,7 @@ class DigitsDataset:
     ('digits val (seed 1)', (2, 3, 6))
     """
 
-    def __init__(
-        self, split: str = "test", *, size: int | None = None, images: int | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, split: str = "test", *, size: int | None = None, images: int | None = None, seed: int = 0):
         size = 32 if size is None else size
         if split not in DIGIT_IMAGES:
             raise DataError(f"digits: {unknown_name('split', split, DIGIT_IMAGES)}")
@@ -82,8 +80,7 @@ class DigitsDataset:
     def __getitem__(self, index: int, /) -> Sample:
         index = range(self.images)[index]
         layout = self.layout(index)
-        canvas = _draw(layout, self.size)
-        image = np.ascontiguousarray(np.broadcast_to(canvas, (3, self.size, self.size)))
+        image = np.ascontiguousarray(np.broadcast_to(_draw(layout, self.size), (3, self.size, self.size)))
         return Sample(self.ids[index], image, _labels_of(layout))
 
     def layout(self, index: int) -> tuple[Placement, ...]:

@@ -8,9 +8,8 @@ from multiguard.errors import DataError
 from multiguard.io.names import unknown_name
 
 VOC_LABELS = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
-    "tvmonitor",
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
+    "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 VOC_SPLITS = ("train", "val", "trainval", "test")
 _MARKS = {"1": 1, "0": 0, "-1": -1}
@@ -26,13 +25,13 @@ def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, di
     home = _find_home(root)
     ids = [line.split()[0] for line in read_lines(home / "ImageSets" / "Main" / f"{split}.txt")]
     marks = [_read_marks(home, name, split, ids) for name in VOC_LABELS]
-    least = 0 if difficult else 1
+    least, images = (0 if difficult else 1), home / "JPEGImages"
 
     def make(image_id: str) -> ImageFile:
         labels = tuple(index for index, label_marks in enumerate(marks) if label_marks[image_id] >= least)
-        return ImageFile(image_id, home / "JPEGImages" / f"{image_id}.jpg", labels)
+        return ImageFile(image_id, images / f"{image_id}.jpg", labels)
 
-    return FileDataset(f"voc2007 {split}", VOC_LABELS, list(map(make, ids)), size=size, home=home / "JPEGImages")
+    return FileDataset(f"voc2007 {split}", VOC_LABELS, [make(image_id) for image_id in ids], size, home=images)
 
 
 def _find_home(root: Path) -> Path:

@@ -13,12 +13,8 @@ _STRETCH = 4 / 3  # the largest ratio of a crop's sides
 
 
 def derived_seed(*key: int) -> int:
-    """Return a 63-bit seed that depends on every part of the key and on nothing else.
-
-    What a step draws is a function of its key, never of what was drawn before it.
-    """
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    """Return a 63-bit seed that depends on every part of the key and on nothing else, such as earlier draws."""
+    return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
 def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
@@ -41,16 +37,11 @@ class Augmentation:
 
     >>> Augmentation(least_area=1, flip=False).is_identity
     True
-
-    Attributes:
-        least_area: A crop keeps a uniformly drawn fraction of the area, between this and 1; 1 for no crop.
-        shift: The largest shift in pixels, in each direction. Black fills in; with crops, the edge is repeated.
-        flip: Whether half of the images are mirrored left to right.
     """
 
-    least_area: float = 0.5
-    shift: int = 0
-    flip: bool = True
+    least_area: float = 0.5  # a crop keeps a uniformly drawn fraction of the area, between this and 1; 1 for no crop
+    shift: int = 0  # the largest shift in pixels, in each direction; black fills in, with crops the edge is repeated
+    flip: bool = True  # whether half of the images are mirrored left to right
 
     @property
     def is_identity(self) -> bool:
@@ -83,8 +74,7 @@ def _draw_transforms(images: Tensor, augmentation: Augmentation, generator: torc
     center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], augmentation.shift, height)
     mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if augmentation.flip else torch.ones_like(draws[6])
     zero = torch.zeros_like(scale_x)
-    rows = torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1)
-    return rows.view(count, 2, 3)
+    return torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1).view(count, 2, 3)
 
 
 def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, augmentation: Augmentation) -> tuple[Tensor, Tensor]:

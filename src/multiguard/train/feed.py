@@ -19,10 +19,7 @@ _COPY = 4096
 class Feed:
     """The images and targets of one split, batch by batch on one device.
 
-    Args:
-        pixels: The decoded split.
-        device: The device of the batches.
-        resident: Whether to keep all images on the device; None keeps them on a GPU with enough free memory.
+    It keeps all images there if `resident`; None keeps them on a GPU with enough free memory.
     """
 
     def __init__(self, pixels: Pixels, device: torch.device, resident: bool | None = None) -> None:
@@ -70,9 +67,7 @@ def epoch_indices(count: int, batch: int, *, seed: int, epoch: int, rank: int = 
 
 
 def _fits(pixels: Pixels, device: torch.device) -> bool:
-    if device.type != "cuda":
-        return False
-    free, _ = torch.cuda.mem_get_info(device)
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
     return pixels.images.nbytes < _FRACTION_OF_FREE_MEMORY * free
 
 
