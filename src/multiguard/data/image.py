@@ -51,8 +51,7 @@ def image_hash(image: NDArray[np.generic]) -> str:
     >>> image_hash(np.zeros((3, 2, 2), dtype=np.uint8))[:12]
     'd6a90be827a1'
     """
-    head = f"{image.dtype} {image.shape};".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
+    return hashlib.sha256(f"{image.dtype} {image.shape};".encode() + np.ascontiguousarray(image).tobytes()).hexdigest()
 
 
 def read_image(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:

@@ -20,22 +20,16 @@ _MAX_LIST_BYTES = 1 << 28  # ten times the longest list of a known dataset
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: its position in the file, for messages, and its fields by column name."""
+    """One line of a table: its fields by column name."""
 
-    path: Path
+    source: str  # the file and the line, for messages
     line: int
     fields: dict[str, str]
-
-    @property
-    def source(self) -> str:
-        """The file and the line."""
-        return f"{self.path}, line {self.line}"
 
     def label_indices(self, names: Iterable[str], positions: Mapping[str, int], note: str = "") -> tuple[int, ...]:
         """The sorted indices of these label names, looked up exactly; unknown ones raise `ImageError` with the note."""
         given = set(names)
-        unknown = [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]
-        if unknown:
+        if unknown := [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]:
             raise ImageError(self.source, f"{'; '.join(unknown).replace('?;', '?')}{note}")
         return tuple(sorted(positions[name] for name in given))
 
@@ -124,10 +118,10 @@ def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: Fai
 
 
 def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
-    row = Row(path, line, {name: value.strip() for name, value in zip(header, values, strict=False)})
+    source = f"{path}, line {line}"
     if len(values) != len(header):
-        raise ImageError(row.source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
-    return row
+        raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
+    return Row(source, line, {name: value.strip() for name, value in zip(header, values, strict=True)})
 
 
 def normal_name(name: str) -> str:

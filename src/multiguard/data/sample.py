@@ -107,8 +107,7 @@ class FileDataset:
             raise DataError(f"{name}: the image '{image_id}' is listed {count} times; list each image once")
         self.name, self.label_names, self.files = name, tuple(label_names), tuple(files)
         self.size, self.home = size, home
-        self.ids = [file.id for file in files]
-        self.labels = [file.labels for file in files]
+        self.ids, self.labels = [file.id for file in files], [file.labels for file in files]
 
     @property
     def origins(self) -> Sequence[str]:

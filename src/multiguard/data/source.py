@@ -40,9 +40,7 @@ class Source:
     images: int | None = None  # the size of a random subset; None for all images
     seed: int = 0  # of that subset
     options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
-    # Whether labels are read. If not, a folder is all images in it, without a CSV, and its option label_names gives the
-    # classifier's labels.
-    labelled: bool = True
+    labelled: bool = True  # if not, a folder is all images in it, without a CSV; label_names are the classifier's
 
     @property
     def unlisted(self) -> bool:
@@ -61,8 +59,7 @@ class Source:
     def _open_images(self) -> IndexedDataset:
         given = {"split": self.split, **self.options}
         names = given.pop("label_names", None)
-        unused = [name for name, value in given.items() if value is not None]
-        if unused:
+        if unused := [name for name, value in given.items() if value is not None]:
             raise DataError(
                 f"folder: {' and '.join(unused)} given, but images without labels have no CSV; leave it out"
             )
@@ -83,12 +80,10 @@ class Source:
         try:
             source = msgspec.convert(stored, cls, dec_hook=_convert)
             options = msgspec.convert(source.options, _StoredOptions, dec_hook=_convert)
+            if wrong := {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys():
+                raise msgspec.ValidationError(f"unknown or missing: {', '.join(sorted(wrong))[:60]}")
         except msgspec.ValidationError as error:
             raise DataError(f"not a stored source of images ({error}); vote again to write it") from error
-        wrong = {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys()
-        if wrong:
-            names = ", ".join(sorted(wrong))
-            raise DataError(f"not a stored source of images (unknown or missing: {names[:60]}); vote again to write it")
         return replace(source, options=options)
 
 

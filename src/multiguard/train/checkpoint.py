@@ -81,10 +81,7 @@ def new_card(
     denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
-    """Return the card of a run before its first epoch, with everything that decides its outcome.
-
-    The images may be decoded or not. Their ids and labels, and the weights of the denoiser, are recorded as hashes.
-    """
+    """Return the card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
     record = {
         "recipe": asdict(hyperparameters),
         "train": _split_record(training),
@@ -111,8 +108,7 @@ def run_settings(card: ModelCard) -> dict[str, Any]:
     """Return what a run must share with this card's to resume it: everything but the versions of the software."""
     record = {key: value for key, value in card.training.items() if key != "versions"}
     more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
-    settings: dict[str, Any] = json.loads(json.dumps({**record, **more}))
-    return settings
+    return dict(json.loads(json.dumps({**record, **more})))
 
 
 def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
@@ -133,11 +129,11 @@ def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
     """Return whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
     try:
         check_same_run(out, settings)
+        return False
     except (InvalidInputError, ModelError) as error:
         if isinstance(error.__cause__, OSError):  # an unreadable file may belong to this very run
             raise
         return True
-    return False
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -101,20 +101,17 @@ def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
     split = job.split or default_split(job.data, "train", **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
-    opened = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
-    training: IndexedDataset = opened(split=split)
-    validation: IndexedDataset
-    if val_split is None:
-        training, validation = hold_out(training, _HELD_OUT, seed)
-    else:
-        validation = opened(split=val_split)
-    training = training if job.images is None else subset(training, job.images, seed)
-    validation = validation if job.val_images is None else subset(validation, job.val_images, seed)
+    open_split = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
+    parts: tuple[IndexedDataset, IndexedDataset]
+    dataset = open_split(split=split)
+    parts = hold_out(dataset, _HELD_OUT, seed) if val_split is None else (dataset, open_split(split=val_split))
+    training = parts[0] if job.images is None else subset(parts[0], job.images, seed)
+    validation = parts[1] if job.val_images is None else subset(parts[1], job.val_images, seed)
     check_disjoint(training, validation)
     return training, validation
 
 
-def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None = None) -> Pixels:
+def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None) -> Pixels:
     on_image = None if progress is None else partial(progress, f"decoding {split.name}")
     return load_pixels(split, workers=job.workers, cache=job.cache, progress=on_image)
 
@@ -137,9 +134,10 @@ def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
 
 def _provenance(job: Job, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
-    weights = None if job.weights is None else {"source": Path(job.weights).name}
-    if weights is not None and job.weights != PRETRAINED:
-        weights["sha256"] = file_checksum(Path(job.weights))
+    weights: dict[str, str] | None = None
+    if job.weights is not None:
+        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(Path(job.weights))}
+        weights = {"source": Path(job.weights).name, **digest}
     return {
         "data": job.data,
         "data_options": {n: str(value) if isinstance(value, Path) else value for n, value in job.options.items()},

@@ -107,10 +107,8 @@ def check_disjoint(training: IndexedDataset | Pixels, validation: IndexedDataset
     seen = set(training.ids)
     common = [id_ for id_ in validation.ids if id_ in seen]
     if common:
-        raise InvalidInputError(
-            f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}; "
-            "validate on another split, or omit --val-split to hold out a tenth"
-        )
+        images = f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}"
+        raise InvalidInputError(f"{images}; validate on another split, or omit --val-split to hold out a tenth")
 
 
 def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int) -> None:
@@ -155,8 +153,8 @@ class _Run:
             self.kept = tensors.pop("kept")
             self.trainer.restore(tensors)
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
-            message = f"{self.out / STATE_FILE}: not the state of this run ({summary(error)}); delete it"
-            raise ModelError(message) from error
+            path = self.out / STATE_FILE
+            raise ModelError(f"{path}: not the state of this run ({summary(error)}); delete it") from error
         if self.is_main and not _is_current(self.out, progress):
             self._write_folder(progress.history)
         return list(progress.history)
@@ -214,13 +212,11 @@ def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:
 
 def draw_curve(history: Sequence[Record], path: Path) -> None:
     """Write a PNG of the loss and of the validation mAP, noisy and clean, over the epochs."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     epochs = [record["epoch"] for record in history]
     figure = Figure(figsize=(8, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     left.plot(epochs, [record["loss"] for record in history], color="#444444")
     left.set(xlabel="epoch", ylabel="training loss")
