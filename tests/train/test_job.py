@@ -81,7 +81,7 @@ def test_default_splits(job):
     assert [len(split) for split in open_splits(job)] == [20, 6]
     everything = replace(job, split="all")
     assert [len(split) for split in open_splits(everything)] == [23, 3]
-    with pytest.raises(InvalidInputError, match=r"6 images of folder:set/val, the first '20\.png'"):
+    with pytest.raises(InvalidInputError, match=r"6 images of folder set, split val, the first '20\.png'"):
         open_splits(replace(everything, val_split="val"))
 
 

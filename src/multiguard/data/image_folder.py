@@ -103,7 +103,7 @@ def open_images(
     paths = [Path(path) for path in source]
     for name, count in Counter(path.name for path in paths).items():
         if count > 1:
-            raise DataError(f"{count} of the files are named '{name}', and the name is the id; give their folder")
+            raise DataError(f"{count} files are named '{name}', and the name is the id; give their folder instead")
     return FileDataset("images", label_names, [ImageFile(path.name, path, ()) for path in paths], size, None)
 
 
