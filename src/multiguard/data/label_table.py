@@ -143,9 +143,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         state = path.stat()  # reading a device or a pipe may never end
         if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_LIST_BYTES:
-            raise DataError(
-                f"{path}: expected a regular file of at most {_MAX_LIST_BYTES >> 20} MiB; give another list"
-            )
+            raise DataError(f"{path}: expected a regular file of at most {_MAX_LIST_BYTES >> 20} MiB; name another")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the root folder and the split") from None
