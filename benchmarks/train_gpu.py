@@ -27,11 +27,12 @@ from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import load_folder
-from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
+from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.feed import Feed
 from multiguard.train.job import Job, open_splits
+from multiguard.train.loop import train
 from multiguard.train.losses import asymmetric_loss
-from multiguard.train.trainer import Trainer
+from multiguard.train.trainer import Trainer, noisy_map
 
 
 def main() -> None:

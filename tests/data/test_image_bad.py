@@ -166,7 +166,7 @@ def test_bad_entries_in_check(tmp_path):
         assert reason in failure.reason
     result = CliRunner().invoke(app, ["data", "check", "folder", "--root", str(home), "--workers", "1"])
     assert result.exit_code == 1
-    assert result.output.count("image failure: ") == len(BAD)
+    assert result.output.count("\nfailure: ") == len(BAD)
 
 
 def test_bad_entries_without_table(tmp_path):

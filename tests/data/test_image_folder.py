@@ -71,8 +71,8 @@ def test_given_label_names(images):
         ("file,labels\n", "no rows below the header"),
         ("file,x\na.jpg,yes\n", "line 2: 'yes' under 'x'; expected 0 or 1"),
         ("file,x,x\na.jpg,1,0\n", "the column 'x' is in the header twice"),
-        ("file,labels\na.jpg,x\na.jpg,y\n", "line 3: the image 'a.jpg' is already listed in line 2"),
-        ("file,labels\na.jpg,x\n./a.jpg,y\n", "line 3: the image 'a.jpg' is already listed in line 2"),
+        ("file,labels\na.jpg,x\na.jpg,y\n", "line 3: image 'a.jpg' is already listed in line 2"),
+        ("file,labels\na.jpg,x\n./a.jpg,y\n", "line 3: image 'a.jpg' is already listed in line 2"),
         ("file,x,y\na.jpg,yes,2\n", "line 2: 'yes' under 'x', '2' under 'y'; expected 0 or 1"),
         ("file\na.jpg\n", "no column 'labels' and no 0/1 column"),
         ("file,labels\na.jpg,\n", "no label is named"),
@@ -109,7 +109,7 @@ def test_collected_failures(images):
     dataset = open_folder(images, failures=failures)
     assert dataset.ids == ["a.jpg", "gr.png"]
     assert [failure.image_id for failure in failures] == [f"{images / 'labels.csv'}, line {n}" for n in (5, 3, 4)]
-    for failure, reason in zip(failures, ("2 fields", "the image 'a.jpg' is already", "'yes' under 'x'"), strict=True):
+    for failure, reason in zip(failures, ("2 fields", "image 'a.jpg' is already", "'yes' under 'x'"), strict=True):
         assert failure.reason.startswith(reason)
 
 
@@ -152,7 +152,7 @@ def test_open_images_of_files(folder):
 def test_two_files_of_one_name(folder):
     """Two files of one name are refused: they would share their noise."""
     Image.new("RGB", (6, 4)).save(folder / "b" / "a.png")
-    with pytest.raises(DataError, match=r"2 of the files are named 'a\.png'.*folder instead"):
+    with pytest.raises(DataError, match=r"2 files are named 'a\.png'.*folder instead"):
         open_images([folder / "a.png", folder / "b" / "a.png"], ["cat"])
     assert len(open_images(folder, ["cat"])) == 4
 

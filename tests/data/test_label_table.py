@@ -22,5 +22,5 @@ def test_list_without_end(tmp_path, monkeypatch):
     (tmp_path / "large").write_text("12345\n")
     monkeypatch.setattr(label_table, "_MAX_LIST_BYTES", 5)
     for name in ("pipe", "link", "large"):
-        with pytest.raises(DataError, match="a list must be a regular file"):
+        with pytest.raises(DataError, match="expected a regular file of at most 0 MiB; name another"):
             read_lines(tmp_path / name)

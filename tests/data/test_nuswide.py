@@ -53,7 +53,7 @@ def test_one_image_under_two_names(nuswide):
     """One image under two names is refused with both lines."""
     rows = "images/0001_1.jpg,['sky'],train\n0001_1.jpg,['clouds'],train\n"
     (nuswide / "nus_wid_data.csv").write_text(HEADER + rows)
-    with pytest.raises(DataError, match=r"line 3: the image '0001_1\.jpg' is already listed in line 2"):
+    with pytest.raises(DataError, match=r"line 3: image '0001_1\.jpg' is already listed in line 2"):
         open_nuswide(nuswide, "train")
     failures = []
     assert len(open_nuswide(nuswide, "train", failures=failures)) == len(failures) == 1

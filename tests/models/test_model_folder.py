@@ -106,10 +106,10 @@ def test_card_of_other_architecture(tmp_path, network):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not readable as JSON"),
-        ("[]", "not a model card of format 1"),
+        ("{", "not readable as a model card"),
+        ("[]", "not readable as a model card .expected `object`, got `array`"),
         ('{"format": 9}', "not a model card of format 1"),
-        ('{"format": 1, "sigma": 0.5}', "not a complete model card"),
+        ('{"format": 1, "sigma": 0.5}', "not readable as a model card .object missing required field `architecture`"),
     ],
 )
 def test_foreign_card(tmp_path, text, message):

@@ -6,7 +6,7 @@ from tests.train.runs import SMALL, backbone
 
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.denoiser import FFDNet
-from multiguard.train import train
+from multiguard.train.loop import train
 
 ONCE = replace(SMALL, epochs=1, sigma=0.0, val_sigma=0.25)
 

@@ -7,8 +7,9 @@ from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, save_folder
-from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map
+from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.job import Job, open_splits, run_job, start_backbone
+from multiguard.train.trainer import noisy_map
 
 ROWS = [(f"{i}.png", "xy"[i % 2], "train" if i < 20 else "val") for i in range(26)]
 
@@ -80,7 +81,7 @@ def test_default_splits(job):
     assert [len(split) for split in open_splits(job)] == [20, 6]
     everything = replace(job, split="all")
     assert [len(split) for split in open_splits(everything)] == [23, 3]
-    with pytest.raises(InvalidInputError, match=r"6 images of folder:set/val, the first '20\.png'"):
+    with pytest.raises(InvalidInputError, match=r"6 images of folder set, split val, the first '20\.png'"):
         open_splits(replace(everything, val_split="val"))
 
 

@@ -11,7 +11,9 @@ from multiguard.io import files
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, read_card, save_folder
-from multiguard.train import checkpoint, loop, noisy_map, train
+from multiguard.train import checkpoint, loop
+from multiguard.train.loop import train
+from multiguard.train.trainer import noisy_map
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_model_folder(val_pixels, uninterrupted):
     folder, card = uninterrupted.folder, read_card(uninterrupted.folder)
     assert (card.sigma, card.image_size, card.label_names) == (0.25, (16, 16), val_pixels.label_names)
     assert card.training["recipe"]["loss"] == "asl"
-    assert card.training["train"]["name"] == "digits/train?seed=0"
+    assert card.training["train"]["name"] == "digits train (seed 0)"
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
     assert [record["sigma"] for record in log] == [0.25 / 3, 0.5 / 3, 0.25, 0.25]

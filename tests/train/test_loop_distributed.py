@@ -14,8 +14,10 @@ from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
 from multiguard.models.model_folder import load_folder, read_card
-from multiguard.train import Hyperparameters, hyperparameters_for, noisy_map, train
+from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.job import Job, run_job
+from multiguard.train.loop import train
+from multiguard.train.trainer import noisy_map
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
 JOB = "train --data digits --model cnn:4 --size 16 --images 64 --val-images 60 --epochs 2 --force --out"

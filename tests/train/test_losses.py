@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from multiguard.train import asymmetric_loss, binary_cross_entropy
+from multiguard.train.losses import asymmetric_loss, binary_cross_entropy
 
 PAPER = (0.0, 4.0, 0.05)
 

@@ -8,9 +8,8 @@ from tests.train.runs import SMALL, backbone
 from torch import nn
 
 from multiguard.models.denoiser import FFDNet
-from multiguard.train import mean_average_precision, noisy_map
 from multiguard.train.checkpoint import new_card
-from multiguard.train.trainer import Average, Trainer, one_cycle
+from multiguard.train.trainer import Average, Trainer, mean_average_precision, noisy_map, one_cycle
 
 
 def test_one_cycle():

@@ -27,13 +27,13 @@ class DatasetInfo:
     collects_failures: bool = False  # whether its opener takes `failures`
 
 
+Use = Literal["train", "test"]
 _VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
-_FOLDER_OPTIONS = ("table", "separator", "label_names")
 DATASETS: Mapping[str, DatasetInfo] = {
     "voc2007": DatasetInfo(open_voc2007, "train", "test", ("difficult",)),
     "coco": DatasetInfo(open_coco, "train", "val"),
     "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",), collects_failures=True),
-    "folder": DatasetInfo(open_folder, ALL, ALL, _FOLDER_OPTIONS, collects_failures=True),
+    "folder": DatasetInfo(open_folder, ALL, ALL, ("table", "separator", "label_names"), collects_failures=True),
     "digits": DatasetInfo(DigitsDataset, "train", "test", ("images", "seed"), needs_root=False),
 }
 
@@ -45,9 +45,7 @@ def dataset_info(name: str) -> DatasetInfo:
     return DATASETS[name]
 
 
-def default_split(
-    name: str, use: Literal["train", "test"], root: Path | str | None = None, table: Path | None = None
-) -> str:
+def default_split(name: str, use: Use, root: Path | str | None = None, table: Path | None = None) -> str:
     """The split for this use where none is given: the dataset's default, or all of a table without splits."""
     info = dataset_info(name)
     splits = _table_splits(name, root, table)

@@ -14,16 +14,6 @@ from multiguard.errors import DataError, ImageError, ImageFailure
 class DataReport:
     """What reading every sample of a dataset found.
 
-    Attributes:
-        name: The dataset's name.
-        images: How many samples it lists.
-        readable: How many of them could be decoded.
-        label_names: The name of each label, by index.
-        frequencies: For each label, how many readable samples carry it.
-        labels_per_image: For each number of labels, how many readable samples have that many.
-        shapes: For each (height, width), how many readable samples have it.
-        failures: Every row of the table and every sample that cannot be used, in order.
-
     >>> from multiguard.data import open_dataset
     >>> report = check_dataset(open_dataset("digits", split="val", images=50))
     >>> report.shapes, report.mean_labels, report.empty_labels
@@ -31,13 +21,13 @@ class DataReport:
     """
 
     name: str
-    images: int
-    readable: int
+    images: int  # the number of samples listed
+    readable: int  # how many of them could be decoded
     label_names: tuple[str, ...]
-    frequencies: tuple[int, ...]
-    labels_per_image: dict[int, int]
-    shapes: dict[tuple[int, int], int]
-    failures: tuple[ImageFailure, ...]
+    frequencies: tuple[int, ...]  # for each label, the number of readable samples that carry it
+    labels_per_image: dict[int, int]  # for each number of labels, the number of readable samples with that many
+    shapes: dict[tuple[int, int], int]  # for each (height, width), the number of readable samples
+    failures: tuple[ImageFailure, ...]  # every row of the table and every sample that cannot be used, in order
 
     @property
     def mean_labels(self) -> float:

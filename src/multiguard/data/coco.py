@@ -12,14 +12,13 @@ from multiguard.io.records import decode_json
 
 COCO_LABELS = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
-    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
-    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee",
-    "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
-    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple",
-    "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
-    "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard",
-    "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors",
-    "teddy bear", "hair drier", "toothbrush",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
+    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
+    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
+    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator",
+    "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
 )  # fmt: skip
 _UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
 COCO_CATEGORY_IDS = tuple(number for number in range(1, 91) if number not in _UNUSED_IDS)
@@ -57,10 +56,8 @@ def _with_year(root: Path, split: str) -> str:
     years = [year for year in _YEARS if (root / "annotations" / f"instances_{split}{year}.json").is_file()]
     if len(years) != 1:
         state = "both years exist" if years else "neither 2014 nor 2017 exists"
-        raise DataError(
-            f"{root}: {state} as annotations/instances_{split}YEAR.json; "
-            f"check the root, or give the year, as in {split}2014"
-        )
+        file = f"annotations/instances_{split}YEAR.json"
+        raise DataError(f"{root}: {state} as {file}; check the root, or give the year, as in {split}2014")
     return split + years[0]
 
 
@@ -72,19 +69,22 @@ def _read_listing(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not readable as JSON ({error})") from error
     for key, types in _RECORDS.items():
-        records = listing.get(key) if isinstance(listing, dict) else None
-        if not isinstance(records, list):
+        if not isinstance(listing.get(key), list):
             raise DataError(f"{path}: no '{key}'; expected an official COCO instances file")
-        for record in records:
+        for record in listing[key]:
             if not isinstance(record, dict) or any(type(record.get(name)) is not kind for name, kind in types.items()):
                 expected = " and ".join(f"{name} ({kind.__name__})" for name, kind in types.items())
                 raise DataError(f"{path}: {str(record)[:80]} under '{key}'; expected {expected}, as COCO writes them")
-    return dict(listing)
+    return listing
 
 
 def _image_labels(listing: Mapping[str, Any], path: Path) -> dict[int, tuple[int, ...]]:
     """The labels of each image, by the image's number."""
-    _check_categories(listing["categories"], path)
+    official = dict(zip(COCO_CATEGORY_IDS, COCO_LABELS, strict=True))
+    for category in listing["categories"]:
+        if official.get(category["id"]) != category["name"]:
+            given = f"category {category['id']} '{category['name']}'"
+            raise DataError(f"{path}: {given} is not one of COCO's 80; for other labels use the 'folder' dataset")
     positions = {number: index for index, number in enumerate(COCO_CATEGORY_IDS)}
     present: defaultdict[int, set[int]] = defaultdict(set)
     for annotation in listing["annotations"]:
@@ -94,17 +94,5 @@ def _image_labels(listing: Mapping[str, Any], path: Path) -> dict[int, tuple[int
         present[annotation["image_id"]].add(positions[category])
     labels = {image["id"]: tuple(sorted(present[image["id"]])) for image in listing["images"]}
     if len(labels) < len(listing["images"]):
-        raise DataError(
-            f"{path}: two images share one id, so their annotations cannot be separated; use the official file"
-        )
+        raise DataError(f"{path}: two images share one id, so their labels are ambiguous; use the official file")
     return labels
-
-
-def _check_categories(categories: list[Mapping[str, Any]], path: Path) -> None:
-    official = dict(zip(COCO_CATEGORY_IDS, COCO_LABELS, strict=True))
-    for category in categories:
-        if official.get(category["id"]) != category["name"]:
-            raise DataError(
-                f"{path}: category {category['id']} '{category['name']}' is not one of COCO's 80; "
-                "for other labels use the 'folder' dataset"
-            )

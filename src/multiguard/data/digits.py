@@ -22,7 +22,6 @@ DIGIT_IMAGES = {"train": 6000, "val": 500, "test": 1000}
 _FRACTIONS = {"train": (0.0, 0.7), "val": (0.7, 0.8), "test": (0.8, 1.0)}
 _DIVISION_SEED = 1797
 _MIN_CANVAS = 16
-_MAX_INK = 16
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class DigitsDataset:
     ('digits val (seed 1)', (2, 3, 6))
     """
 
-    def __init__(
-        self, split: str = "test", *, size: int | None = None, images: int | None = None, seed: int = 0
-    ) -> None:
+    def __init__(self, split: str = "test", *, size: int | None = None, images: int | None = None, seed: int = 0):
         size = 32 if size is None else size
         if split not in DIGIT_IMAGES:
             raise DataError(f"digits: {unknown_name('split', split, DIGIT_IMAGES)}")
@@ -82,8 +79,7 @@ class DigitsDataset:
     def __getitem__(self, index: int, /) -> Sample:
         index = range(self.images)[index]
         layout = self.layout(index)
-        canvas = _draw(layout, self.size)
-        image = np.ascontiguousarray(np.broadcast_to(canvas, (3, self.size, self.size)))
+        image = np.ascontiguousarray(np.broadcast_to(_draw(layout, self.size), (3, self.size, self.size)))
         return Sample(self.ids[index], image, _labels_of(layout))
 
     def layout(self, index: int) -> tuple[Placement, ...]:
@@ -92,9 +88,8 @@ class DigitsDataset:
         count = int(rng.integers(1, 5))
         labels = rng.choice(10, size=count, replace=False)
         quarters = rng.choice(4, size=count, replace=False)
-        pool = _sources(self.split)
         return tuple(
-            _place(rng, int(label), int(quarter), pool[int(label)], self.size // 2)
+            _place(rng, int(label), int(quarter), _sources(self.split)[label], self.size // 2)
             for label, quarter in zip(labels, quarters, strict=True)
         )
 
@@ -119,11 +114,11 @@ def _draw(layout: Sequence[Placement], size: int) -> NDArray[np.uint8]:
 
 @cache
 def _handwriting() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The source digits (1797, 8, 8), scaled to 0..255, and their classes."""
+    """The source digits (1797, 8, 8), scaled from 0..16 to 0..255, and their classes."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    return np.round(bunch.images * (255 / _MAX_INK)).astype(np.uint8), bunch.target.astype(np.int64)
+    return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
 @cache

@@ -51,8 +51,7 @@ def image_hash(image: NDArray[np.generic]) -> str:
     >>> image_hash(np.zeros((3, 2, 2), dtype=np.uint8))[:12]
     'd6a90be827a1'
     """
-    head = f"{image.dtype} {image.shape};".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()
+    return hashlib.sha256(f"{image.dtype} {image.shape};".encode() + np.ascontiguousarray(image).tobytes()).hexdigest()
 
 
 def read_image(path: Path, size: int | None = None, *, home: Path | None = None) -> NDArray[np.uint8]:
@@ -65,18 +64,18 @@ def read_image(path: Path, size: int | None = None, *, home: Path | None = None)
         size: Height and width to resize to; None keeps the image's own.
         home: The folder that must contain the file after all links are resolved; None for any folder.
 
-    >>> folder = getfixture("tmp_path")
-    >>> Image.new("RGB", (4, 2), "red").save(folder / "red.png")
-    >>> read_image(folder / "red.png").shape
-    (3, 2, 4)
-    >>> read_image(folder / "red.png", 8)[:, 0, 0].tolist()
-    [255, 0, 0]
+    >>> Image.new("RGB", (4, 2), "red").save(out / "red.png")
+    >>> read_image(out / "red.png").shape, read_image(out / "red.png", 8)[:, 0, 0].tolist()
+    ((3, 2, 4), [255, 0, 0])
     """
     if size is not None and size < 1:
         raise InvalidInputError(f"the size is {size}; give a height and width of at least 1 pixel")
     try:
         _check_file(path, home)
-        image = _decode(path)
+        # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
+        with Image.open(io.BytesIO(path.read_bytes()), formats=FORMATS) as opened:
+            _check_header(opened)
+            image = _to_rgb(ImageOps.exif_transpose(opened))
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), Image.Resampling.BICUBIC)
     except (DataError, MemoryError):
@@ -109,13 +108,6 @@ def _check_file(path: Path, home: Path | None) -> None:
         raise ValueError(f"{state.st_size:,} bytes are more than the {MAX_BYTES:,} allowed; shrink it")
 
 
-def _decode(path: Path) -> Image.Image:
-    # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
-    with Image.open(io.BytesIO(path.read_bytes()), formats=FORMATS) as opened:
-        _check_header(opened)
-        return _to_rgb(ImageOps.exif_transpose(opened))
-
-
 def _check_header(opened: Image.Image) -> None:
     """Raises, before any pixel is decoded, where the image is too large or ambiguous."""
     width, height = opened.size
@@ -146,7 +138,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         image = _eight_bits(image)
     if image.has_transparency_data:
-        return _over_white(image)
+        layers = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", layers.size, (255, 255, 255, 255)), layers)
     return image.convert("RGB")
 
 
@@ -157,9 +150,3 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     if clear is not None:
         values = np.where(values == clear, _MAX_UINT16, values)
     return Image.fromarray(np.round(values / 257).astype(np.uint8))
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    layers = image.convert("RGBA")
-    white = Image.new("RGBA", layers.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, layers).convert("RGB")

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from multiguard.data.label_table import Row, Table, label_positions, list_images, normal_name, read_table
+from multiguard.data.label_table import Failures, Row, Table, label_positions, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
-from multiguard.errors import DataError, ImageError, ImageFailure
-from multiguard.io.names import unknown_name
+from multiguard.errors import DataError, ImageError
 
 ALL = "all"
 _RESERVED = ("file", "labels", "split")
@@ -29,7 +28,7 @@ def open_folder(
     table: Path | None = None,
     separator: str = ";",
     label_names: Sequence[str] | None = None,
-    failures: list[ImageFailure] | None = None,
+    failures: Failures = None,
 ) -> FileDataset:
     """The images that the CSV lists with their labels; the arguments are those of `open_dataset`."""
     if not separator:
@@ -45,7 +44,7 @@ def open_folder(
         name = normal_name(row.fields["file"])
         return ImageFile(name, root / name, row.label_indices(_row_labels(row, listing, separator), positions, note))
 
-    files = list_images(_split_rows(listing, split), make, failures)
+    files = list_images(listing.split_rows("split", split, [ALL]), make, failures)
     chosen = "" if split == ALL else f", split {split}"
     return FileDataset(f"folder {root.absolute().name}{chosen}", names, files, size=size, home=root)
 
@@ -53,13 +52,6 @@ def open_folder(
 def folder_splits(root: Path, table: Path | None = None) -> list[str]:
     """The splits that the CSV's column `split` names, sorted; none where it has no such column."""
     return read_table(root, table, default=_TABLE, columns=[], failures=[]).values("split")
-
-
-def _split_rows(listing: Table, split: str) -> list[Row]:
-    rows = [row for row in listing.rows if split == ALL or row.fields.get("split") == split]
-    if not rows and split != ALL:
-        raise DataError(f"{listing.path}: {unknown_name('split', split, [ALL, *listing.values('split')])}")
-    return rows
 
 
 def _label_columns(listing: Table) -> list[str]:
@@ -100,36 +92,27 @@ def open_images(
         size: Height and width to resize each image to; None keeps its own.
 
     >>> from PIL import Image
-    >>> folder = getfixture("tmp_path")
-    >>> Image.new("RGB", (4, 2)).save(folder / "a.png")
-    >>> images = open_images(folder, ["cat", "dog"], size=8)
+    >>> Image.new("RGB", (4, 2)).save(out / "a.png")
+    >>> images = open_images(out, ["cat", "dog"], size=8)
     >>> images.ids, images[0].image.shape
     (['a.png'], (3, 8, 8))
     """
     if isinstance(source, str | Path):
         folder = Path(source)
-        return FileDataset(
-            f"images {folder.absolute().name}", label_names, _find_images(folder), size=size, home=folder
-        )
+        return FileDataset(f"images {folder.absolute().name}", label_names, _find_images(folder), size, home=folder)
     paths = [Path(path) for path in source]
     for name, count in Counter(path.name for path in paths).items():
         if count > 1:
-            raise DataError(
-                f"{count} of the files are named '{name}', and the name is the id; give their folder instead"
-            )
+            raise DataError(f"{count} files are named '{name}', and the name is the id; give their folder instead")
     return FileDataset("images", label_names, [ImageFile(path.name, path, ()) for path in paths], size, None)
 
 
 def _find_images(folder: Path) -> list[ImageFile]:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of images, or the files themselves")
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    files = [ImageFile(name, folder / name, ()) for name in names if _is_image(name)]
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    visible = sorted(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
+    files = [ImageFile(name, folder / name, ()) for name in visible if name.lower().endswith(_SUFFIXES)]
     if not files:
         raise DataError(f"{folder}: no image in it or its subfolders; expected files ending in {', '.join(_SUFFIXES)}")
     return files
-
-
-def _is_image(name: str) -> bool:
-    hidden = any(part.startswith(".") for part in name.split("/"))
-    return not hidden and name.lower().endswith(_SUFFIXES)

@@ -14,27 +14,22 @@ from multiguard.io.names import unknown_name
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+Failures = list[ImageFailure] | None  # collects what cannot be used; None raises `ImageError` at the first
 _MAX_LIST_BYTES = 1 << 28  # ten times the longest list of a known dataset
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: its position in the file, for messages, and its fields by column name."""
+    """One line of a table: its fields by column name."""
 
-    path: Path
+    source: str  # the file and the line, for messages
     line: int
     fields: dict[str, str]
-
-    @property
-    def source(self) -> str:
-        """The file and the line."""
-        return f"{self.path}, line {self.line}"
 
     def label_indices(self, names: Iterable[str], positions: Mapping[str, int], note: str = "") -> tuple[int, ...]:
         """The sorted indices of these label names, looked up exactly; unknown ones raise `ImageError` with the note."""
         given = set(names)
-        unknown = [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]
-        if unknown:
+        if unknown := [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]:
             raise ImageError(self.source, f"{'; '.join(unknown).replace('?;', '?')}{note}")
         return tuple(sorted(positions[name] for name in given))
 
@@ -51,27 +46,27 @@ class Table:
         """The distinct values of a column, sorted, without the empty one; none where there is no such column."""
         return sorted({row.fields.get(column, "") for row in self.rows} - {""})
 
+    def split_rows(self, column: str, split: str, everything: Sequence[str] = ()) -> Sequence[Row]:
+        """The rows of a split, or all for a name of `everything`; a split without rows raises `DataError`."""
+        rows = [row for row in self.rows if split in everything or row.fields.get(column) == split]
+        if not rows and split not in everything:
+            raise DataError(f"{self.path}: {unknown_name('split', split, [*everything, *self.values(column)])}")
+        return rows
 
-def read_table(
-    root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: list[ImageFailure] | None
-) -> Table:
-    """The table at `path`; a missing file, a repeated column or text that is not UTF-8 raises `DataError`.
 
-    A row with the wrong number of fields raises `ImageError`, or is added to `failures`.
+def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: Failures) -> Table:
+    """The table at `path`; a missing file or column, a repeated column or text that is not UTF-8 raises `DataError`.
 
-    Args:
-        root: The folder of the images.
-        path: The CSV; None for the one called `default` in `root`, or the only one there.
-        default: The default name of a table.
-        columns: The columns that it must have.
-        failures: A list that collects the rows that cannot be used; None raises at the first.
+    A row with the wrong number of fields raises `ImageError`, or is added to `failures`. Without a path, the table is
+    the one called `default` in the folder of the images, or the only one there.
     """
     path = path or _find_table(root, default)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = tuple(name.strip() for name in next(reader, []))
-            _check_header(path, header)
+            if repeated := [name for name in header if header.count(name) > 1]:
+                raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
             lines = ((reader.line_num, values) for values in reader if values)
             rows = tuple(collect(lines, lambda line: _make_row(path, *line, header), failures))
     except FileNotFoundError:
@@ -95,25 +90,21 @@ def _find_table(root: Path, default: str) -> Path:
     return tables[0]
 
 
-def list_images(
-    rows: Iterable[Row], make: Callable[[Row], ImageFile], failures: list[ImageFailure] | None
-) -> list[ImageFile]:
+def list_images(rows: Iterable[Row], make: Callable[[Row], ImageFile], failures: Failures) -> list[ImageFile]:
     """The image of each row; a second row for one image raises `ImageError`, or is added to `failures`."""
     lines: dict[Path, int] = {}
 
     def make_once(row: Row) -> ImageFile:
         file = make(row)
         if file.path in lines:
-            raise ImageError(
-                row.source, f"the image '{file.id}' is already listed in line {lines[file.path]}; keep one"
-            )
+            raise ImageError(row.source, f"image '{file.id}' is already listed in line {lines[file.path]}; keep one")
         lines[file.path] = row.line
         return file
 
     return collect(rows, make_once, failures)
 
 
-def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: list[ImageFailure] | None) -> list[Made]:
+def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: Failures) -> list[Made]:
     """What `make` returns for each item; its `ImageError` is raised, or added to `failures`."""
     made = []
     for item in items:
@@ -126,18 +117,11 @@ def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: lis
     return made
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    repeated = [name for name in header if header.count(name) > 1]
-    if repeated:
-        raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
-
-
 def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
-    row = Row(path, line, {name: value.strip() for name, value in zip(header, values, strict=False)})
+    source = f"{path}, line {line}"
     if len(values) != len(header):
-        reason = f"{len(values)} fields under {len(header)} columns; quote fields that contain a comma"
-        raise ImageError(row.source, reason)
-    return row
+        raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
+    return Row(source, line, {name: value.strip() for name, value in zip(header, values, strict=True)})
 
 
 def normal_name(name: str) -> str:
@@ -148,22 +132,18 @@ def normal_name(name: str) -> str:
 def label_positions(names: Sequence[str], source: object) -> dict[str, int]:
     """The index of each label name; a repeated name raises `DataError`."""
     positions = {name: index for index, name in enumerate(names)}
-    if len(positions) < len(names):
-        repeated = next(name for index, name in enumerate(names) if positions[name] != index)
-        raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
+    for index, name in enumerate(names):
+        if positions[name] != index:
+            raise DataError(f"{source}: the label '{name}' is listed twice; label names must be unique")
     return positions
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file without blank ones; a missing or undecodable file raises `DataError`.
-
-    So does anything but a regular file (reading a device or a pipe may never end), and a file too large for a list.
-    """
+    """The lines of a UTF-8 text file without blank ones; any other, missing or too large file raises `DataError`."""
     try:
-        state = path.stat()
+        state = path.stat()  # reading a device or a pipe may never end
         if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_LIST_BYTES:
-            limit = f"{_MAX_LIST_BYTES >> 20} MiB"
-            raise DataError(f"{path}: a list must be a regular file of at most {limit}; give another file")
+            raise DataError(f"{path}: expected a regular file of at most {_MAX_LIST_BYTES >> 20} MiB; name another")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the root folder and the split") from None

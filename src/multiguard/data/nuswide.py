@@ -3,22 +3,16 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.label_table import Row, label_positions, list_images, normal_name, read_lines, read_table
+from multiguard.data.label_table import Failures, Row, label_positions, list_images, normal_name, read_lines, read_table
 from multiguard.data.sample import FileDataset, ImageFile
-from multiguard.errors import DataError, ImageError, ImageFailure
-from multiguard.io.names import unknown_name
+from multiguard.errors import DataError, ImageError
 
 NUSWIDE_CONCEPTS = 81
 _COLUMNS = ("filepath", "label", "split_name")
 
 
 def open_nuswide(
-    root: Path,
-    split: str = "val",
-    *,
-    size: int | None = None,
-    table: Path | None = None,
-    failures: list[ImageFailure] | None = None,
+    root: Path, split: str = "val", *, size: int | None = None, table: Path | None = None, failures: Failures = None
 ) -> FileDataset:
     """The NUS-WIDE images of one split with their concepts, in the order of Concepts81.txt.
 
@@ -30,9 +24,7 @@ def open_nuswide(
         raise DataError(f"{path}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one per line")
     positions = label_positions(concepts, path)
     listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS, failures=failures)
-    rows = [row for row in listing.rows if row.fields["split_name"] == split]
-    if not rows:
-        raise DataError(f"nuswide: {unknown_name('split', split, listing.values('split_name'))}")
+    rows = listing.split_rows("split_name", split)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))

@@ -17,14 +17,7 @@ from multiguard.io.files import require_folder, write_atomically
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A decoded dataset.
-
-    Attributes:
-        name: The dataset's name.
-        label_names: The name of each label, by index.
-        ids: The id of each image.
-        images: (n, 3, height, width) uint8.
-        targets: (n, c) uint8, 1 where the label is present.
+    """A decoded dataset: one image, one id and one row of targets for each sample; anything else raises `DataError`.
 
     >>> Pixels("two", ("cat",), ("a", "b"), np.zeros((2, 3, 8, 8), np.uint8), np.array([[1], [0]], np.uint8)).ids
     ('a', 'b')
@@ -33,16 +26,14 @@ class Pixels:
     name: str
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
-    images: NDArray[np.uint8]
-    targets: NDArray[np.uint8]
+    images: NDArray[np.uint8]  # (n, 3, height, width)
+    targets: NDArray[np.uint8]  # (n, c), 1 where the label is present
 
     def __post_init__(self) -> None:
         expected = (len(self.images), len(self.label_names))
         if self.targets.shape != expected or len(self.ids) != len(self.images):
-            raise DataError(
-                f"{self.name}: targets {self.targets.shape} and {len(self.ids)} ids; "
-                f"expected {expected}, one row per image and one column per label"
-            )
+            given = f"targets {self.targets.shape} and {len(self.ids)} ids"
+            raise DataError(f"{self.name}: {given}; expected {expected}, one row per image and one column per label")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -98,17 +89,12 @@ def _decode(dataset: IndexedDataset, threads: int, progress: Progress | None) ->
 
 
 def _decode_cached(dataset: IndexedDataset, threads: int, cache: Path, progress: Progress | None) -> NDArray[np.uint8]:
+    """The decoded images, mapped from their file without running code; any other content of it raises `DataError`."""
     require_folder(cache)
-    key = hashlib.sha256("\0".join(dataset.origins).encode()).hexdigest()[:32]
+    key, count = hashlib.sha256("\0".join(dataset.origins).encode()).hexdigest()[:32], len(dataset)
     path = cache / f"{key}.npy"
     if not path.is_file():
-        array = _decode(dataset, threads, progress)
-        write_atomically(path, partial(np.save, arr=array, allow_pickle=False))
-    return _map_images(path, len(dataset))
-
-
-def _map_images(path: Path, count: int) -> NDArray[np.uint8]:
-    """The decoded images in this file, mapped without running code; any other content raises `DataError`."""
+        write_atomically(path, partial(np.save, arr=_decode(dataset, threads, progress), allow_pickle=False))
     try:
         images = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy parses the header of a damaged file as Python tokens

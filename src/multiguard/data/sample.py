@@ -20,18 +20,13 @@ Progress = Callable[[int, int], None]  # called with the number done and the tot
 class Sample:
     """One image, its stable id and the indices of its labels.
 
-    Attributes:
-        id: A name that does not depend on the order, the subset or the machine.
-        image: (3, height, width), either uint8 (a pixel's value is x / 255) or float32 in [0, 1].
-        labels: The indices of the labels that are present, sorted, without repetition; may be empty.
-
     >>> Sample("cat.jpg", np.zeros((3, 8, 8), dtype=np.uint8), (0, 2)).labels
     (0, 2)
     """
 
-    id: str
-    image: NDArray[np.uint8] | NDArray[np.float32]
-    labels: tuple[int, ...]
+    id: str  # does not depend on the order, the subset or the machine
+    image: NDArray[np.uint8] | NDArray[np.float32]  # (3, height, width): uint8 (x / 255 is meant), or float in [0, 1]
+    labels: tuple[int, ...]  # the indices of the labels that are present, sorted, without repetition; may be empty
 
 
 class Dataset(Protocol):
@@ -95,14 +90,9 @@ class ImageFile:
 
 
 class FileDataset:
-    """Image files, decoded when read: an unreadable one raises `ImageError`, none is ever skipped.
+    """Image files with different ids, decoded when read: an unreadable one raises `ImageError`, none is ever skipped.
 
-    Args:
-        name: The dataset and its split.
-        label_names: The name of each label, by index.
-        files: The images, in order; their ids must differ.
-        size: Height and width to resize each image to; None keeps its own.
-        home: The folder that must contain every image after all links are resolved; None for any folder.
+    Each image is resized to `size`, unless that is None. After all links are resolved, it must be in the folder `home`.
     """
 
     def __init__(
@@ -117,8 +107,7 @@ class FileDataset:
             raise DataError(f"{name}: the image '{image_id}' is listed {count} times; list each image once")
         self.name, self.label_names, self.files = name, tuple(label_names), tuple(files)
         self.size, self.home = size, home
-        self.ids = [file.id for file in files]
-        self.labels = [file.labels for file in files]
+        self.ids, self.labels = [file.id for file in files], [file.labels for file in files]
 
     @property
     def origins(self) -> Sequence[str]:
@@ -142,24 +131,12 @@ def _file_state(path: Path) -> str:
 
 
 class Subset:
-    """Some samples of a dataset, in the dataset's order and with their ids.
-
-    Args:
-        dataset: The dataset.
-        positions: The indices of the samples, without repetition.
-        note: How they were chosen; part of the name.
-    """
+    """The samples at these positions of a dataset, in its order and with their ids; the name has a note added."""
 
     def __init__(self, dataset: IndexedDataset, positions: Sequence[int], note: str) -> None:
-        self.dataset = dataset
-        self.positions = tuple(sorted(positions))
-        self.name = f"{dataset.name}, {note}"
-        self.label_names = dataset.label_names
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The id of each sample."""
-        return self._select(self.dataset.ids)
+        self.dataset, self.positions = dataset, tuple(sorted(positions))
+        self.name, self.label_names = f"{dataset.name}, {note}", dataset.label_names
+        self.ids: Sequence[str] = self._select(dataset.ids)
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:

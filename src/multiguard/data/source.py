@@ -26,17 +26,6 @@ class _StoredOptions(TypedDict, total=False):
 class Source:
     """Images that open to the same ids, in the same order, wherever the same files are.
 
-    Attributes:
-        data: The dataset's name.
-        root: The folder that contains it; digits need none.
-        split: The split; None for the default one to vote on.
-        size: Height and width to resize each image to; None keeps its own.
-        images: The size of a random subset; None for all images.
-        seed: The seed of that subset.
-        options: The dataset's further options.
-        labelled: Whether the labels of the images are read. If not, a folder is all images in it, without any CSV, and
-            its option label_names gives the classifier's labels.
-
     >>> source = Source("digits", images=3)
     >>> source.open().ids
     ['test-0-00206', 'test-0-00222', 'test-0-00459']
@@ -44,14 +33,14 @@ class Source:
     True
     """
 
-    data: str
-    root: Path | None = None
-    split: str | None = None
-    size: int | None = None
-    images: int | None = None
-    seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    labelled: bool = True
+    data: str  # the dataset's name
+    root: Path | None = None  # the folder that contains it; digits need none
+    split: str | None = None  # None for the default one to vote on
+    size: int | None = None  # height and width to resize each image to; None keeps its own
+    images: int | None = None  # the size of a random subset; None for all images
+    seed: int = 0  # of that subset
+    options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
+    labelled: bool = True  # if not, a folder is all images in it, without a CSV; label_names are the classifier's
 
     @property
     def unlisted(self) -> bool:
@@ -60,18 +49,17 @@ class Source:
 
     def open(self) -> IndexedDataset:
         """The dataset; no image is decoded yet."""
-        dataset = self._open_images() if self.unlisted else self._open_listed()
+        if self.unlisted:
+            dataset = self._open_images()
+        else:
+            split = self.split or default_split(self.data, "test", self.root, self.options.get("table"))
+            dataset = open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
         return dataset if self.images is None else subset(dataset, self.images, self.seed)
-
-    def _open_listed(self) -> IndexedDataset:
-        split = self.split or default_split(self.data, "test", self.root, self.options.get("table"))
-        return open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
 
     def _open_images(self) -> IndexedDataset:
         given = {"split": self.split, **self.options}
         names = given.pop("label_names", None)
-        unused = [name for name, value in given.items() if value is not None]
-        if unused:
+        if unused := [name for name, value in given.items() if value is not None]:
             raise DataError(
                 f"folder: {' and '.join(unused)} given, but images without labels have no CSV; leave it out"
             )
@@ -90,16 +78,14 @@ class Source:
     def from_dict(cls, stored: Any) -> "Source":
         """What `as_dict` returned; anything else raises `DataError`."""
         try:
-            source = msgspec.convert(stored, cls, dec_hook=_convert_path)
-            options = msgspec.convert(source.options, _StoredOptions, dec_hook=_convert_path)
+            source = msgspec.convert(stored, cls, dec_hook=_convert)
+            options = msgspec.convert(source.options, _StoredOptions, dec_hook=_convert)
+            if wrong := {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys():
+                raise msgspec.ValidationError(f"unknown or missing: {', '.join(sorted(wrong))[:60]}")
         except msgspec.ValidationError as error:
             raise DataError(f"not a stored source of images ({error}); vote again to write it") from error
-        wrong = {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys()
-        if wrong:
-            names = ", ".join(sorted(wrong))
-            raise DataError(f"not a stored source of images (unknown or missing: {names[:60]}); vote again to write it")
         return replace(source, options=options)
 
 
-def _convert_path(kind: type[Path], value: Any) -> Path:
+def _convert(kind: type[Path], value: Any) -> Path:
     return kind(value)

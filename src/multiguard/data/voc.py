@@ -8,12 +8,10 @@ from multiguard.errors import DataError
 from multiguard.io.names import unknown_name
 
 VOC_LABELS = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
-    "tvmonitor",
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
+    "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 VOC_SPLITS = ("train", "val", "trainval", "test")
-_MARKS = {"1": 1, "0": 0, "-1": -1}
 
 
 def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, difficult: bool = False) -> FileDataset:
@@ -26,13 +24,10 @@ def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, di
     home = _find_home(root)
     ids = [line.split()[0] for line in read_lines(home / "ImageSets" / "Main" / f"{split}.txt")]
     marks = [_read_marks(home, name, split, ids) for name in VOC_LABELS]
-    least = 0 if difficult else 1
-
-    def make(image_id: str) -> ImageFile:
-        labels = tuple(index for index, label_marks in enumerate(marks) if label_marks[image_id] >= least)
-        return ImageFile(image_id, home / "JPEGImages" / f"{image_id}.jpg", labels)
-
-    return FileDataset(f"voc2007 {split}", VOC_LABELS, list(map(make, ids)), size=size, home=home / "JPEGImages")
+    least, images = (0 if difficult else 1), home / "JPEGImages"
+    labels = {name: tuple(index for index, mark in enumerate(marks) if mark[name] >= least) for name in ids}
+    files = [ImageFile(name, images / f"{name}.jpg", labels[name]) for name in ids]
+    return FileDataset(f"voc2007 {split}", VOC_LABELS, files, size=size, home=images)
 
 
 def _find_home(root: Path) -> Path:
@@ -47,10 +42,9 @@ def _read_marks(home: Path, name: str, split: str, ids: list[str]) -> dict[str, 
     marks = {}
     for line in read_lines(path):
         words = line.split()
-        if len(words) != 2 or words[1] not in _MARKS:
+        if len(words) != 2 or words[1] not in ("1", "0", "-1"):
             raise DataError(f"{path}: '{line}' is not 'ID MARK' with a mark of 1, 0 or -1")
-        marks[words[0]] = _MARKS[words[1]]
-    missing = [image_id for image_id in ids if image_id not in marks]
-    if missing:
+        marks[words[0]] = int(words[1])
+    if missing := [image_id for image_id in ids if image_id not in marks]:
         raise DataError(f"{path}: no line for image '{missing[0]}' ({len(missing)} missing)")
     return marks

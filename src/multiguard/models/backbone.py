@@ -24,23 +24,14 @@ _TIMM_SIZE = 224
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A network ready to train or to load, and what it expects as input.
+    """A network ready to train or to load, and what it expects as input."""
 
-    Attributes:
-        architecture: How to build it: "cnn", "cnn:WIDTH" or "timm:NAME".
-        network: (B, 3, height, width) to (B, c) logits.
-        mean: Per-channel mean to subtract from pixels in [0, 1].
-        std: Per-channel standard deviation to divide them by.
-        image_size: The height and width it was designed for.
-        fresh: The tensors that a given weights file did not fill: the replaced head.
-    """
-
-    architecture: str
-    network: nn.Module
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    image_size: int
-    fresh: tuple[str, ...] = ()
+    architecture: str  # how to build it: "cnn", "cnn:WIDTH" or "timm:NAME"
+    network: nn.Module  # (B, 3, height, width) to (B, c) logits
+    mean: tuple[float, ...]  # per channel, to subtract from pixels in [0, 1]
+    std: tuple[float, ...]  # per channel, to divide them by
+    image_size: int  # the height and width it was designed for
+    fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head
 
 
 def build_backbone(
@@ -80,9 +71,8 @@ def check_image_size(backbone: Backbone, size: int) -> None:
     try:
         backbone.network.eval()(torch.zeros(1, 3, size, size))
     except (AssertionError, RuntimeError) as error:
-        raise ModelError(
-            f"{backbone.architecture} takes no images of {size}x{size} ({summary(error)}); try {backbone.image_size}"
-        ) from error
+        reason = f"takes no images of {size}x{size} ({summary(error)}); try {backbone.image_size}"
+        raise ModelError(f"{backbone.architecture} {reason}") from error
     backbone.network.train(was_training)
 
 
@@ -109,8 +99,8 @@ def _timm_backbone(
     except (OSError, RuntimeError, AssertionError) as error:
         raise ModelError(f"timm cannot build '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg
-    heads = config.get("classifier", "head")
-    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    head = config.get("classifier", "head")
+    heads = (head,) if isinstance(head, str) else tuple(head)
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
     image_size = int(config["input_size"][-1])
     return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), image_size, fresh)
@@ -156,5 +146,5 @@ def load_timm(name: str, options: ModelOptions) -> Classifier:
             f"{options.weights} does not fit {spec} with these {len(labels)} labels: its {backbone.fresh[0]!r} has "
             "another shape or is missing; give the labels that the weights were trained for."
         )
-    own = {"output": "logits", "mean": backbone.mean, "std": backbone.std}
-    return options.fill(**own).make_classifier(backbone.network, spec, file_checksum(options.weights))
+    filled = options.fill(output="logits", mean=backbone.mean, std=backbone.std)
+    return filled.make_classifier(backbone.network, spec, file_checksum(options.weights))

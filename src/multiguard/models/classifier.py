@@ -52,14 +52,10 @@ class Classifier(nn.Module):
         code_hash: str | None = None,
     ) -> None:
         super().__init__()
-        self.network = network
-        self.label_names = tuple(label_names)
-        self.output = output
-        self.image_size = image_size
-        self.name = name
-        self.weights_hash = weights_hash
-        self.trained_sigma = trained_sigma
-        self.code_hash = code_hash
+        self.network, self.label_names = network, tuple(label_names)
+        self.output, self.image_size = output, image_size
+        self.name, self.trained_sigma = name, trained_sigma
+        self.weights_hash, self.code_hash = weights_hash, code_hash
         self.register_buffer("mean", _channels(mean))
         self.register_buffer("std", _channels(std))
 
@@ -117,9 +113,8 @@ class ModelOptions:
     def require_output(self, spec: str) -> Output:
         """The declared kind of the scores, which is never guessed from values; `ModelError` where there is none."""
         if self.output is None or self.output not in get_args(Output):
-            raise ModelError(
-                f"{spec}: declare its scores with --output logits or probabilities (output=...), not {self.output!r}."
-            )
+            given = f"not {self.output!r}"
+            raise ModelError(f"{spec}: declare its scores with --output logits or probabilities (output=...), {given}.")
         return self.output
 
     def refuse_weights(self, spec: str) -> None:

@@ -8,12 +8,7 @@ class SmallCnn(nn.Module):
     """A convolutional network of about 300,000 weights that a CPU trains in a minute or two.
 
     A wide first layer averages out noise. A label is present if any part of the image shows it, so features are
-    pooled by their maximum as well as their mean.
-
-    Args:
-        classes: The number of labels c.
-        width: Channels of the first stage; the last has four times as many.
-        dropout: The fraction of the pooled features that a training step drops.
+    pooled by their maximum as well as their mean. The first stage has `width` channels, the last four times as many.
     """
 
     def __init__(self, classes: int, width: int = 32, dropout: float = 0.0) -> None:

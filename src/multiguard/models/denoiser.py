@@ -10,9 +10,6 @@ from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.weights import read_weights, summary
 
-_LAYERS = 12
-_CHANNELS = 96
-
 
 class FFDNet(nn.Module):
     """FFDNet for colour images: one network for every noise level, which is part of its input.
@@ -23,16 +20,17 @@ class FFDNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        sizes = [13, *[_CHANNELS] * (_LAYERS - 1), 12]
         layers: list[nn.Module] = []
-        for inputs, outputs in pairwise(sizes):
+        for inputs, outputs in pairwise([13, *[96] * 11, 12]):
             layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
         self.model = nn.Sequential(*layers[:-1])
 
     def forward(self, images: Tensor, sigma: float) -> Tensor:
         """The images (B, 3, height, width) cleaned of noise of standard deviation sigma; values may leave [0, 1]."""
         height, width = images.shape[-2:]
-        folded = functional.pixel_unshuffle(_even(images), 2)
+        if height % 2 or width % 2:  # repeat the last row or column
+            images = functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
+        folded = functional.pixel_unshuffle(images, 2)
         # The channel of the noise level is added by padding: torch 2.11 cannot compile a concatenation on CUDA.
         inputs = functional.pad(folded, (0, 0, 0, 0, 0, 1), value=sigma)
         clean = functional.pixel_shuffle(self.model(inputs), 2)
@@ -44,9 +42,7 @@ class DenoisedNetwork(nn.Module):
 
     def __init__(self, denoiser: FFDNet, classifier: Classifier, sigma: float) -> None:
         super().__init__()
-        self.denoiser = denoiser
-        self.classifier = classifier
-        self.sigma = sigma
+        self.denoiser, self.classifier, self.sigma = denoiser, classifier, sigma
 
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each noisy image."""
@@ -58,14 +54,6 @@ def denoise(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
     """The noisy images as the classifier behind a denoiser receives them, in training and in smoothing: in [0, 1]."""
     clean: Tensor = denoiser(images, sigma)
     return clean.clamp(0, 1)
-
-
-def _even(images: Tensor) -> Tensor:
-    """The images with the last row and column repeated where their number is odd."""
-    height, width = images.shape[-2:]
-    if height % 2 == width % 2 == 0:
-        return images
-    return functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
 
 
 def load_ffdnet(path: Path) -> FFDNet:

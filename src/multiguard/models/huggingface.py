@@ -1,7 +1,6 @@
 """`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
 
 import math
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 _INDEX = "model.safetensors.index.json"
 _MULTI_LABEL = "multi_label_classification"
 _UNIT = 1 / 255
+_SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 # Config entries that would run foreign code, or load tensors that the hash does not cover.
 _CODE = ("auto_map", "custom_pipelines", "quantization_config", "transformers_weights", "base_model_name_or_path")
 _ATTENTION = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
@@ -45,10 +45,8 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     config = _read_json(path / _CONFIG, spec)
     _refuse_code(config, spec)
     _refuse_other_files(path, spec)
-    if config.get("problem_type") != _MULTI_LABEL:
-        raise ModelError(
-            f"{spec}: its config.json has problem_type {config.get('problem_type')!r}, not {_MULTI_LABEL!r}."
-        )
+    if (kind := config.get("problem_type")) != _MULTI_LABEL:
+        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
     mean, std = _normalisation(path, spec)
     model = _load_model(path, spec)
     # All that is read: the tensors, and the files that determine how they are used.
@@ -63,16 +61,17 @@ def _load_model(path: Path, spec: str) -> Any:
     dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
     try:
         model, info = transformers.AutoModelForImageClassification.from_pretrained(
-            path,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            **{dtype: torch.float32},
+            path, output_loading_info=True, **_SAFE, **{dtype: torch.float32}
         )
     except Exception as error:  # a config that fits no model may raise anything
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
-    _check_filled(spec, info["missing_keys"], info["mismatched_keys"])
+    # A checkpoint without its head, for example, leaves tensors at their random values.
+    wrong = sorted(str(key) for key in (*info["missing_keys"], *info["mismatched_keys"]))
+    if wrong:
+        raise ModelError(
+            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
+            "which would stay random; save the complete model after training."
+        )
     return model
 
 
@@ -97,32 +96,22 @@ def _refuse_other_files(path: Path, spec: str) -> None:
             raise ModelError(f"{spec}: {_INDEX} names {name!r}, which is not a safetensors file in the folder.")
 
 
-def _check_filled(spec: str, missing: Collection[Any], mismatched: Collection[Any]) -> None:
-    """Raises for a checkpoint that leaves tensors at their random values, such as one without its head."""
-    wrong = sorted(str(key) for key in (*missing, *mismatched))
-    if wrong:
-        raise ModelError(
-            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
-            "which would stay random; save the complete model after training."
-        )
-
-
 def _normalisation(path: Path, spec: str) -> tuple[list[float] | None, list[float] | None]:
     """Mean and standard deviation for pixels in [0, 1], from the folder's image processor."""
     config = _read_json(path / _PREPROCESSOR, spec)
     rescaled, factor = config.get("do_rescale", True), config.get("rescale_factor", _UNIT)
     if not rescaled or not _is_number(factor) or abs(factor - _UNIT) > 1e-9:
         raise ModelError(
-            f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; "
-            "wrap the model in a callable that scales its input."
+            f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; wrap the model "
+            "in a callable that scales its input."
         )
     if not config.get("do_normalize", True):
         return None, None
-    mean, std = (_numbers(config.get(name), name, spec) for name in ("image_mean", "image_std"))
-    return mean, std
+    return _numbers(config, "image_mean", spec), _numbers(config, "image_std", spec)
 
 
-def _numbers(values: Any, name: str, spec: str) -> list[float]:
+def _numbers(config: dict[str, Any], name: str, spec: str) -> list[float]:
+    values = config.get(name)
     if not isinstance(values, list) or not values or not all(_is_number(value) for value in values):
         raise ModelError(f"{spec}: {_PREPROCESSOR} has {name} = {str(values)[:60]!r}, not a list of numbers.")
     return [float(value) for value in values]
@@ -134,9 +123,6 @@ def _is_number(value: Any) -> bool:
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
     try:
-        content = decode_json(path.read_bytes(), dict[str, Any])
+        return decode_json(path.read_bytes(), dict[str, Any])
     except (OSError, ValueError) as error:
-        raise ModelError(f"{spec}: {path.name} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{spec}: {path.name} is not a JSON object.")
-    return content
+        raise ModelError(f"{spec}: {path.name} cannot be read as a JSON object: {error}") from error

@@ -13,10 +13,7 @@ from multiguard.models.model_folder import load_folder
 from multiguard.models.onnx_file import load_onnx
 from multiguard.models.python_code import load_function, wrap_model
 
-Loader = Callable[[str, ModelOptions], Classifier]
-
-# By the prefix before the colon; any other prefix is a Python module.
-LOADERS: dict[str, Loader] = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}
+LOADERS = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}  # by prefix; any other is a Python module
 
 
 def runs_code(spec: str) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,33 +28,19 @@ _CHANNELS = 3
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The content of model.json, which describes the weights beside it.
+    """The content of model.json, which describes the weights beside it."""
 
-    Attributes:
-        architecture: How to build the network: "cnn", "cnn:WIDTH" or "timm:NAME".
-        label_names: The c label names, in the order of the scores.
-        image_size: (height, width) of its input.
-        mean: Per-channel mean subtracted inside the classifier, after the noise.
-        std: Per-channel standard deviation divided by inside the classifier.
-        sigma: The noise it was trained for: vote with this one.
-        denoiser: Whether an FFDNet for this sigma comes before the network.
-        output: The kind of its scores.
-        training: How it was trained: dataset, recipe, versions.
-        history: One record per epoch.
-        weights_sha256: The hash of model.safetensors.
-    """
-
-    architecture: str
-    label_names: tuple[str, ...]
-    image_size: tuple[int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    sigma: float
-    denoiser: bool = False
-    output: Output = "logits"
-    training: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
-    weights_sha256: str = ""
+    architecture: str  # how to build the network: "cnn", "cnn:WIDTH" or "timm:NAME"
+    label_names: tuple[str, ...]  # in the order of the scores
+    image_size: tuple[int, int]  # (height, width) of its input
+    mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise
+    std: tuple[float, ...]  # per channel, divided by inside the classifier
+    sigma: float  # the noise it was trained for: vote with this one
+    denoiser: bool = False  # whether an FFDNet for this sigma comes before the network
+    output: Output = "logits"  # the kind of its scores
+    training: Mapping[str, Any] = field(default_factory=dict)  # how it was trained: dataset, recipe, versions
+    history: tuple[Mapping[str, Any], ...] = ()  # one record per epoch
+    weights_sha256: str = ""  # of model.safetensors
 
     def classifier(self, network: nn.Module) -> Classifier:
         """The network as the base classifier that this card describes."""
@@ -84,19 +70,12 @@ class ModelCard:
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
     """Write the folder so that each file is at any moment absent, the old one or the new one, never partial.
 
-    Args:
-        path: The folder, created if necessary.
-        card: Its hash is filled in here.
-        network: The network of the card's architecture.
-        denoiser: The denoiser before it; its weights go into the same file.
+    The denoiser's weights go into the file of the network's, whose hash is filled in on the card that is returned.
 
-    >>> folder = getfixture("tmp_path") / "model"
     >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), sigma=0.25)
-    >>> card = save_folder(folder, card, build_backbone("cnn:2", 2).network)
-    >>> read_card(folder) == card
-    True
-    >>> load_folder(folder)(torch.zeros(1, 3, 16, 16)).shape
-    torch.Size([1, 2])
+    >>> card = save_folder(out, card, build_backbone("cnn:2", 2).network)
+    >>> read_card(out) == card, load_folder(out)(torch.zeros(1, 3, 16, 16)).shape
+    (True, torch.Size([1, 2]))
     """
     parts = {"network": network} if denoiser is None else {"network": network, "denoiser": denoiser}
     tensors = {
@@ -108,14 +87,9 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
     card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
-    save_card(path, card)
-    return card
-
-
-def save_card(path: Path, card: ModelCard) -> None:
-    """Write model.json alone, as after an epoch that left the weights unchanged."""
     text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
+    return card
 
 
 def read_card(path: Path) -> ModelCard:
@@ -123,17 +97,14 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(file.read_bytes(), dict[str, Any])
+        if content.pop("format", None) != FORMAT:
+            raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
+        card = convert(content, ModelCard)
+        _check_card(card)
     except FileNotFoundError:
         raise ModelError(f"{file}: no such file; expected a model folder, as `multiguard train` writes it") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{file}: not readable as JSON ({error})") from error
-    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
-    try:
-        card = convert(content, ModelCard)
-        _check_card(card)
-    except ValueError as error:
-        raise ModelError(f"{file}: not a complete model card ({error}); train again to write it") from error
+        raise ModelError(f"{file}: not readable as a model card ({error}); train again to write it") from error
     return card
 
 
@@ -153,13 +124,11 @@ def _check_card(card: ModelCard) -> None:
 
 def load_folder(path: Path | str) -> Classifier:
     """The classifier in the folder, in eval mode; its weights have the hash that the card records."""
-    path = Path(path)
-    card = read_card(path)
-    tensors = _read_tensors(path, card)
-    classifier = card.classifier(_make_backbone(path, card, tensors).network)
+    card, backbone, tensors = _read_folder(Path(path))
+    classifier = card.classifier(backbone.network)
     if card.denoiser:
         denoiser = FFDNet()
-        _load_part(denoiser, tensors, "denoiser", path)
+        _load_part(denoiser, tensors, "denoiser", Path(path))
         classifier = denoise_first(classifier, denoiser, card.sigma)
         classifier.weights_hash = card.weights_sha256
     return classifier.eval().requires_grad_(False)
@@ -167,24 +136,21 @@ def load_folder(path: Path | str) -> Classifier:
 
 def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
     """The network of a model folder without its denoiser, for further training with this dropout before its head."""
-    card = read_card(path)
-    return _make_backbone(path, card, _read_tensors(path, card), dropout)
+    return _read_folder(path, dropout)[1]
 
 
-def _read_tensors(path: Path, card: ModelCard) -> dict[str, Tensor]:
-    file = path / WEIGHTS_FILE
+def _read_folder(path: Path, dropout: float = 0.0) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
+    """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
+    card, file = read_card(path), path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
     if file_checksum(file) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
-    return read_weights(file)
-
-
-def _make_backbone(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float = 0.0) -> Backbone:
+    tensors = read_weights(file)
     _check_memory(path, card, tensors)
     backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
     _load_part(backbone.network, tensors, "network", path)
-    return replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0])
+    return card, replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0]), tensors
 
 
 def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:
@@ -205,7 +171,5 @@ def _check_memory(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) ->
         return
     needed = sum(tensor.numel() for tensor in network.state_dict().values())
     if needed > stored:
-        raise ModelError(
-            f"{path}: the weights do not fit the card's architecture, {card.architecture}: it needs {needed:,} "
-            f"numbers, and the file has {stored:,}"
-        )
+        reason = f"{card.architecture}: it needs {needed:,} numbers, and the file has {stored:,}"
+        raise ModelError(f"{path}: the weights do not fit the card's architecture, {reason}")

@@ -13,8 +13,6 @@ from multiguard.io.files import file_checksum, files_checksum
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.weights import import_library, summary
 
-_PRECOMPILED = "EPContext"
-
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
     """The classifier in an ONNX file with one input and one output; the kind of its scores must be declared.
@@ -48,9 +46,8 @@ class OnnxNetwork:
     @property
     def image_size(self) -> tuple[int, int] | None:
         """(height, width) where the graph has fixed ones; None for any size."""
-        size = self._shape[2:]
-        fixed = len(size) == 2 and all(isinstance(side, int) for side in size)
-        return (size[0], size[1]) if fixed else None
+        size = tuple(self._shape[2:])
+        return size if len(size) == 2 and all(isinstance(side, int) for side in size) else None
 
     def __call__(self, images: Tensor) -> Tensor:
         """The scores of each image, on the device of the input."""
@@ -68,19 +65,21 @@ def _weights_hash(path: Path) -> str:
     """The hash of the file and of the files in its folder that contain its tensors; files elsewhere are refused."""
     if not path.is_file():
         raise ModelError(f"onnx:{path}: no such file.")
+    onnx = import_library("onnx", "onnx")
     try:
-        model = import_library("onnx", "onnx").load(str(path), load_external_data=False)
-    except ModelError:
-        raise
+        model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf raises its own errors
         raise ModelError(f"onnx:{path} cannot be loaded: {summary(error)}") from error
-    names = sorted({_check_inside(path, name) for name in _external_names(model)})
-    return files_checksum([path, *(path.parent / name for name in names)]) if names else file_checksum(path)
+    files = [path.parent / name for name in sorted(set(_external_names(model)))]
+    for file in files:  # in the model's folder after all links are resolved
+        if not file.is_file() or not file.resolve().is_relative_to(path.parent.resolve()):
+            raise ModelError(f"onnx:{path} keeps tensors in '{file}', which is no file in its folder; move it there.")
+    return files_checksum([path, *files]) if files else file_checksum(path)
 
 
 def _external_names(message: Any) -> Iterator[str]:
     """The files that contain any tensor of the model, however deep in it; a precompiled part is refused."""
-    if message.DESCRIPTOR.name == "NodeProto" and message.op_type == _PRECOMPILED:
+    if message.DESCRIPTOR.name == "NodeProto" and message.op_type == "EPContext":
         raise ModelError("the ONNX model has a part compiled for one machine (EPContext); export it without that part")
     if message.DESCRIPTOR.name == "TensorProto":
         yield from (entry.value for entry in message.external_data if entry.key == "location")
@@ -88,11 +87,3 @@ def _external_names(message: Any) -> Iterator[str]:
         if field.message_type is not None:
             for part in [value] if hasattr(value, "DESCRIPTOR") else value:
                 yield from _external_names(part)
-
-
-def _check_inside(path: Path, name: str) -> str:
-    """The name, if it is that of a file in the model's folder after all links are resolved."""
-    file = path.parent / name
-    if not file.is_file() or not file.resolve().is_relative_to(path.parent.resolve()):
-        raise ModelError(f"onnx:{path} keeps tensors in {name!r}, which is not a file in its folder; move it there.")
-    return name

@@ -53,7 +53,6 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     """The sha256 of the module's file and of the user's other files that define the maker, the network and its parts.
 
     Installed libraries are covered by their recorded versions. Other imports of these files are not covered.
-    The module `home` was named by the user, and `maker` is the function in it that returned the classifier.
     """
     home_file = _file(home)
     if home_file is None:

@@ -2,23 +2,20 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from multiguard.train.hyperparameters import Hyperparameters
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
 
 
 def derived_seed(*key: int) -> int:
-    """Return a 63-bit seed that depends on every part of the key and on nothing else.
-
-    What a step draws is a function of its key, never of what was drawn before it.
-    """
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    """Return a 63-bit seed that depends on every part of the key and on nothing else, such as earlier draws."""
+    return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
 def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
@@ -35,62 +32,40 @@ def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tenso
     return images.add(noise, alpha=sigma)
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """The random transforms of a training image before the noise.
-
-    >>> Augmentation(least_area=1, flip=False).is_identity
-    True
-
-    Attributes:
-        least_area: A crop keeps a uniformly drawn fraction of the area, between this and 1; 1 for no crop.
-        shift: The largest shift in pixels, in each direction. Black fills in; with crops, the edge is repeated.
-        flip: Whether half of the images are mirrored left to right.
-    """
-
-    least_area: float = 0.5
-    shift: int = 0
-    flip: bool = True
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether images stay as they are."""
-        return self.least_area >= 1 and self.shift == 0 and not self.flip
-
-
-def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
     """Crop, shift and flip each of the float images (B, 3, height, width) by a draw of its own.
 
+    A crop keeps a uniformly drawn fraction of the area. Black fills in after a shift; with crops, the edge is repeated.
+
     >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
-    >>> flips = augment(images, Augmentation(least_area=1), torch.Generator().manual_seed(1))
+    >>> flips = augment(images, Hyperparameters(crop=1, flip=True), torch.Generator().manual_seed(1))
     >>> flips[:, 0, 0].round().tolist()
     [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     """
-    if augmentation.is_identity:
+    if config.crop >= 1 and config.shift == 0 and not config.flip:
         return images
-    transforms = _draw_transforms(images, augmentation, generator)
+    transforms = _draw_transforms(images, config, generator)
     grid = functional.affine_grid(transforms, list(images.shape), align_corners=False)
-    padding = "border" if augmentation.least_area < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
+    padding = "border" if config.crop < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
-def _draw_transforms(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+def _draw_transforms(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
     """(B, 2, 3) affine maps from result coordinates to image coordinates, both in [-1, 1]."""
     count, _, height, width = images.shape
     draws = torch.rand(7, count, generator=generator, device=images.device, dtype=images.dtype)
-    scale_x, scale_y = _crop_sides(draws[0], draws[1], augmentation)
-    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _shift(draws[4], augmentation.shift, width)
-    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], augmentation.shift, height)
-    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if augmentation.flip else torch.ones_like(draws[6])
+    scale_x, scale_y = _crop_sides(draws[0], draws[1], config.crop)
+    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _shift(draws[4], config.shift, width)
+    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], config.shift, height)
+    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if config.flip else torch.ones_like(draws[6])
     zero = torch.zeros_like(scale_x)
-    rows = torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1)
-    return rows.view(count, 2, 3)
+    return torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1).view(count, 2, 3)
 
 
-def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, augmentation: Augmentation) -> tuple[Tensor, Tensor]:
+def _crop_sides(area_draw: Tensor, stretch_draw: Tensor, least_area: float) -> tuple[Tensor, Tensor]:
     """The width and height of each crop as fractions of the image's, neither above 1."""
-    side = (augmentation.least_area + (1 - augmentation.least_area) * area_draw).sqrt()
-    if augmentation.least_area >= 1:
+    side = (least_area + (1 - least_area) * area_draw).sqrt()
+    if least_area >= 1:
         return side, side
     stretch = torch.exp((2 * stretch_draw - 1) * (math.log(_STRETCH) / 2))
     return (side * stretch).clamp(max=1), (side / stretch).clamp(max=1)

@@ -32,15 +32,10 @@ _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes:
-        settings: What the run was started with; a run with other settings does not resume it.
-        history: One record for each finished epoch.
-    """
-
-    settings: Mapping[str, Any]
-    history: list[dict[str, Any]] = field(default_factory=list)
+    settings: Mapping[str, Any]  # what the run was started with; a run with other settings does not resume it
+    history: list[dict[str, Any]] = field(default_factory=list)  # one record for each finished epoch
 
 
 def save_checkpoint(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -86,29 +81,17 @@ def new_card(
     denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
-    """Return the card of a run before its first epoch, with everything that decides its outcome.
-
-    The images may be decoded or not. Their ids and labels, and the weights of the denoiser, are recorded as hashes.
-    """
-    versions = {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    """Return the card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
     record = {
         "recipe": asdict(hyperparameters),
         "train": _split_record(training),
         "val": _split_record(validation),
         "denoiser_sha256": None if denoiser is None else state_hash(denoiser),
-        "versions": versions,
+        "versions": {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         **provenance,
     }
-    return ModelCard(
-        architecture=backbone.architecture,
-        label_names=tuple(training.label_names),
-        image_size=size,
-        mean=backbone.mean,
-        std=backbone.std,
-        sigma=hyperparameters.validation_sigma,
-        denoiser=denoiser is not None,
-        training=record,
-    )
+    inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_sigma)
+    return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
 
 
 def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
@@ -125,8 +108,7 @@ def run_settings(card: ModelCard) -> dict[str, Any]:
     """Return what a run must share with this card's to resume it: everything but the versions of the software."""
     record = {key: value for key, value in card.training.items() if key != "versions"}
     more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
-    settings: dict[str, Any] = json.loads(json.dumps({**record, **more}))
-    return settings
+    return dict(json.loads(json.dumps({**record, **more})))
 
 
 def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
@@ -136,27 +118,22 @@ def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
         return
     before = _flatten(run_settings(read_card(out)) if progress is None else progress.settings)
     now = _flatten(settings)
-    differences = [
-        _difference(key, before.get(key), now.get(key))
-        for key in sorted({*before, *now})
-        if before.get(key) != now.get(key)
-    ]
-    if differences:
-        raise InvalidInputError(
-            f"{out} holds a run with other settings: {'; '.join(differences)}. Train with --force to replace it, or "
-            "name another folder"
-        )
+    different = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if different:
+        changes = "; ".join(_difference(key, before.get(key), now.get(key)) for key in different)
+        fix = "Train with --force to replace it, or name another folder"
+        raise InvalidInputError(f"{out} holds a run with other settings: {changes}. {fix}")
 
 
 def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
     """Return whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
     try:
         check_same_run(out, settings)
+        return False
     except (InvalidInputError, ModelError) as error:
         if isinstance(error.__cause__, OSError):  # an unreadable file may belong to this very run
             raise
         return True
-    return False
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -170,6 +147,5 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _difference(key: str, before: Any, now: Any) -> str:
     texts = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
-    if max(map(len, texts)) > _LONGEST_VALUE:
-        return f"{key} has changed"
-    return f"{key} was {texts[0]} and is {texts[1]}"
+    short = max(map(len, texts)) <= _LONGEST_VALUE
+    return f"{key} was {texts[0]} and is {texts[1]}" if short else f"{key} has changed"

@@ -19,16 +19,14 @@ _COPY = 4096
 class Feed:
     """The images and targets of one split, batch by batch on one device.
 
-    Args:
-        pixels: The decoded split.
-        device: The device of the batches.
-        resident: Whether to keep all images on the device; None keeps them on a GPU with enough free memory.
+    It keeps all images there if `resident`; None keeps them on a GPU with enough free memory.
     """
 
     def __init__(self, pixels: Pixels, device: torch.device, resident: bool | None = None) -> None:
         self.pixels, self.device = pixels, device
         self.targets = torch.from_numpy(np.array(pixels.targets)).to(device)
-        keep = _fits(pixels, device) if resident is None else resident
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        keep = pixels.images.nbytes < _FRACTION_OF_FREE_MEMORY * free if resident is None else resident
         self.images = _copy_to(device, pixels.images) if keep else None
 
     def __len__(self) -> int:
@@ -67,13 +65,6 @@ def epoch_indices(count: int, batch: int, *, seed: int, epoch: int, rank: int = 
     order = np.random.default_rng(derived_seed(seed, ORDER, epoch)).permutation(count)
     steps = max(count // batch, 1)
     return [order[step * batch : (step + 1) * batch][rank::world] for step in range(steps)]
-
-
-def _fits(pixels: Pixels, device: torch.device) -> bool:
-    if device.type != "cuda":
-        return False
-    free, _ = torch.cuda.mem_get_info(device)
-    return pixels.images.nbytes < _FRACTION_OF_FREE_MEMORY * free
 
 
 def _copy_to(device: torch.device, images: NDArray[np.uint8]) -> Tensor:

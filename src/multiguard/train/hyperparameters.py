@@ -67,9 +67,8 @@ class Hyperparameters:
         return self.sigma * min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
 
 
-DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False},
-}
+_DIGITS = {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}
+DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"digits": _DIGITS}
 _TYPES = get_type_hints(Hyperparameters)
 
 
@@ -97,9 +96,8 @@ def default_text(name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    words = {None: "sigma", True: "yes", False: "no"}  # only val_sigma has no default of its own
     if value is None or isinstance(value, bool):
-        return words[value]
+        return {None: "sigma", True: "yes", False: "no"}[value]  # only val_sigma has no default of its own
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

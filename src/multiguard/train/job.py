@@ -26,44 +26,24 @@ _HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class Job:
-    """What to train on, what to train, and how.
+    """What to train on, what to train, and how."""
 
-    Attributes:
-        data: The dataset's name.
-        out: The model folder to write, or to resume in.
-        hyperparameters: How to train.
-        model: "cnn", "cnn:WIDTH", "timm:NAME", or a model folder to start from; None for the cnn of the digits.
-        root: The dataset's folder.
-        weights: A weights file, "pretrained", or None.
-        size: Height and width of the images; None for the network's own.
-        split: The training split; None for the dataset's default.
-        val_split: The validation split; None for the one that belongs to `split`, or else a held-out tenth.
-        images: The number of training images, drawn at random; None for all.
-        val_images: The number of validation images, drawn at random; None for all.
-        options: The dataset's further options.
-        denoiser: FFDNet weights for a denoiser in front of the classifier, which then learns from denoised images,
-            or from clean ones where sigma is 0.
-        cache: A folder for decoded images.
-        workers: Decoding threads; None for one per core.
-        compiled: Whether to run the forward and backward pass through torch.compile.
-    """
-
-    data: str
-    out: Path
+    data: str  # the dataset's name
+    out: Path  # the model folder to write, or to resume in
     hyperparameters: Hyperparameters
-    model: str | None = None
-    root: Path | None = None
-    weights: str | None = None
-    size: int | None = None
-    split: str | None = None
-    val_split: str | None = None
-    images: int | None = None
-    val_images: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    denoiser: Path | None = None
-    cache: Path | None = None
-    workers: int | None = None
-    compiled: bool = False
+    model: str | None = None  # "cnn", "cnn:WIDTH", "timm:NAME", or a model folder; None for the cnn of the digits
+    root: Path | None = None  # the dataset's folder
+    weights: str | None = None  # a weights file, or "pretrained"
+    size: int | None = None  # height and width of the images; None for the network's own
+    split: str | None = None  # the training split; None for the dataset's default
+    val_split: str | None = None  # None for the one that belongs to `split`, or else a held-out tenth
+    images: int | None = None  # the number of training images, drawn at random; None for all
+    val_images: int | None = None  # the number of validation images, drawn at random; None for all
+    options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
+    denoiser: Path | None = None  # FFDNet weights; the classifier then sees denoised images, clean ones at sigma 0
+    cache: Path | None = None  # a folder for decoded images
+    workers: int | None = None  # decoding threads; None for one per core
+    compiled: bool = False  # whether to run the forward and backward pass through torch.compile
 
     @property
     def start(self) -> str:
@@ -93,13 +73,8 @@ def run_job(
 ) -> TrainResult:
     """Run the job from names and paths to the model folder; a second call resumes it where it was interrupted.
 
-    Every mistake in the job raises before the first image is decoded.
-
-    Args:
-        job: The job.
-        on_epoch: As for `train`.
-        progress: As for `train`; also called while images are decoded.
-        discard: As for `train`.
+    Every mistake in the job raises before the first image is decoded. The functions are those that `train` calls;
+    `progress` is also called while images are decoded.
     """
     dataset_info(job.data)
     decoding_threads(job.workers)
@@ -114,20 +89,11 @@ def run_job(
         check_same_run(job.out, run_settings(card))
     if job.cache is not None:
         require_folder(job.cache)
+    hooks: Mapping[str, Any] = {"on_epoch": on_epoch, "progress": progress, "discard": discard}
+    more: Mapping[str, Any] = {"denoiser": denoiser, "provenance": provenance, "compiled": job.compiled}
     with folder_lock(job.out):
-        return train(
-            backbone,
-            _decode(job, training, progress),
-            _decode(job, validation, progress),
-            config,
-            job.out,
-            denoiser=denoiser,
-            provenance=provenance,
-            compiled=job.compiled,
-            on_epoch=on_epoch,
-            progress=progress,
-            discard=discard,
-        )
+        pixels, val_pixels = (_decode(job, split, progress) for split in (training, validation))
+        return train(backbone, pixels, val_pixels, config, job.out, **more, **hooks)
 
 
 def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
@@ -135,20 +101,17 @@ def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
     split = job.split or default_split(job.data, "train", **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
-    opened = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
-    training: IndexedDataset = opened(split=split)
-    validation: IndexedDataset
-    if val_split is None:
-        training, validation = hold_out(training, _HELD_OUT, seed)
-    else:
-        validation = opened(split=val_split)
-    training = training if job.images is None else subset(training, job.images, seed)
-    validation = validation if job.val_images is None else subset(validation, job.val_images, seed)
+    open_split = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
+    parts: tuple[IndexedDataset, IndexedDataset]
+    dataset = open_split(split=split)
+    parts = hold_out(dataset, _HELD_OUT, seed) if val_split is None else (dataset, open_split(split=val_split))
+    training = parts[0] if job.images is None else subset(parts[0], job.images, seed)
+    validation = parts[1] if job.val_images is None else subset(parts[1], job.val_images, seed)
     check_disjoint(training, validation)
     return training, validation
 
 
-def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None = None) -> Pixels:
+def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None) -> Pixels:
     on_image = None if progress is None else partial(progress, f"decoding {split.name}")
     return load_pixels(split, workers=job.workers, cache=job.cache, progress=on_image)
 
@@ -157,8 +120,8 @@ def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
     """Build the network that a job starts from, for images of the job's size."""
     folder, dropout = job.start_folder, job.hyperparameters.dropout
     if folder is None:
-        labels, size = len(data.label_names), job.image_size
-        backbone = build_backbone(job.start, labels, job.weights, dropout=dropout, size=size)
+        labels = len(data.label_names)
+        backbone = build_backbone(job.start, labels, job.weights, dropout=dropout, size=job.image_size)
     elif job.weights is not None:
         raise InvalidInputError(f"--weights {job.weights} with the model folder {folder}: give one or the other")
     elif read_card(folder).label_names != tuple(data.label_names):
@@ -171,17 +134,15 @@ def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
 
 def _provenance(job: Job, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
+    weights: dict[str, str] | None = None
+    if job.weights is not None:
+        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(Path(job.weights))}
+        weights = {"source": Path(job.weights).name, **digest}
     return {
         "data": job.data,
         "data_options": {n: str(value) if isinstance(value, Path) else value for n, value in job.options.items()},
         "model": job.start,
         "model_sha256": None if job.start_folder is None else read_card(job.start_folder).weights_sha256,
-        "weights": _weights_record(job.weights),
+        "weights": weights,
         "fresh_tensors": list(backbone.fresh),
     }
-
-
-def _weights_record(weights: str | None) -> Mapping[str, str] | None:
-    if weights is None or weights == PRETRAINED:
-        return None if weights is None else {"source": PRETRAINED}
-    return {"source": Path(weights).name, "sha256": file_checksum(Path(weights))}

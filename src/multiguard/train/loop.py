@@ -21,17 +21,9 @@ from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
-from multiguard.train.checkpoint import (
-    STATE_FILE,
-    Progress,
-    check_same_run,
-    holds_other_run,
-    new_card,
-    read_progress,
-    read_tensors,
-    run_settings,
-    save_checkpoint,
-)
+from multiguard.models.weights import summary
+from multiguard.train import checkpoint
+from multiguard.train.checkpoint import STATE_FILE, Progress, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters, Keep
 from multiguard.train.trainer import Record, Trainer
 
@@ -72,14 +64,12 @@ def train(
     On a CPU the model is bit for bit the same whether the run was interrupted or not. The best epoch has the highest
     mAP of the averaged weights on noisy validation images, whose noise is the same in every epoch.
 
-    >>> from tempfile import TemporaryDirectory
     >>> from multiguard.data import DigitsDataset, load_pixels
     >>> from multiguard.models.backbone import build_backbone
     >>> from multiguard.train import hyperparameters_for
     >>> pixels, val_pixels = (load_pixels(DigitsDataset(split, images=32, size=16)) for split in ("train", "val"))
     >>> backbone, hyperparameters = build_backbone("cnn:2", 10), hyperparameters_for("digits", epochs=1)
-    >>> with TemporaryDirectory() as out:
-    ...     result = train(backbone, pixels, val_pixels, hyperparameters, Path(out))
+    >>> result = train(backbone, pixels, val_pixels, hyperparameters, out)
     >>> result.kept["epoch"], result.card.sigma
     (1, 0.5)
 
@@ -117,10 +107,8 @@ def check_disjoint(training: IndexedDataset | Pixels, validation: IndexedDataset
     seen = set(training.ids)
     common = [id_ for id_ in validation.ids if id_ in seen]
     if common:
-        raise InvalidInputError(
-            f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}; "
-            "validate on another split, or omit --val-split to hold out a tenth"
-        )
+        images = f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}"
+        raise InvalidInputError(f"{images}; validate on another split, or omit --val-split to hold out a tenth")
 
 
 def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int) -> None:
@@ -138,10 +126,10 @@ def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int
 def prepare_folder(out: Path, settings: Mapping[str, Any], discard: Discard | None, accelerator: Accelerator) -> None:
     """Raise unless this run may write here; the main process first discards another run's files where it may."""
     if discard is not None:
-        if this_rank().may_discard and holds_other_run(out, settings):
+        if this_rank().may_discard and checkpoint.holds_other_run(out, settings):
             discard(out)
         accelerator.wait_for_everyone()
-    check_same_run(out, settings)
+    checkpoint.check_same_run(out, settings)
 
 
 class _Run:
@@ -157,16 +145,16 @@ class _Run:
         if self.is_main:
             for folder in (self.out, (self.out / STATE_FILE).parent):
                 remove_partial_files(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
-        progress = read_progress(self.out)
+        progress = checkpoint.read_progress(self.out)
         if progress is None:
             return []
         try:
-            tensors = read_tensors(self.out)
+            tensors = checkpoint.read_tensors(self.out)
             self.kept = tensors.pop("kept")
             self.trainer.restore(tensors)
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ModelError(f"{self.out / STATE_FILE}: not the state of this run ({reason}); delete it") from error
+            path = self.out / STATE_FILE
+            raise ModelError(f"{path}: not the state of this run ({summary(error)}); delete it") from error
         if self.is_main and not _is_current(self.out, progress):
             self._write_folder(progress.history)
         return list(progress.history)
@@ -176,8 +164,7 @@ class _Run:
         if epochs == 0:
             self._save({"epoch": 0, **self.trainer.validate()})
         for epoch in range(len(self.history), epochs):
-            done = self.trainer.run_epoch(epoch, partial(self._report, progress, epoch))
-            record = {**done, **self.trainer.validate()}
+            record = self.trainer.run_epoch(epoch, partial(self._report, progress, epoch)) | self.trainer.validate()
             self._save(record)
             if self.is_main and on_epoch is not None:
                 on_epoch(record)
@@ -199,7 +186,7 @@ class _Run:
             self.kept = {name: tensor.cpu().clone() for name, tensor in self.trainer.averaged.state_dict().items()}
         if self.trainer.hyperparameters.epochs:
             parts = {**self.trainer.tensors(), "kept": self.kept}
-            save_checkpoint(self.out, Progress(run_settings(self.card), self.history), parts)
+            checkpoint.save_checkpoint(self.out, Progress(run_settings(self.card), self.history), parts)
         self._write_folder(self.history)
 
     def _write_folder(self, history: Sequence[Record]) -> None:
@@ -225,13 +212,11 @@ def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:
 
 def draw_curve(history: Sequence[Record], path: Path) -> None:
     """Write a PNG of the loss and of the validation mAP, noisy and clean, over the epochs."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     epochs = [record["epoch"] for record in history]
     figure = Figure(figsize=(8, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     left.plot(epochs, [record["loss"] for record in history], color="#444444")
     left.set(xlabel="epoch", ylabel="training loss")

@@ -10,12 +10,7 @@ from multiguard.train.hyperparameters import LossName
 
 
 def asymmetric_loss(
-    logits: Tensor,
-    targets: Tensor,
-    *,
-    gamma_positive: float = 0.0,
-    gamma_negative: float = 4.0,
-    margin: float = 0.05,
+    logits: Tensor, targets: Tensor, *, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05
 ) -> Tensor:
     r"""The asymmetric loss (ASL) of the MultiGuard paper, finite with finite gradients for every finite logit.
 
@@ -29,11 +24,9 @@ def asymmetric_loss(
     An absent label costs nothing up to the margin, and little where its score is small:
 
     >>> import torch
-    >>> logits = torch.tensor([[2.0, -4.0, 1.0]])
-    >>> round(asymmetric_loss(logits, torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
-    0.373
-    >>> round(binary_cross_entropy(logits, torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
-    1.458
+    >>> logits, targets = torch.tensor([[2.0, -4.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> [round(loss(logits, targets).item(), 3) for loss in (asymmetric_loss, binary_cross_entropy)]
+    [0.373, 1.458]
 
     Args:
         logits: (B, c), any real numbers.

@@ -17,7 +17,7 @@ from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first
-from multiguard.train.augmentation import MODEL, STEP, VALIDATION, Augmentation, add_noise, augment, derived_seed
+from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.losses import LOSSES
@@ -49,7 +49,6 @@ class Trainer:
         self.amp = on_gpu and torch.cuda.is_bf16_supported()
         self.layout = torch.channels_last if on_gpu else torch.contiguous_format
         self.loss = LOSSES[config.loss]
-        self.augmentation = Augmentation(least_area=config.crop, shift=config.shift, flip=config.flip)
         self.feed, self.val_feed = Feed(pixels, self.device), Feed(val_pixels, self.device)
         self.classifier = classifier.to(self.device)
         for kernel in (parameter for parameter in classifier.parameters() if parameter.ndim == 4):
@@ -91,7 +90,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = one_cycle(done, config.epochs * steps, config.lr, config.warmup)
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
-        augmented = augment(images.float() / 255, self.augmentation, self.generator)
+        augmented = augment(images.float() / 255, config, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
             logits = self.module(self._denoise(noisy, sigma))
@@ -204,36 +203,30 @@ def noisy_scores(
 def noisy_map(classifier: nn.Module, pixels: Pixels, sigma: float, *, seed: int = 0) -> float:
     """Return the mean average precision of a classifier in eval mode on one noisy copy of each image.
 
+    The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The standard
+    deviation of the noise is sigma; the seed decides the noise.
+
     >>> from multiguard.data import DigitsDataset, load_pixels
     >>> pixels = load_pixels(DigitsDataset("val", images=20))
     >>> brightness = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10, bias=False))
     >>> 0 < noisy_map(brightness, pixels, 0.5) < 1
     True
-
-    Args:
-        classifier: Maps images in [0, 1] to one score per label. It runs on the device of its weights.
-        pixels: The decoded images.
-        sigma: Standard deviation of the noise.
-        seed: Decides the noise.
     """
-    weights = next(classifier.parameters(), None)
-    device = torch.device("cpu") if weights is None else weights.device
+    device = next((weights.device for weights in classifier.parameters()), torch.device("cpu"))
     scores = noisy_scores(classifier, Feed(pixels, device), sigma, seed)
     return mean_average_precision(scores.cpu().numpy(), pixels.targets)
 
 
 def mean_average_precision(scores: NDArray[np.floating], targets: NDArray[np.integer]) -> float:
-    """Return the mean average precision over the labels that at least one image has, in [0, 1].
+    """Return the mean average precision over the labels that at least one image has, in [0, 1]; nan without any.
+
+    Only the order of the scores (n, c) within a label matters. Targets (n, c) are 1 where the label is present.
 
     The first label is ranked perfectly; the image of the second is ranked second of three:
 
     >>> scores = np.array([[0.9, 0.5], [0.8, 0.7], [0.1, 0.2]])
     >>> mean_average_precision(scores, np.array([[1, 1], [1, 0], [0, 0]]))
     0.75
-
-    Args:
-        scores: (n, c), higher for more likely; only their order within a label matters.
-        targets: (n, c), 1 where the label is present. Without any, the result is nan.
     """
     from sklearn.metrics import average_precision_score
 
