@@ -63,7 +63,7 @@ def _kept(card: ModelCard) -> Mapping[str, Any]:
 
 def costs(run: Run, prefix: str) -> dict[str, str]:
     """Each step's device, wall time and peak memory, as the run recorded them; a killed start's time is not known."""
-    done = {name: step for name, step in run.record.steps.items() if step.ended and step.seconds is not None}
+    done = {name: step for name, step in run.record.steps.items() if step.finished and step.seconds is not None}
     if not done:
         return {}
     rows = [
