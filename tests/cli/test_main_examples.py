@@ -343,6 +343,9 @@ def linear_model():
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 5))
 
 
+VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -364,10 +367,16 @@ def linear_model():
             "gone: no such folder",
         ),
         (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--mean", "a", "--out", "v"], "expected numbers"),
+        ([*VOTE, "--mean", "a"], "expected numbers"),
         (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no sigma given"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--images", 2000, "--out", "v"], "2000 images requested"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"], "must be positive and finite, got 0.0"),
+        (
+            ["vote", "--model", "runs/digits", "--data", "digits", "--images", 2000, "--out", "v"],
+            "2000 images requested",
+        ),
+        (
+            ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],
+            "must be positive and finite, got 0.0",
+        ),
         (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
         (["run", "digitz", "--out", "v"], "did you mean 'digits'"),
         (["run", "digits", "--set", "sgma=1", "--out", "v"], "did you mean 'sigma'"),
