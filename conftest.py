@@ -7,10 +7,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _example_names(request, doctest_namespace) -> None:
-    """Examples of votes have a `run`, its `folder` and `vote`; those of the report `certificates`, `attack`, `out`."""
+    """Votes and evaluate have a `run`, its `folder` and `vote`; the report has `certificates`, `attack` and `out`."""
     if isinstance(request.node, pytest.DoctestItem):
-        for room in {"votes", "report"} & set(request.node.path.parts):
-            doctest_namespace |= request.getfixturevalue(f"_{room}_names")
+        names = {"votes": "_votes_names", "evaluate": "_votes_names", "report": "_report_names"}
+        for room in names.keys() & set(request.node.path.parts):
+            doctest_namespace |= request.getfixturevalue(names[room])
         doctest_namespace["out"] = request.getfixturevalue("tmp_path")
 
 

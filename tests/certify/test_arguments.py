@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import multiguard
 from multiguard.certify import (
     TopK,
     certified_radii,
@@ -12,7 +11,7 @@ from multiguard.certify import (
     exact_radii,
     hits_from_ranked,
 )
-from multiguard.errors import InvalidInputError, MultiGuardError
+from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
 
 HITS = np.eye(4, dtype=np.bool_)[[0, 0, 1, 2]]
 GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha": 0.001, "method": "joint"}
@@ -134,5 +133,5 @@ def test_missing_ranks() -> None:
 
 def test_error_family() -> None:
     """Every error class is a MultiGuardError."""
-    for error in (multiguard.InvalidInputError, multiguard.DataError, multiguard.ModelError, multiguard.VotesError):
+    for error in (InvalidInputError, DataError, ModelError, VotesError):
         assert issubclass(error, MultiGuardError)

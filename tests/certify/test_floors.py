@@ -41,7 +41,7 @@ def clear_of(radii: np.ndarray, sigma: float) -> list[float]:
 
 @pytest.mark.parametrize(
     ("c", "d", "draws", "threshold"),
-    [(3, 1, 60, 0.5), (5, 3, 200, 0.5), (6, 4, 300, 0.2), (7, 2, 100, 0.4), (8, 0, 150, 0.3), (5, 5, 200, 0.6)],
+    [(3, 1, 60, 0.5), (5, 3, 200, 0.5), (6, 4, 300, 0.2), (6, 2, 100, 0.4), (6, 0, 150, 0.3), (5, 5, 200, 0.6)],
 )
 def test_literal_floors(c: int, d: int, draws: int, threshold: float) -> None:
     """Floors and ceilings are those of loops that follow the formulas."""
@@ -115,7 +115,7 @@ def test_joint_above_independent(c: int) -> None:
     """With exact probabilities joint is never below independent, also for d > 12."""
     rng = np.random.default_rng(c)
     higher = {"true": 0, "false": 0}
-    for _ in range(60):
+    for _ in range(15):
         sets, chances = random_sets_with_chances(rng, labels=c)
         labels = np.argsort(-(chances @ sets))[: int(rng.integers(0, c + 1))]
         for threshold in (0.2, 0.5):
@@ -136,7 +136,7 @@ def test_joint_above_independent(c: int) -> None:
 def test_exact_limit() -> None:
     """No claim reaches beyond the radius at which some classifier with the same votes breaks it."""
     ratios: dict[str, list[float]] = {"joint": [], "independent": []}
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         sets, chances = random_sets_with_chances(rng, labels=4)
         chances = 0.99 * chances + 0.01 / len(sets)
@@ -151,7 +151,7 @@ def test_exact_limit() -> None:
                 if np.isfinite(limit) and limit > 0.05:
                     found.append(max(float(proved), 0.0) / limit)
     joint, independent = (np.mean(found) for found in ratios.values())
-    assert len(ratios["joint"]) >= 20
+    assert len(ratios["joint"]) >= 10
     assert joint > independent
     assert joint > 0.9
 
@@ -295,7 +295,7 @@ def test_shape_and_order(case, method: str) -> None:
         np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(set_votes())
 def test_joint_above_its_singles(case) -> None:
     """Nine tenths of alpha are for single floors, seven for single ceilings: the rest can only add."""
@@ -318,11 +318,10 @@ def test_order_invariance(case, seed: int) -> None:
 def test_threshold_batch() -> None:
     """A batch is its images one by one."""
     rng = np.random.default_rng(3)
-    votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(30)]
-    labels = [rng.choice(15, int(rng.integers(0, 16)), replace=False) for _ in votes]
+    votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(14)]
+    labels = [rng.choice(15, 15 * i // 13, replace=False) for i in range(14)]
     batch = certified_radii_batch(iter(votes), iter(labels), Threshold(0.4), num_labels=15, sigma=0.5)
-    assert {0, 15} & {len(true) for true in labels}
-    assert max(len(true) for true in labels) > 12
+    assert {0, 13, 15} <= {len(true) for true in labels}
     for hits, true, found in zip(votes, labels, batch, strict=True):
         alone = certified_radii(hits, true, Threshold(0.4), sigma=0.5)
         np.testing.assert_array_equal(found.true, alone.true)

@@ -39,7 +39,7 @@ def bands():
     """Random classifiers with their votes, labels, and the shifts at which floors and ceilings truly break."""
     rng = np.random.default_rng(2022)
     cases = []
-    for _ in range(1500):
+    for _ in range(1000):
         model = Bands.random(rng, labels=LABELS, sigma=0.5)
         hits = model.hits(0.5 * rng.standard_normal(int(rng.choice([30, 100, 400]))))
         likely = np.argsort(-model.probabilities(np.zeros(1))[0])
@@ -71,18 +71,18 @@ def test_false_sets_without_bounds(bands) -> None:
     """Frequencies taken for probabilities are caught."""
 
     def claims():
-        for _, hits, labels, _ in bands[:400]:
+        for _, hits, labels, _ in bands[:250]:
             sets, counts = np.unique(hits, axis=0, return_counts=True)
             yield exact_radii(sets, counts / counts.sum(), labels, Threshold(THRESHOLD), sigma=0.5)
 
-    assert too_many(false_claims(bands[:400], claims()), 400) < 1e-6
+    assert too_many(false_claims(bands[:250], claims()), 250) < 1e-6
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
 def test_exact_sets(bands, method: str) -> None:
     """With exact probabilities no floor and no ceiling is false."""
     proved = 0
-    for model, _, labels, truth in bands[:400]:
+    for model, _, labels, truth in bands[:250]:
         sets, chances = model.distribution()
         if np.any(np.abs(chances @ sets - 1) < 1e-12):
             continue  # a double cannot hold how far such a probability is from 1
@@ -90,7 +90,7 @@ def test_exact_sets(bands, method: str) -> None:
         for radii, breaks in zip((claim.true, claim.false), truth, strict=True):
             assert np.all((radii <= breaks + 1e-9) | np.isinf(breaks))
             proved += np.sum(np.isfinite(radii))
-    assert proved > 300
+    assert proved > 180
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def at_the_edge():
     """Label 0 leaves and label 1 enters at distance 0.4, one by its side of a hyperplane, one by the other."""
     rng = np.random.default_rng(12)
     chance = ndtr(ndtri(THRESHOLD) + 0.8), ndtr(ndtri(THRESHOLD) - 0.8)
-    return [rng.random((200, 2)) < chance for _ in range(4000)]
+    return [rng.random((200, 2)) < chance for _ in range(2500)]
 
 
 def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
@@ -126,7 +126,7 @@ def nothing_holds():
     """Votes on three labels of L that are out by a hair and on four others that are in: every claim is false."""
     rng = np.random.default_rng(14)
     chance = np.array([THRESHOLD * (1 - 1e-9)] * 3 + [THRESHOLD] * 4)
-    return [rng.random((300, 7)) < chance for _ in range(3000)]
+    return [rng.random((300, 7)) < chance for _ in range(2000)]
 
 
 def claimed_where_nothing_holds(votes, method: str = "joint") -> int:
@@ -170,7 +170,7 @@ def test_strictest_ceiling() -> None:
     Were the level divided even among four of the labels, so many false claims would be beyond chance.
     """
     rng = np.random.default_rng(15)
-    votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(3000)]
+    votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(1500)]
     options = {"num_labels": 15, "sigma": 0.5, "alpha": ALPHA}
     claims = certified_radii_batch(votes, [[]] * len(votes), RULE, **options)
     wrong, level = sum(claim.false[0] >= 0 for claim in claims), ALPHA / 2 * 0.3 * 7 / 12
@@ -229,28 +229,27 @@ def test_chosen_sets(near_ties) -> None:
 def test_sets_chosen_by_same_draws() -> None:
     """60 labels of the same probability, one hit a draw: the most hit one is no better than any other."""
     rng = np.random.default_rng(6)
-    wrong = {True: 0, False: 0}
-    for _ in range(600):
-        pilot, fresh = (rng.integers(0, 60, (40, 1)) for _ in range(2))
-        for same in wrong:
-            chosen = np.argsort(-np.bincount(pilot.ravel(), minlength=60))[:1]
-            # The label at rank 60 of 60 need not be in the top 59: any claim that the chosen one is, is unfounded.
-            votes = pilot if same else fresh
-            options = {"num_labels": 60, "sigma": 0.5, "alpha": ALPHA}
-            wrong[same] += certified_radii_batch([votes], [chosen], TopK(59, 1), **options)[0].true[0] >= 0
-    assert too_many(wrong[False], 600) > 1e-4
-    assert too_many(wrong[True], 600) < 1e-6
+    pilots, fresh = (list(rng.integers(0, 60, (600, 40, 1))) for _ in range(2))
+    chosen = [np.argsort(-np.bincount(votes.ravel(), minlength=60))[:1] for votes in pilots]
+
+    def false_claims(votes) -> int:
+        """The label at rank 60 of 60 need not be in the top 59: any claim that the chosen one is, is unfounded."""
+        proved = certified_radii_batch(votes, chosen, TopK(59, 1), num_labels=60, sigma=0.5, alpha=ALPHA)
+        return sum(bool(radii.true[0] >= 0) for radii in proved)
+
+    assert too_many(false_claims(fresh), 600) > 1e-4
+    assert too_many(false_claims(pilots), 600) < 1e-6
 
 
 def test_chosen_threshold_sets(bands) -> None:
     """The same for the threshold rule."""
     rng = np.random.default_rng(7)
-    models, fresh, _, _ = zip(*bands[:800], strict=True)
+    models, fresh, _, _ = zip(*bands[:500], strict=True)
     pilots = [model.hits(0.5 * rng.standard_normal(50)) for model in models]
     chosen = [np.flatnonzero(hits.mean(axis=0) >= THRESHOLD) for hits in pilots]
     claims = certified_radii_batch(fresh, chosen, Threshold(THRESHOLD), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
     truths = [m.breaks(L, THRESHOLD, furthest=2.0, steps=200) for m, L in zip(models, chosen, strict=True)]
-    assert too_many(sum(map(is_false, claims, truths)), 800) > 1e-4
+    assert too_many(sum(map(is_false, claims, truths)), 500) > 1e-4
 
 
 # --------------------------------------------------------------------------------------------- adaptive draws
@@ -262,7 +261,7 @@ MANY_LOOKS = Looks(tuple(range(20, 401, 20)), (0.05,) * 20)
 def half_space():
     """Votes on two labels split by a hyperplane at distance 0.4, where certificates are tight."""
     rng = np.random.default_rng(13)
-    return [(rng.random((400, 1)) >= ndtr(0.4 / 0.5)).astype(np.uint8) for _ in range(3000)]
+    return [(rng.random((400, 1)) >= ndtr(0.4 / 0.5)).astype(np.uint8) for _ in range(1500)]
 
 
 HALF_SPACE = {"rule": TopK(1, 1), "num_labels": 2, "sigma": 0.5, "method": "paper"}
@@ -304,7 +303,7 @@ def test_stopped_images() -> None:
     rng = np.random.default_rng(8)
     looks = look_plan(400, first=25)
     options = {"rule": TopK(2, 1), "num_labels": 5, "sigma": 0.5, "alpha": ALPHA}
-    models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(800)]
+    models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(500)]
     votes = [model.ranked(0.5 * rng.standard_normal(400)) for model in models]
     labels = [np.argsort(-model.probabilities(np.zeros(1))[0])[:2] for model in models]
     stopped = drawn_until_decided(StoppingRule(looks=looks, radii=[0.1, 0.4], **options), looks, votes, labels)

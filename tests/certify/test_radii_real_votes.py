@@ -60,8 +60,8 @@ def test_all_images(data, method: str) -> None:
 
 
 def test_adaptive_draws(data) -> None:
-    """At radius 0.5 of 1000 draws: less than a quarter of them, and hardly a label less."""
-    votes, labels = data
+    """At radius 0.5 of 1000 draws: less than a quarter of them, and hardly a label less; on every second image."""
+    votes, labels = data[0][::2], data[1][::2]
     looks, rule, options = look_plan(1000), TopK(10, 3), {"num_labels": 80, "sigma": 0.5}
     stopping = StoppingRule(rule, looks, radii=[0.5], **options)
     taken = np.full(len(votes), looks.draws[0])

@@ -56,6 +56,11 @@ class Certificates:
             it.
         failures: The images that could not be voted on, and why. Nothing is proved of them: no number here includes
             them, and every summary says how many they are.
+
+    >>> from multiguard import TopK, read_votes
+    >>> certificates = certify_votes(read_votes(folder), CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> certificates.ids[1], certificates.labels[1], certificates.draws[1]  # a folder with the votes of 5 images
+    ('image-é-1', (0,), 7)
     """
 
     config: CertifyConfig

@@ -29,7 +29,7 @@ class Smoother:
     Args:
         classifier: The base classifier f, a fixed function of one noisy image.
         sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for images), unnormalised.
-        k_max: K', how many ranked labels of each draw are kept, for `TopK`; by default 10, or all of fewer.
+        k_max: K', the number of ranked labels kept per draw, for `TopK`; by default 10, or all if there are fewer.
         score_threshold: Keep the set of labels whose probability is at least this, for `Threshold`, in place of ranked
             labels. Where scores are logits they are compared with its logit.
         device: Where to run; by default CUDA where there is one.
@@ -39,6 +39,12 @@ class Smoother:
         channels_last: Memory layout of images and weights.
         compile: Whether to compile the classifier together with its noise.
         noise: The source of noise, to repeat on a CPU the noise of a CUDA run.
+
+    >>> from multiguard.models import load_classifier
+    >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
+    >>> smoother = Smoother(f, sigma=0.5, k_max=2, device="cpu")
+    >>> smoother.votes(np.array([2.0, 1.0, 0.0]), 1000, seed=0, image_id="example").shape
+    (1000, 2)
     """
 
     def __init__(
@@ -85,15 +91,25 @@ class Smoother:
     ) -> DrawVotes:
         """The votes of each draw: (draws, K') uint8, or uint16 where c > 256; `LabelSets` with a score threshold.
 
-        Memory does not grow with `draws` but for the votes themselves.
+        Memory does not grow with `draws`, except for the votes themselves.
 
         Args:
             image: (m, ...) of any shape: uint8 (a value is x / 255) or floating point.
             draws: n, how many noisy copies to classify.
-            seed: The seed of the whole run.
+            seed: The seed of the run.
             image_id: The name of the image; it keys the noise.
-            first_draw: The index of the first draw, to go on where an earlier call ended.
+            first_draw: The index of the first draw, to continue where an earlier call ended.
             stream: "certify", or "pilot" for draws that choose a set and never certify it.
+
+        >>> from multiguard.models import load_classifier
+        >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
+        >>> image = np.array([9.0, 5.0, -5.0])
+        >>> Smoother(f, sigma=0.5, device="cpu").votes(image, 2, seed=0, image_id="a")  # ranked labels
+        array([[0, 1, 2],
+               [0, 1, 2]], dtype=uint8)
+        >>> sets = Smoother(f, sigma=0.5, score_threshold=0.5, device="cpu").votes(image, 1, seed=0, image_id="a")
+        >>> sets.hits()
+        array([[ True,  True, False]])
         """
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
@@ -103,7 +119,7 @@ class Smoother:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
         Takes the next image only when its rows are due, so that `images` may be endless, and copies it, so that
-        one array may be filled anew for each image.
+        one array may be filled again for each image.
         """
         jobs = (self.job(image, draws, seed=seed, image_id=image_id) for image_id, image in images)
         for job, votes in self.run(jobs):
@@ -171,6 +187,14 @@ class Smoother:
             alpha: The probability of any false claim in the prediction.
             seed: As in `votes`.
             image_id: As in `votes`.
+
+        >>> from multiguard.certify import TopK
+        >>> from multiguard.models import load_classifier
+        >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
+        >>> smoother = Smoother(f, sigma=0.5, device="cpu")
+        >>> prediction = smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0, image_id="a")
+        >>> prediction.labels, prediction.confirmed
+        ((0,), (True,))
         """
         labels = len(self.classifier.label_names)
         self.settings.check_rule(rule, labels)
