@@ -1,6 +1,5 @@
 """`multiguard attack`: from a run folder to a figure, and what it refuses."""
 
-import json
 import shutil
 import sys
 from dataclasses import replace
@@ -9,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.pipeline.tiny_run import RECIPE, command
+from tests.results.stored_metadata import forge, load_metadata
 
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves
-from multiguard.io.records import checksum
 from multiguard.pipeline.attack_job import AttackJob, execution_notes, prepare_attack
 from multiguard.pipeline.parts import AttackPart
 from multiguard.results import read_attacks, read_certificates, write_certificates
@@ -58,21 +57,22 @@ def test_attack_of_run(run):
     assert "certified, joint" in out
     assert "reached, best" in out
     names = {path.name for path in (run / "attack").iterdir()}
-    assert names == {f"attack.{kind}" for kind in ("parquet", "json", "csv", "md", "tex", "png", "svg", "pdf")}
+    assert names == {f"attack.{kind}" for kind in ("parquet", "csv", "md", "tex", "png", "svg", "pdf")}
     attacks = read_attacks(run / "attack").attacks
     assert attacks.radii == (0.0, 0.25)
-    assert {found.attack for image in attacks.images for found in image.reached} == {"none", "pgd", "random"}
+    assert {found.attack for image in attacks.images for found in image.outcomes} == {"none", "pgd", "random"}
 
 
 def test_repeated_attack(run):
     """The same command finds the same and replaces only by force."""
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
-    before = (run / "attack" / "attack.parquet").read_bytes()
+    before = read_attacks(run / "attack").attacks.images
     code, _, err = command("attack", run, *QUICK)
     assert (code, "--force" in err) == (2, True)
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
-    assert (run / "attack" / "attack.parquet").read_bytes() == before
-    assert len(read_attacks(run / "attack").attacks.images) == 3
+    again = read_attacks(run / "attack").attacks.images
+    assert [(image.id, image.outcomes) for image in again] == [(image.id, image.outcomes) for image in before]
+    assert len(again) == 3
 
 
 def test_broken_certificate(run):
@@ -137,7 +137,7 @@ def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
     code, out, err = command("attack", folder, *QUICK, *OWN)
     assert code == 0, out + err
     attacks = read_attacks(tmp_path / "own" / "attack").attacks
-    assert {found.goal for image in attacks.images for found in image.reached} == goals
+    assert {found.goal for image in attacks.images for found in image.outcomes} == goals
     assert set(attacks.images[0].proved) == goals
 
 
@@ -145,7 +145,7 @@ def test_no_gradients(own_run):
     """A model without gradients is searched at random."""
     code, out, err = command("attack", own_run, *QUICK, *OWN)
     assert code == 0, err
-    assert "blind:make has no gradients (its scores carry none): random search replaces pgd" in out
+    assert "blind:make has no gradients (its scores carry no gradient): random search replaces pgd" in out
     assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
 
 
@@ -160,12 +160,12 @@ def test_recorded_code_not_run(own_run, monkeypatch):
 @pytest.fixture
 def told(run):
     """Changes what the certificates say about their model, and attacks them."""
-    path = run / "certificates" / "certificates.json"
+    path = run / "certificates" / "certificates.parquet"
 
     def attack(spec, **more):
-        said = json.loads(path.read_text())
-        said["source"]["model"] = {"spec": spec, **more}
-        path.write_text(json.dumps({**said, "sha256": checksum(said)}))
+        metadata = load_metadata(path)
+        metadata["source"]["model"] = {"spec": spec, **more}
+        forge(path, metadata=metadata)
         return command("attack", path.parent, *QUICK, "--images", "1", "--attack", "random")
 
     return attack
@@ -237,7 +237,7 @@ def test_attack_mistakes(finished, tmp_path, words, message):
     code, _, err = command("attack", finished, "--out", tmp_path / "out", *words)
     assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
-    assert not (tmp_path / "out" / "attack.json").exists()
+    assert not (tmp_path / "out" / "attack.parquet").exists()
 
 
 def test_other_model(run, blind):

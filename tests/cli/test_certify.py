@@ -232,7 +232,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
     ("arguments", "message"),
     [
         (["certify", "ranked", *TOP_K, "--no-labels"], "the draws that certify must not choose them"),
-        ([*VOTE, "--no-labels", "--pilot-draws", 0], "there must be pilot draws"),
+        ([*VOTE, "--no-labels", "--pilot-draws", 0], "needs pilot draws"),
         (["certify", "unlabelled", *TOP_K], "no ground truth"),
         (["certify", "sets", *TOP_K], "these are votes of the threshold rule"),
         (["certify", "ranked", *THRESHOLD], "these are votes of the top-k rule"),

@@ -343,6 +343,9 @@ def linear_model():
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 5))
 
 
+VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -356,18 +359,24 @@ def linear_model():
         (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
         (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
         (["predict", "gone.png", "--model", "runs/digits"], "gone.png: no such image"),
-        (["predict", "digit.png", "--model", "runs/gone"], "'runs/gone' is no model"),
+        (["predict", "digit.png", "--model", "runs/gone"], "unknown model 'runs/gone'"),
         (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "at most the number of labels, 10, got 11"),
         (["predict", "digit.png", "--model", "runs/digits", "--size", 64], "leave out the size 64"),
         (
             ["vote", "--model", "runs/digits", "--data", "folder", "--root", "gone", "--out", "v"],
             "gone: no such folder",
         ),
-        (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "'gone' is no model"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--mean", "a", "--out", "v"], "expected numbers"),
+        (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
+        ([*VOTE, "--mean", "a"], "expected numbers"),
         (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no sigma given"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--images", 2000, "--out", "v"], "subset of 2000"),
-        (["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"], "sigma must be"),
+        (
+            ["vote", "--model", "runs/digits", "--data", "digits", "--images", 2000, "--out", "v"],
+            "2000 images requested",
+        ),
+        (
+            ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],
+            "must be positive and finite, got 0.0",
+        ),
         (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
         (["run", "digitz", "--out", "v"], "did you mean 'digits'"),
         (["run", "digits", "--set", "sgma=1", "--out", "v"], "did you mean 'sigma'"),

@@ -96,11 +96,11 @@ def test_other_noise_and_seed(home):
         ),
         ([*VOTE, "--mean", "1,2", "--out", "v"], "mean has 2 numbers; images have 3 channels"),
         ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
-        ([*VOTE, "--root", "p", "--out", "v"], "digits are embedded and take no root"),
+        ([*VOTE, "--root", "p", "--out", "v"], "digits are part of multiguard and take no root"),
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
         (["run", "digitz", "--out", "r"], "did you mean 'digits'? (a file is named by its path)"),
         (["run", ".", "--out", "r"], "is a folder; a recipe is a file in YAML"),
-        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; name the files of images"),
+        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; list image files only"),
     ],
 )
 def test_messages_name_options(home, arguments, message):

@@ -77,7 +77,7 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
         (["--sigma", "nan"], "sigma is nan"),
         (["--val-sigma", "inf"], "val_sigma is inf"),
         (["--weight-decay", "-1"], "weight_decay is -1"),
-        (["--model", "cnn:0"], "whole number above 0"),
+        (["--model", "cnn:0"], "integer from 1 to 2048"),
         (["--weights", "empty"], "empty: not readable"),
         (["--denoiser", "empty"], "empty: not readable"),
         (["--cache", "empty"], "empty: no folder that can be written to"),
@@ -119,7 +119,7 @@ def test_table_problems(tmp_path):
     (tmp_path / "labels.csv").write_text("file,x\na.png,1\n./a.png,0\nb.png,2\nc.png,1\n")
     code, out, _ = command("data", "check", "folder", "--root", tmp_path)
     assert code == 1
-    for part in ("line 3: the image 'a.png' stands already in line 2", "line 4: '2' under 'x'", "c.png: no such"):
+    for part in ("line 3: the image 'a.png' is already listed in line 2", "line 4: '2' under 'x'", "c.png: no such"):
         assert part in out
     (tmp_path / "labels.csv").write_text("file,x\na.png,3\nb.png,2\n")
     code, out, _ = command("data", "check", "folder", "--root", tmp_path)
@@ -132,7 +132,7 @@ def test_seeded_sample():
     asked = ["data", "check", "digits", "--images", 12, "--seed", 3]
     code, out, _ = command(*asked)
     assert code == 0
-    assert "digits/train?seed=0[images=12,seed=3]: 12 images, 12 readable" in out
+    assert "digits train (seed 0), 12 random images (seed 3): 12 images, 12 readable" in out
 
 
 def test_random_weights_note(tmp_path):

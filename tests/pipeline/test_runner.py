@@ -222,7 +222,7 @@ def check_report_of_run(home):
     assert "<title>A tiny run</title>" in text
     assert "only the 2 weakest of 6 images" in text
     assert "were not available" in text
-    assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="origin"')[1]
+    assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="provenance"')[1]
 
 
 def drawn(run):
