@@ -21,7 +21,8 @@ from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.noise import Stream
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import DrawVotes, LabelSets, Ranked, VoteRow
+from multiguard.votes import DrawVotes, LabelSets, VoteRow
+from multiguard.votes.types import Ranked
 
 _MAX_EVALUATING = 4  # rounds under evaluation before no new shard is opened: their images wait in memory
 _MAX_FAILURES = 100  # images that fail in a row before the model is blamed instead
