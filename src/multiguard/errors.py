@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 
 class MultiGuardError(Exception):
-    """Any mistake that the caller can fix; the command prints it in one line and exits with code 2."""
+    """Any mistake that the caller can fix; the command prints it in one line and exits with code 2.
+
+    >>> issubclass(InvalidInputError, MultiGuardError)
+    True
+    """
 
 
 class InvalidInputError(MultiGuardError, ValueError):

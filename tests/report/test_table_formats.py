@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard.io.names import as_cell, from_cell
+from multiguard.io.names import as_cell
 from multiguard.report.table_formats import escape_latex, escape_markdown
 
 LATEX_COMMANDS = re.compile(
@@ -62,6 +62,11 @@ def test_csv_formulas(text: str) -> None:
 def test_csv_plain_cells(text: str) -> None:
     """Other cells stay as they are."""
     assert as_cell(text) == text
+
+
+def from_cell(cell: str) -> str:
+    """The name in a cell: without the apostrophe in front of what a spreadsheet would take for a formula."""
+    return re.sub(r"\A'(?='*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])", "", cell)
 
 
 @given(st.text())

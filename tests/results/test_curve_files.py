@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.evaluate.votes_cases import assert_same_curves
+from tests.report.test_table_formats import from_cell
 
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Bands, CertifyConfig, Curve, LabelScores, Scores
-from multiguard.io.names import from_cell
 from multiguard.results import read_curves, write_curves
 from multiguard.results.curve_files import write_labels
 

@@ -20,22 +20,14 @@ class Bands:
     """Where the averages lie in the middle `level` of resamples of the images.
 
     They are about the choice of images only, not about the noise draws, which alpha covers.
-
-    Attributes:
-        level: The fraction of the resamples between low and high.
-        resamples: How many times the images were drawn again, with replacement.
-        seed: The seed of the resamples.
-        precision: Low and high, each (radii,).
-        recall: Low and high, each (radii,).
-        f1: Low and high, each (radii,).
     """
 
-    level: float
-    resamples: int
-    seed: int
-    precision: tuple[Floats, Floats]
-    recall: tuple[Floats, Floats]
-    f1: tuple[Floats, Floats]
+    level: float  # the fraction of the resamples between low and high
+    resamples: int  # how many times the images were drawn again, with replacement
+    seed: int  # the seed of the resamples
+    precision: tuple[Floats, Floats]  # low and high, each (radii,)
+    recall: tuple[Floats, Floats]  # low and high, each (radii,)
+    f1: tuple[Floats, Floats]  # low and high, each (radii,)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Looks, Method, Radii, Rule, Threshold, certified_radii_batch
+from multiguard.certify import Looks, Method, Radii, Rule, certified_radii_batch
 from multiguard.certify.arrays import Floats
 from multiguard.certify.radii import label_radii_batch
 from multiguard.certify.rules import check_method
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.names import unknown_name
+from multiguard.votes.types import as_array
 
 if TYPE_CHECKING:
     from multiguard.evaluate.config import CertifyConfig
-    from multiguard.votes import DrawVotes, VoteRow, Votes
+    from multiguard.votes import VoteRow, Votes
 
 LabelSource = Literal["truth", "pilot"]
 Labels = tuple[int, ...]
@@ -87,7 +88,7 @@ class Certifier:
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
                 "them; vote again with pilot draws (--no-labels)"
             )
-        return self._rule.returned(_as_array(row.pilot, self._rule), self._options["num_labels"])
+        return self._rule.returned(as_array(row.pilot, self._rule.name), self._options["num_labels"])
 
     def _predict(self, votes: NDArray[Any]) -> tuple[Labels, tuple[int, ...]]:
         num_labels = self._options["num_labels"]
@@ -118,14 +119,7 @@ class Certifier:
 
     def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
         """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
-        return (_as_array(row.votes, self._rule)[: self.config.draws] for row in rows)
-
-
-def _as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
-    """The votes as the rule takes them: the set of each draw, or its ranked labels."""
-    from multiguard.votes.types import as_hits, as_ranked
-
-    return as_hits(votes) if isinstance(rule, Threshold) else as_ranked(votes)
+        return (as_array(row.votes, self._rule.name)[: self.config.draws] for row in rows)
 
 
 def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:

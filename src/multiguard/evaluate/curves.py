@@ -24,27 +24,16 @@ _MOST_RADII = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Certified scores at each radius, averaged over images, each of them right with its own probability 1 - alpha.
+    """Certified scores at each radius, averaged over images, each of them right with its own probability 1 - alpha."""
 
-    Attributes:
-        method: The method that proved the radii.
-        config: What is certified; n is a number, in an adaptive run the most draws that an image took.
-        sigma: The standard deviation of the noise.
-        averaging: How images are averaged.
-        scores: Precision, recall and F1, each (radii,), and how many images they are taken over.
-        mean_draws: How many draws these images took on average.
-        failed: How many images could not be voted on and are left out.
-        bands: How far the averages would vary with other images; None where not requested.
-    """
-
-    method: Method
-    config: CertifyConfig
-    sigma: float
-    averaging: Averaging
-    scores: Scores
-    mean_draws: float
-    failed: int
-    bands: Bands | None = None
+    method: Method  # the method that proved the radii
+    config: CertifyConfig  # what is certified; n is a number, in an adaptive run the most draws that an image took
+    sigma: float  # the standard deviation of the noise
+    averaging: Averaging  # how images are averaged
+    scores: Scores  # precision, recall and F1, each (radii,), and how many images they are taken over
+    mean_draws: float  # how many draws these images took on average
+    failed: int  # how many images could not be voted on and are left out
+    bands: Bands | None = None  # how far the averages would vary with other images; None where not requested
 
 
 def curves(

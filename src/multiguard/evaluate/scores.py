@@ -39,43 +39,26 @@ class Scores:
 
     Where the labels were chosen from pilot draws, "true" means chosen: recall is then the fraction of the predicted
     labels that provably stay, and no score says how many of them are right.
-
-    Attributes:
-        radius: The l2-norms.
-        precision: The least fraction of the returned labels that are true, e / (e + m); 0 where e = 0.
-        recall: The least fraction of the true labels that are returned, e / d.
-        f1: Their harmonic mean, 2 e / (e + m + d).
-        true_floor: e, how many true labels are returned at least, on average over images.
-        false_ceiling: m, how many other labels are returned at most, on average over images; k - e for top-k.
-        images: How many images the averages are taken over.
-        without_labels: How many images were left out because they have no true label.
     """
 
-    radius: Floats
-    precision: Floats
-    recall: Floats
-    f1: Floats
-    true_floor: Floats
-    false_ceiling: Floats
-    images: int
-    without_labels: int
+    radius: Floats  # the l2-norms
+    precision: Floats  # the least fraction of the returned labels that are true, e / (e + m); 0 where e = 0
+    recall: Floats  # the least fraction of the true labels that are returned, e / d
+    f1: Floats  # their harmonic mean, 2 e / (e + m + d)
+    true_floor: Floats  # e, how many true labels are returned at least, on average over images
+    false_ceiling: Floats  # m, how many other labels are returned at most, on average over images; k - e for top-k
+    images: int  # how many images the averages are taken over
+    without_labels: int  # how many images were left out because they have no true label
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What is certified at each radius of the images that have labels.
+    """What is certified at each radius of the images that have labels."""
 
-    Attributes:
-        floors: (..., images), e of each image, with the shape of the radii first.
-        ceilings: (..., images), m of each image.
-        true: (images,), d of each image, at least 1.
-        without_labels: How many images were left out because they have no true label.
-    """
-
-    floors: Floats
-    ceilings: Floats
-    true: Floats
-    without_labels: int
+    floors: Floats  # (..., images), e of each image, with the shape of the radii first
+    ceilings: Floats  # (..., images), m of each image
+    true: Floats  # (images,), d of each image, at least 1
+    without_labels: int  # how many images were left out because they have no true label
 
     @property
     def fractions(self) -> tuple[tuple[Floats, Floats], ...]:
@@ -205,20 +188,13 @@ class LabelScores:
     """In which fraction of the images that have a label it is proved to be returned.
 
     Where pilot draws chose the labels, an image has those that were chosen.
-
-    Attributes:
-        label: The name of the label.
-        images: How many images have it; at least 1.
-        radius: (radii,), the l2-norms.
-        certified: (radii,), the fraction of these images in which the label alone is certified at each radius.
-        failed: How many images of the set could not be voted on; they count for no label.
     """
 
-    label: str
-    images: int
-    radius: Floats
-    certified: Floats
-    failed: int
+    label: str  # the name of the label
+    images: int  # how many images have it; at least 1
+    radius: Floats  # (radii,), the l2-norms
+    certified: Floats  # (radii,), the fraction of these images in which the label alone is certified at each radius
+    failed: int  # how many images of the set could not be voted on; they count for no label
 
 
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:

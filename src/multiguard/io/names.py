@@ -19,11 +19,6 @@ def as_cell(name: str) -> str:
     return f"'{name}" if _FORMULA.match(name) else name
 
 
-def from_cell(cell: str) -> str:
-    """Return the name that `as_cell` turned into this cell."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
     """Return a message for an unknown name, with the nearest known name or the list of known names.
 

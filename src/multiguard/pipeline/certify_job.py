@@ -28,26 +28,16 @@ class CertifyJob:
     >>> job = CertifyJob(Path("votes"), Path("certificates"), CertifyPart(k=3, k_prime=1))
     >>> job.part.config(job.rule).rule
     TopK(k=3, k_prime=1)
-
-    Attributes:
-        votes: The votes folder.
-        out: The certificates folder to write.
-        part: What to certify, by which methods, at which radii.
-        rule: The rule of the votes.
-        labels: Whose labels are certified: the ground truth ("truth"), or those that pilot draws chose ("pilot").
-        vary: The values of each parameter of a sweep.
-        command: The command line, for the record.
-        force: Whether to replace certificates that are there.
     """
 
     votes: Path
-    out: Path
-    part: CertifyPart
-    rule: RuleName = "top-k"
-    labels: LabelSource = "truth"
-    vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)
-    command: str = ""
-    force: bool = False
+    out: Path  # the certificates folder to write
+    part: CertifyPart  # what to certify, by which methods, at which radii
+    rule: RuleName = "top-k"  # the rule of the votes
+    labels: LabelSource = "truth"  # certify the ground truth ("truth"), or what pilot draws chose ("pilot")
+    vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)  # the values of each parameter of a sweep
+    command: str = ""  # the command line, for the record
+    force: bool = False  # whether to replace certificates that are there
 
 
 def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:

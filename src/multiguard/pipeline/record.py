@@ -76,24 +76,17 @@ class StepRecord:
 
     >>> StepRecord({"vote.draws": 100}).finished
     False
-
-    Attributes:
-        inputs: Everything that decides the outcome, by name.
-        outputs: The sha256 of each file, by its path in the run folder; None while the step is unfinished.
-        seconds: The time of all starts with these inputs; None before the first has ended.
-        device: Where it ran last.
-        memory: The peak bytes of the process; None where the system does not tell.
-        device_memory: The peak bytes on a GPU; None if none was used.
-        untimed: How many starts were killed before they could record their time; `seconds` lacks them.
     """
 
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, str] | None = None
-    seconds: float | None = None
-    device: str | None = None
-    memory: int | None = None
-    device_memory: int | None = None
-    untimed: int = 0
+    inputs: Mapping[str, Any]  # everything that decides the outcome, by name
+    outputs: Mapping[str, str] | None = (
+        None  # the sha256 of each file, by its path in the run folder; None if unfinished
+    )
+    seconds: float | None = None  # the time of all starts with these inputs; None before the first has ended
+    device: str | None = None  # where it ran last
+    memory: int | None = None  # the peak bytes of the process; None where the system does not tell
+    device_memory: int | None = None  # the peak bytes on a GPU; None if none was used
+    untimed: int = 0  # how many starts were killed before they could record their time; `seconds` lacks them
 
     @property
     def finished(self) -> bool:
@@ -122,16 +115,11 @@ class RunRecord:
 
     >>> list(RunRecord().with_step("vote", StepRecord({})).steps)
     ['vote']
-
-    Attributes:
-        command: The last command.
-        certified: Whether every certificate that the recipe in the folder asks for has been made.
-        steps: The steps that were started.
     """
 
-    command: str = ""
-    certified: bool = False
-    steps: Mapping[str, StepRecord] = field(default_factory=dict)
+    command: str = ""  # the last command
+    certified: bool = False  # whether every certificate that the recipe in the folder asks for has been made
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)  # the steps that were started
 
     def with_step(self, name: str, step: StepRecord) -> "RunRecord":
         """The record with this step in place of the one of that name."""

@@ -54,15 +54,10 @@ class Observer:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run has done.
+    """What a run has done."""
 
-    Attributes:
-        record: The steps, with their files and costs.
-        certificates: The main certificates; None if the run stopped before them.
-    """
-
-    record: RunRecord
-    certificates: CertificatesFolder | None
+    record: RunRecord  # the steps, with their files and costs
+    certificates: CertificatesFolder | None  # the main certificates; None if the run stopped before them
 
 
 def run_recipe(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from multiguard.certify import Looks, Rule, StoppingRule
-from multiguard.smooth.prediction import as_array
 from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
+from multiguard.votes.types import as_array
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Stopping:
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
         """For each image whether its draws may end."""
         labels = [self._protected(row) for row in rows]
-        return self._stopping.decided([as_array(row.votes, self._rule) for row in rows], labels)
+        return self._stopping.decided([as_array(row.votes, self._rule.name) for row in rows], labels)
 
     def _protected(self, row: VoteRow) -> tuple[int, ...]:
         if self._labelled:
             return row.labels
         assert row.pilot is not None
-        return self._rule.returned(as_array(row.pilot, self._rule), self._num_labels)
+        return self._rule.returned(as_array(row.pilot, self._rule.name), self._num_labels)

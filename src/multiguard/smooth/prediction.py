@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Rule, Threshold, certified_radii, label_radii
-from multiguard.votes import DrawVotes
-from multiguard.votes.types import as_hits, as_ranked
+from multiguard.certify import Rule, certified_radii, label_radii
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,3 @@ def confirm_labels(
     raised = np.maximum(together.true, np.sort(single)[::-1])
     others = None if together.false is None else tuple(together.false.tolist())
     return Prediction(labels, tuple(single.tolist()), tuple(raised.tolist()), others)
-
-
-def as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
-    """The votes as the rule's functions expect them: the set of each draw, or its ranked labels."""
-    return as_hits(votes) if isinstance(rule, Threshold) else as_ranked(votes)

@@ -13,10 +13,10 @@ from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
 from multiguard.smooth.engine import make_step
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key
-from multiguard.smooth.prediction import Prediction, as_array, confirm_labels
+from multiguard.smooth.prediction import Prediction, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
-from multiguard.votes.types import DrawVotes, LabelSets, packed_width, vote_dtype
+from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 
 class Smoother:
@@ -174,9 +174,9 @@ class Smoother:
         check_draws(pilot_draws, name="pilot_draws")
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
-        chosen = rule.returned(as_array(pilot, rule), labels)
+        chosen = rule.returned(as_array(pilot, rule.name), labels)
         return confirm_labels(
-            chosen, as_array(fresh, rule), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
+            chosen, as_array(fresh, rule.name), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
         )
 
     def _outcomes(

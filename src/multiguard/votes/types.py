@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.votes.provenance import Provenance
+from multiguard.votes.provenance import Provenance, RuleName
 
 DEFAULT_RANKS = 10  # the ranked labels stored per draw by default, or all labels if there are fewer
 Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, best first
@@ -109,6 +109,11 @@ def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
         remedy = "certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold"
         raise VotesError(f"these are votes of the top-k rule: which labels pass a threshold is not known; {remedy}.")
     return votes.hits()
+
+
+def as_array(votes: DrawVotes, rule: RuleName) -> NDArray[Any]:
+    """Return the votes as the functions of this rule take them; votes of the other rule raise `VotesError`."""
+    return as_hits(votes) if rule == "threshold" else as_ranked(votes)
 
 
 def encode_votes(votes: DrawVotes) -> bytes:
