@@ -19,8 +19,9 @@ from tests.votes.vote_runs import provenance
 from multiguard.certify import Looks, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
-from multiguard.smooth.prediction import as_array, confirm_labels
+from multiguard.smooth.prediction import confirm_labels
 from multiguard.votes import LabelSets, VoteRow
+from multiguard.votes.types import as_array
 
 GRID = radius_grid(0.5, step=0.25)
 METHODS = {"top-k": ("joint", "paper"), "threshold": ("joint", "independent")}
@@ -125,7 +126,7 @@ def test_chosen_labels(tmp_path, kind) -> None:
     found = certify_votes(votes, config_of(votes), labels="pilot")
     rule = found.config.rule
     for position, labels in enumerate(found.labels):
-        fresh = as_array(votes.row(position).votes, rule)
+        fresh = as_array(votes.row(position).votes, rule.name)
         one = confirm_labels(labels, fresh, rule, num_labels=12, sigma=0.5, alpha=0.01)
         assert found.radii["joint"][position].tolist() == list(one.set_radii)
         assert found.label_radii[position].tolist() == list(one.radii)

@@ -1,9 +1,7 @@
 """One config on the votes of one run: for which labels each image is certified, and what its draws prove."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +11,10 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.radii import label_radii_batch
 from multiguard.certify.rules import check_method
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name
+from multiguard.votes import VoteRow, Votes
 from multiguard.votes.types import as_array
-
-if TYPE_CHECKING:
-    from multiguard.evaluate.config import CertifyConfig
-    from multiguard.votes import VoteRow, Votes
 
 LabelSource = Literal["truth", "pilot"]
 Labels = tuple[int, ...]
