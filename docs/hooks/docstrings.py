@@ -24,8 +24,9 @@ class Docstrings(Extension):
             return
         comment = _COMMENT.search(attr.lines_collection[attr.filepath][attr.endlineno - 1])
         if comment is not None:
-            text = comment["text"]
-            attr.docstring = Docstring(f"{text[0].upper()}{text[1:]}.", parent=attr)
+            first, space, rest = comment["text"].partition(" ")
+            word = first if len(first.rstrip(",;:")) == 1 else first[0].upper() + first[1:]  # "e, how many" stays
+            attr.docstring = Docstring(f"{word}{space}{rest}.", parent=attr)
 
 
 def _fence(example: re.Match[str]) -> str:

@@ -36,7 +36,7 @@ class CertifyConfig:
 
     @property
     def draws(self) -> int:
-        """N of a config that names it; in an adaptive run the most draws that an image takes."""
+        """The value of `n`, if it is a number; in an adaptive run the most draws that an image takes."""
         if self.n is None:
             raise InvalidInputError("n is None: how many draws that means is known from the votes only; resolve it")
         return self.n
