@@ -114,12 +114,12 @@ def test_markup_labels(tmp_path):
 
 
 def test_table_problems(tmp_path):
-    """Check lists the faults of the table beside those of the images."""
+    """Check lists the failures of the table beside those of the images."""
     Image.new("L", (4, 4)).save(tmp_path / "a.png")
     (tmp_path / "labels.csv").write_text("file,x\na.png,1\n./a.png,0\nb.png,2\nc.png,1\n")
     code, out, _ = command("data", "check", "folder", "--root", tmp_path)
     assert code == 1
-    for part in ("line 3: the image 'a.png' is already listed in line 2", "line 4: '2' under 'x'", "c.png: no such"):
+    for part in ("line 3: image 'a.png' is already listed in line 2", "line 4: '2' under 'x'", "c.png: no such"):
         assert part in out
     (tmp_path / "labels.csv").write_text("file,x\na.png,3\nb.png,2\n")
     code, out, _ = command("data", "check", "folder", "--root", tmp_path)

@@ -1,7 +1,9 @@
 """One config on the votes of one run: for which labels each image is certified, and what its draws prove."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,9 @@ from multiguard.certify.rules import check_method
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name
-from multiguard.votes import VoteRow, Votes
-from multiguard.votes.types import as_array
+
+if TYPE_CHECKING:
+    from multiguard.votes import DrawVotes, VoteRow, Votes
 
 LabelSource = Literal["truth", "pilot"]
 Labels = tuple[int, ...]
@@ -84,7 +87,7 @@ class Certifier:
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
                 "them; vote again with pilot draws (--no-labels)"
             )
-        return self._rule.returned(as_array(row.pilot, self._rule.name), self._options["num_labels"])
+        return self._rule.returned(self._array(row.pilot), self._options["num_labels"])
 
     def _predict(self, votes: NDArray[Any]) -> tuple[Labels, tuple[int, ...]]:
         num_labels = self._options["num_labels"]
@@ -115,7 +118,12 @@ class Certifier:
 
     def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
         """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
-        return (as_array(row.votes, self._rule.name)[: self.config.draws] for row in rows)
+        return (self._array(row.votes)[: self.config.draws] for row in rows)
+
+    def _array(self, votes: DrawVotes) -> NDArray[Any]:
+        from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room
+
+        return as_array(votes, self._rule.name)
 
 
 def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:

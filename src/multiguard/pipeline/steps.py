@@ -51,17 +51,10 @@ class Plan:
 
 
 class Step(ABC):
-    """One step of a run.
-
-    Attributes:
-        kind: What is done.
-        name: The step's name in the record.
-        home: The folder that it writes to.
-        costly: Whether its output is hours of work, never replaced without `force`.
-    """
+    """One step of a run, with its name in the record and the folder that it writes to."""
 
     kind: Kind
-    costly: bool = False
+    costly: bool = False  # whether its output is hours of work, never replaced without `force`
 
     def __init__(self, plan: Plan, name: str, home: Path) -> None:
         self.plan, self.name, self.home = plan, name, home
