@@ -29,7 +29,7 @@ from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import load_folder
 from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.feed import Feed
-from multiguard.train.job import Job, open_splits
+from multiguard.train.job import TrainJob, open_splits
 from multiguard.train.loop import train
 from multiguard.train.losses import asymmetric_loss
 from multiguard.train.trainer import Trainer, noisy_map
@@ -39,7 +39,7 @@ def main() -> None:
     """Read the arguments, decode once, run every cell and print one line each."""
     args = _arguments()
     counts = {"images": args.images, "val_images": args.val_images}
-    job = Job(args.data, Path("unused"), Hyperparameters(), root=args.root, size=args.size, **counts)
+    job = TrainJob(args.data, Path("unused"), Hyperparameters(), root=args.root, size=args.size, **counts)
     started = time.perf_counter()
     pixels, val_pixels = map(load_pixels, open_splits(job))
     print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from multiguard.results.table_file import METADATA_KEY, signed_content
+from multiguard.results.table_file import METADATA_KEY, content_with_checksum
 
 
 def load_metadata(path: Path) -> dict[str, Any]:
@@ -24,4 +24,4 @@ def edit_metadata(path: Path, metadata: Any) -> None:
 def forge(path: Path, *, metadata: Any = None, table: pa.Table | None = None) -> None:
     """Replace the metadata or the table, and the checksum too, as a forger does."""
     known = load_metadata(path) if metadata is None else metadata
-    path.write_bytes(signed_content(table or pq.read_table(path), json.dumps(known).encode()))
+    path.write_bytes(content_with_checksum(table or pq.read_table(path), json.dumps(known).encode()))

@@ -8,7 +8,7 @@ from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.train import Hyperparameters, hyperparameters_for
-from multiguard.train.job import Job, open_splits, run_job, start_backbone
+from multiguard.train.job import TrainJob, open_splits, run_job, start_backbone
 from multiguard.train.trainer import noisy_map
 
 ROWS = [(f"{i}.png", "xy"[i % 2], "train" if i < 20 else "val") for i in range(26)]
@@ -23,13 +23,13 @@ def job(tmp_path):
         Image.new("L", (8, 8), 40 * len(name)).save(root / name)
     (root / "labels.csv").write_text("file,labels,split\n" + "".join(f"{','.join(row)}\n" for row in ROWS))
     hyperparameters = Hyperparameters(epochs=0, batch=2, sigma=0.25)
-    return Job("folder", tmp_path / "m", hyperparameters, model="cnn:2", size=8, root=root)
+    return TrainJob("folder", tmp_path / "m", hyperparameters, model="cnn:2", size=8, root=root)
 
 
 def test_learning(tmp_path):
     """A short run on digits learns to see through the noise it is trained for."""
     hyperparameters = hyperparameters_for("digits", epochs=6, sigma=0.25, batch=16, lr=1e-2, shift=0)
-    run_job(Job("digits", tmp_path, hyperparameters, model="cnn:12", size=16, images=800, val_images=100))
+    run_job(TrainJob("digits", tmp_path, hyperparameters, model="cnn:12", size=16, images=800, val_images=100))
     test, model = load_pixels(DigitsDataset("test", images=200, size=16)), load_folder(tmp_path)
     assert noisy_map(model, test, 0.25) > 0.65  # an untrained network has 0.35
     assert noisy_map(model, test, 0.25) > noisy_map(model, test, 0.75)
@@ -46,7 +46,7 @@ def test_start_from_folder(tmp_path, job):
     with pytest.raises(InvalidInputError, match="give one or the other"):
         run_job(replace(again, out=tmp_path / "o", weights="pretrained"))
     with pytest.raises(InvalidInputError, match="was trained for other labels"):
-        run_job(Job("digits", tmp_path / "o", job.hyperparameters, model=str(job.out), size=16))
+        run_job(TrainJob("digits", tmp_path / "o", job.hyperparameters, model=str(job.out), size=16))
 
 
 def test_other_start(tmp_path, job):
@@ -65,7 +65,9 @@ def test_other_start(tmp_path, job):
 def test_denoiser(tmp_path, ffdnet_weights):
     """The denoiser is part of the saved model."""
     hyperparameters = hyperparameters_for("digits", epochs=1, sigma=0.5)
-    job = Job("digits", tmp_path, hyperparameters, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights)
+    job = TrainJob(
+        "digits", tmp_path, hyperparameters, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights
+    )
     result = run_job(job)
     assert result.card.denoiser
     assert result.card.sigma == result.card.training["recipe"]["sigma"] == 0.5
@@ -87,7 +89,7 @@ def test_default_splits(job):
 
 def test_held_out_tenth(voc_root):
     """Trainval of VOC holds out a tenth of itself."""
-    job = Job("voc2007", voc_root, Hyperparameters(), size=8, root=voc_root, split="trainval")
+    job = TrainJob("voc2007", voc_root, Hyperparameters(), size=8, root=voc_root, split="trainval")
     training, validation = open_splits(job)
     assert not set(training.ids) & set(validation.ids)
     assert len(validation) == round(0.1 * (len(training) + len(validation)))

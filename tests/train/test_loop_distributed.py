@@ -15,7 +15,7 @@ from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
 from multiguard.models.model_folder import load_folder, read_card
 from multiguard.train import Hyperparameters, hyperparameters_for
-from multiguard.train.job import Job, run_job
+from multiguard.train.job import TrainJob, run_job
 from multiguard.train.loop import train
 from multiguard.train.trainer import noisy_map
 
@@ -37,7 +37,7 @@ def two_processes(tmp_path_factory):
     """The output of two processes that train a linear model, then replace another run's model by the command."""
     folder = tmp_path_factory.mktemp("two")
     other = Hyperparameters(epochs=0, seed=3)
-    run_job(Job("digits", folder / "cnn", other, model="cnn:4", size=16, images=64, val_images=60))
+    run_job(TrainJob("digits", folder / "cnn", other, model="cnn:4", size=16, images=64, val_images=60))
     done = subprocess.run(
         [sys.executable, *TORCHRUN, __file__, str(folder)],
         capture_output=True,

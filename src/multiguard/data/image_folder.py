@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, Row, Table, label_positions, list_images, normal_name, read_table
+from multiguard.data.label_table import Failures, LabelTable, Row, label_positions, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 
@@ -54,18 +54,18 @@ def folder_splits(root: Path, table: Path | None = None) -> list[str]:
     return read_table(root, table, default=_TABLE, columns=[], failures=[]).values("split")
 
 
-def _label_columns(listing: Table) -> list[str]:
+def _label_columns(listing: LabelTable) -> list[str]:
     return [column for column in listing.columns if column not in _RESERVED]
 
 
-def _all_labels(listing: Table, separator: str) -> list[str]:
+def _all_labels(listing: LabelTable, separator: str) -> list[str]:
     """Every label of the table, whatever the split, so that all splits share one order."""
     if "labels" in listing.columns:
         return sorted({name for row in listing.rows for name in _split_field(row, separator)})
     return _label_columns(listing)
 
 
-def _row_labels(row: Row, listing: Table, separator: str) -> list[str]:
+def _row_labels(row: Row, listing: LabelTable, separator: str) -> list[str]:
     if "labels" in listing.columns:
         return _split_field(row, separator)
     columns = _label_columns(listing)

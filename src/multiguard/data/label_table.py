@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class LabelTable:
     """A CSV file: its column names in order, and its rows."""
 
     path: Path
@@ -54,7 +54,9 @@ class Table:
         return rows
 
 
-def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: Failures) -> Table:
+def read_table(
+    root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: Failures
+) -> LabelTable:
     """The table at `path`; a missing file or column, a repeated column or text that is not UTF-8 raises `DataError`.
 
     A row with the wrong number of fields raises `ImageError`, or is added to `failures`. Without a path, the table is
@@ -78,7 +80,7 @@ def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence
     for column in columns:
         if column not in header:
             raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)}")
-    return Table(path, header, rows)
+    return LabelTable(path, header, rows)
 
 
 def _find_table(root: Path, default: str) -> Path:

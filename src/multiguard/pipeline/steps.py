@@ -20,7 +20,7 @@ from multiguard.votes.shards import MANIFEST_NAME, is_shard_file, load_manifest
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer
     from multiguard.pipeline.vote_job import PreparedVote
-    from multiguard.train.job import Job
+    from multiguard.train.job import TrainJob
 
 Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
@@ -97,7 +97,7 @@ class TrainStep(Step):
         self._arm, self._train = arm, train
 
     @cached_property
-    def _job(self) -> "Job":
+    def _job(self) -> "TrainJob":
         from multiguard.pipeline.train_job import arm_job
 
         return arm_job(self.plan.recipe, self._train, self._arm, self.plan.out)

@@ -14,7 +14,7 @@ from multiguard.pipeline.parts import DataPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
 from multiguard.train.hyperparameters import hyperparameters_for
-from multiguard.train.job import Job, open_splits, start_backbone
+from multiguard.train.job import TrainJob, open_splits, start_backbone
 
 
 def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
@@ -30,7 +30,9 @@ def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     return replace(recipe, train=replace(recipe.train, **filled))
 
 
-def training_job(data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: float | None) -> Job:
+def training_job(
+    data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: float | None
+) -> TrainJob:
     """The training job of a recipe or a command.
 
     Args:
@@ -41,7 +43,7 @@ def training_job(data: DataPart, train: TrainPart, out: Path, cache: Path | None
         **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
     """
     same = ("model", "weights", "split", "val_split", "images", "val_images", "denoiser", "workers")
-    return Job(
+    return TrainJob(
         data.name,
         out,
         hyperparameters_for(data.name, **{**train.chosen(), **noise}),
@@ -54,7 +56,7 @@ def training_job(data: DataPart, train: TrainPart, out: Path, cache: Path | None
     )
 
 
-def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> Job:
+def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> TrainJob:
     """The training job of one arm of a run: trained at its noise, validated at the sigma of its votes."""
     trained = next(value for value in (arm.noise, train.sigma, arm.sigma) if value is not None)
     validated = arm.sigma if train.val_sigma is None else train.val_sigma
@@ -62,7 +64,7 @@ def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> Job:
     return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
 
 
-def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
+def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
     """Everything that decides the outcome of a training job, by name.
 
     A recipe that cannot be certified with the labels of the images raises here, before anything is trained.
@@ -82,7 +84,7 @@ def training_inputs(recipe: RunRecipe, job: Job) -> dict[str, Any]:
     }
 
 
-def discard_old_model(job: Job) -> None:
+def discard_old_model(job: TrainJob) -> None:
     """Remove the old model in the job's folder, once nothing can be wrong with the job."""
     training, _ = open_splits(job)
     start_backbone(job, training)

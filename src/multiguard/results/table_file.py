@@ -50,7 +50,7 @@ class TableKind:
                 f"the curves take {len(text):,} bytes, and {self.name} holds {_MOST_METADATA:,} at most; use fewer "
                 "radii (a larger --radius-step) or a smaller sweep"
             )
-        content = signed_content(pa.table(columns, schema=schema), text)
+        content = content_with_checksum(pa.table(columns, schema=schema), text)
         write_atomically(folder / self.name, lambda file: file.write(content))
 
     def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table], T]) -> T:
@@ -80,7 +80,7 @@ class TableKind:
         return metadata
 
 
-def signed_content(table: pa.Table, metadata: bytes) -> bytes:
+def content_with_checksum(table: pa.Table, metadata: bytes) -> bytes:
     """A Parquet file with this metadata and the sha256 of the file itself, taken while its own digits are zeros."""
     import pyarrow.parquet as pq
 

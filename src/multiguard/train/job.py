@@ -25,7 +25,7 @@ _HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """What to train on, what to train, and how."""
 
     data: str  # the dataset's name
@@ -69,7 +69,7 @@ class Job:
 
 
 def run_job(
-    job: Job, on_epoch: OnEpoch | None = None, progress: OnProgress | None = None, discard: Discard | None = None
+    job: TrainJob, on_epoch: OnEpoch | None = None, progress: OnProgress | None = None, discard: Discard | None = None
 ) -> TrainResult:
     """Run the job from names and paths to the model folder; a second call resumes it where it was interrupted.
 
@@ -96,7 +96,7 @@ def run_job(
         return train(backbone, pixels, val_pixels, config, job.out, **more, **hooks)
 
 
-def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
+def open_splits(job: TrainJob) -> tuple[IndexedDataset, IndexedDataset]:
     """Open the training and the validation split of a job, which have no image in common; nothing is decoded."""
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
     split = job.split or default_split(job.data, "train", **where)
@@ -111,12 +111,12 @@ def open_splits(job: Job) -> tuple[IndexedDataset, IndexedDataset]:
     return training, validation
 
 
-def _decode(job: Job, split: IndexedDataset, progress: OnProgress | None) -> Pixels:
+def _decode(job: TrainJob, split: IndexedDataset, progress: OnProgress | None) -> Pixels:
     on_image = None if progress is None else partial(progress, f"decoding {split.name}")
     return load_pixels(split, workers=job.workers, cache=job.cache, progress=on_image)
 
 
-def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
+def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
     """Build the network that a job starts from, for images of the job's size."""
     folder, dropout = job.start_folder, job.hyperparameters.dropout
     if folder is None:
@@ -132,7 +132,7 @@ def start_backbone(job: Job, data: IndexedDataset) -> Backbone:
     return backbone
 
 
-def _provenance(job: Job, backbone: Backbone) -> dict[str, Any]:
+def _provenance(job: TrainJob, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
     weights: dict[str, str] | None = None
     if job.weights is not None:
