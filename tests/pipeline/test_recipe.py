@@ -1,4 +1,4 @@
-"""Recipes for taggers as they are deployed: what goes together, what votes can be used again, and the whole run."""
+"""Recipes for deployed classifiers: which parts fit together, which votes can be reused, and a complete run."""
 
 import re
 

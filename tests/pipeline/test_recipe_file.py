@@ -54,8 +54,8 @@ def test_not_a_recipe(text):
 def test_existing_model():
     """A model that exists takes the place of training."""
     trained = RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")]
-    named = parse_recipe(RECIPE.replace(trained, "model: onnx:tagger.onnx\n"), "x")
-    assert (named.train, named.model.spec) == (None, "onnx:tagger.onnx")
+    named = parse_recipe(RECIPE.replace(trained, "model: onnx:classifier.onnx\n"), "x")
+    assert (named.train, named.model.spec) == (None, "onnx:classifier.onnx")
     told = "model: {spec: onnx:t.onnx, output: probabilities, mean: [0.5, 0.5, 1]}\n"
     said = parse_recipe(RECIPE.replace(trained, told), "x").model
     assert (said.spec, said.output, said.mean) == ("onnx:t.onnx", "probabilities", (0.5, 0.5, 1.0))

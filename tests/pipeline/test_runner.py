@@ -295,13 +295,13 @@ def test_edited_model_code(tmp_path, monkeypatch):
     """A model whose code was edited needs new votes."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
-    own = 'model: {spec: "own_tagger:build", output: logits}\n'
+    own = 'model: {spec: "own_classifier:build", output: logits}\n'
     (tmp_path / "own.yaml").write_text(RECIPE.replace(RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")], own))
 
     def run(sign, *more):
         code = f"def build(): return lambda images: {sign}images.flatten(1)[:, :10]\n"
-        (tmp_path / "own_tagger.py").write_text(code)
-        sys.modules.pop("own_tagger", None)
+        (tmp_path / "own_classifier.py").write_text(code)
+        sys.modules.pop("own_classifier", None)
         return command("run", tmp_path / "own.yaml", "--out", tmp_path / "run", "--until", "vote", *more)
 
     code, _, err = run("")
