@@ -133,18 +133,25 @@ def own_files(out: Path) -> list[Path]:
 
 
 def _is_own(out: Path, name: str) -> bool:
+    """Whether the content shows it; a damaged card or state is vouched for by the other, the weights by the card."""
+    path = out / name
+    if _is_marked(out, name):
+        return True
+    if name == WEIGHTS_FILE and is_regular(path):
+        try:
+            return read_card(out).weights_sha256 == file_checksum(path)
+        except ModelError:
+            return False
+    pair = {CARD_FILE: STATE_FILE.as_posix(), STATE_FILE.as_posix(): CARD_FILE}
+    return name in pair and is_regular(path) and not path.parent.is_symlink() and _is_marked(out, pair[name])
+
+
+def _is_marked(out: Path, name: str) -> bool:
     path = out / name
     if not is_regular(path) or path.parent.is_symlink():
         return False
     with path.open("rb") as file:
-        if _MARKS[name] in file.read(_BEGINNING):
-            return True
-    if name != WEIGHTS_FILE:
-        return False
-    try:
-        return read_card(out).weights_sha256 == file_checksum(path)
-    except ModelError:
-        return False
+        return _MARKS[name] in file.read(_BEGINNING)
 
 
 def check_own_files(out: Path) -> None:
