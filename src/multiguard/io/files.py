@@ -7,8 +7,9 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING
 
 from multiguard.errors import InvalidInputError
 
@@ -75,7 +76,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, directly or through a link; a pipe or a device, which may never end, raises `OSError`."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
