@@ -192,9 +192,9 @@ def test_force_certify_report(place):
     """Certificates and reports are replaced only by force; the same command finds its work done."""
     before = state(place / "runs")
     for name, more, held in (("certify", ["--alpha", 0.2], "certificates"), ("report", ["--title", "x"], "a report")):
-        code, _, err = command(*example_of(name))
+        code, _, err = command(*example_of(name), *SMALL[name])
         assert code == 0, err
-        code, _, err = command(*example_of(name), *more)
+        code, _, err = command(*example_of(name), *SMALL[name], *more)
         assert (code, err.count("\n")) == (2, 1)
         assert f"holds {held} already, made with other settings; --force replaces" in err
     assert state(place / "runs") == before
