@@ -301,7 +301,7 @@ def labelled_folder(home, names):
 def odd(tmp_path_factory):
     """A model of labels that look like markup, and its images."""
     home = labelled_folder(tmp_path_factory.mktemp("odd"), ["[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"])
-    asked = ["--data", "folder", "--root", home, "--model", "cnn:4", "--size", 16, "--epochs", 1, "--batch", 4]
+    asked = ["--data", "folder", "--root", home, "--model", "cnn:4", "--size", 16, "--epochs", 1, "--batch-size", 4]
     code, _, err = command("train", *asked, "--out", home / "model")
     assert code == 0, err
     return home

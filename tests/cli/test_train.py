@@ -189,7 +189,7 @@ def test_folder_training(tmp_path):
     (tmp_path / "labels.csv").write_text("\n".join(rows))
     code, out, err = command(
         *["train", "--data", "folder", "--root", tmp_path, "--model", "cnn:4", "--size", 16],
-        *["--epochs", 3, "--batch", 6, "--sigma", 0.25, "--out", tmp_path / "m"],
+        *["--epochs", 3, "--batch-size", 6, "--sigma", 0.25, "--out", tmp_path / "m"],
     )
     assert code == 0, err
     assert "best epoch" in out

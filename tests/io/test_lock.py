@@ -123,7 +123,20 @@ def test_file_system_without_locks(tmp_path, monkeypatch):
 def test_note_of_the_command(tmp_path, monkeypatch):
     """The command shows the warning as one line."""
     monkeypatch.setattr("multiguard.io.lock._lock", no_locks)
-    options = ["--data", "digits", "--model", "cnn:2", "--images", 8, "--val-images", 8, "--batch", 8, "--epochs", 0]
+    options = [
+        "--data",
+        "digits",
+        "--model",
+        "cnn:2",
+        "--images",
+        8,
+        "--val-images",
+        8,
+        "--batch-size",
+        8,
+        "--epochs",
+        0,
+    ]
     code, _, err = command("train", *options, "--out", tmp_path / "model")
     assert code == 0
     assert err.startswith(f"multiguard: note: {tmp_path / 'model'} is on a file system without locks: ")

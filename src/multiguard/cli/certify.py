@@ -10,7 +10,6 @@ from typer import Argument, Option
 from multiguard.certify.rules import RuleName
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.score_table import show_scores
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
@@ -50,6 +49,7 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
+    from multiguard.cli.score_table import show_scores
     from multiguard.pipeline.certify_job import CertifyJob, certify
 
     name: RuleName = rule.get("rule", "top-k")

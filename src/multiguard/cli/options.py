@@ -49,7 +49,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         configs[name] = config
         for one in config.options:
-            parameters.setdefault(one.key, one.parameter(required=one.required and not config.partial))
+            required = one.required and not config.partial
+            parameters.setdefault(one.key, one.parameter(required=required, panel=config.panel))
 
     def run(**values: Any) -> None:
         built = {name: config.build(values) for name, config in configs.items()}
@@ -99,7 +100,7 @@ class _FieldOption:
         """The words that a value can be."""
         return [word for one in self.members if get_origin(one) is Literal for word in get_args(one)]
 
-    def parameter(self, *, required: bool) -> inspect.Parameter:
+    def parameter(self, *, required: bool, panel: str) -> inspect.Parameter:
         """The parameter that typer reads; None stands for an option that was not typed."""
         kind = self._typed_kind()
         two_sided = kind is bool and self.field.default is None
@@ -107,7 +108,7 @@ class _FieldOption:
         metavar = "|".join(["<int>"] * (self.members[0] is int) + self.words) or None
         if get_origin(self.members[0]) is tuple:
             metavar = f"<{'float' if get_args(self.members[0])[0] is float else 'str'},...>"
-        declared = Option(names, help=self._help(), metavar=metavar, show_default=False)
+        declared = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=panel)
         default = inspect.Parameter.empty if required else None
         annotation: Any = Annotated[kind if required else kind | None, declared]
         return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -158,6 +159,11 @@ class _Config:
     kind: type
     options: list[_FieldOption]
     partial: bool
+
+    @property
+    def panel(self) -> str:
+        """The section of the help that lists its options."""
+        return f"{self.kind.__name__.removesuffix('Part')} options"
 
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""

@@ -12,10 +12,8 @@ from typer import Argument, Option
 
 from multiguard.cli.options import with_options
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.score_table import rule_text
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.pipeline.parts import ModelPart, PredictPart
-from multiguard.report.rounding import plain, radius_text
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predict_job import ImagePrediction, PredictJob, PredictResult
@@ -35,7 +33,9 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
 
     Example: multiguard predict digit.png --model runs/digits --k 4
     """
+    from multiguard.cli.score_table import rule_text
     from multiguard.pipeline.predict_job import PredictJob, predict
+    from multiguard.report.rounding import plain
 
     job = PredictJob(tuple(images), model, part)
     with progress_bar("images") as progress:
@@ -68,6 +68,8 @@ def _show(image: "ImagePrediction", console: Console) -> None:
 
 def _label_table(image: "ImagePrediction") -> Table:
     """Each label with its radius, and beside it how many of them stay together."""
+    from multiguard.report.rounding import radius_text
+
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
         table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
@@ -79,6 +81,8 @@ def _label_table(image: "ImagePrediction") -> Table:
 
 def _others_table(radii: Sequence[float]) -> Table:
     """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
+    from multiguard.report.rounding import radius_text
+
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     table.add_column("other labels that may come in", no_wrap=True)
     table.add_column("up to", justify="right", no_wrap=True)
