@@ -2,10 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
+import yaml
+from tests.conftest import REPOSITORY
+from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.tiny_run import command
 
 from multiguard.cli.main import _PANELS
@@ -85,3 +90,47 @@ def test_option_names(name, options):
     said = command(name, "--help")[1]
     assert [option for option in options if f" {option} " not in said] == []
     assert not {"--batch ", "--readers "} & {word for word in ("--batch ", "--readers ") if word in said}
+
+
+# Runs commands where only what `pip install multiguard` brings can be imported.
+WITHOUT_TORCH = """
+import json, sys
+for name in ("torch", "accelerate", "safetensors", "timm", "transformers", "onnx", "onnxruntime"):
+    sys.modules[name] = None
+from multiguard.cli.main import run
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["multiguard", *words]
+    try:
+        run()
+    except SystemExit as left:
+        print("exit", left.code, flush=True)
+"""
+
+
+def test_without_torch(tmp_path):
+    """Votes are certified and reported where torch is not installed; voting says what to install."""
+    random_votes(tmp_path / "votes", images=3, draws=30)
+    certify = ["certify", str(tmp_path / "votes"), "--k", "3", "--k-prime", "2"]
+    report = ["report", str(tmp_path / "certificates"), "--no-images"]
+    vote = ["vote", "--model", "m:f", "--data", "digits", "--sigma", "1", "--out", str(tmp_path / "new")]
+    asked = [sys.executable, "-c", WITHOUT_TORCH, json.dumps([certify, report, vote])]
+    done = subprocess.run(asked, capture_output=True, text=True, env=dict(os.environ), check=False)
+    assert [line for line in done.stdout.splitlines() if line.startswith("exit")] == ["exit 0", "exit 0", "exit 2"]
+    assert done.stderr == "multiguard: vote needs torch: pip install 'multiguard[torch]'\n"
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_requirements():
+    """What is installed without extras holds no torch, and the torch extra does."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=\[ ]", one)[0] for one in project["dependencies"]}
+    assert not names & {"torch", "accelerate", "safetensors", "timm", "transformers", "onnxruntime"}
+    assert any(one.startswith("torch>=") for one in project["optional-dependencies"]["torch"])
+
+
+def test_citation():
+    """The citation file and the README name the same paper."""
+    cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["preferred-citation"]
+    readme = (REPOSITORY / "README.md").read_text().replace("{", "").replace("}", "")
+    assert cited["title"] in readme
+    assert all(one["family-names"] in readme for one in cited["authors"])
