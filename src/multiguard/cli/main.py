@@ -95,7 +95,7 @@ class _OneLine(_Lazy):
             with immediate_stop(), _lock_warnings():
                 return super().invoke(ctx)
         except MultiGuardError as error:
-            raise _exit_with(str(error), _MISTAKE) from error
+            raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
         except ModuleNotFoundError as error:
             if (extra := _EXTRAS.get(error.name or "")) is None:
                 raise
@@ -146,6 +146,15 @@ def _exit_with(message: str, code: int) -> typer.Exit:
     """Print what is wrong, and in which process if it is not the main one."""
     _echo(f"{_who()}: {' '.join(message.split())}")
     return typer.Exit(code)
+
+
+def _named(command: str | None, message: str) -> str:
+    """The message with the names of options; a recipe has names of its own."""
+    if command in ("run", "demo"):
+        return message
+    from multiguard.cli.options import name_options
+
+    return name_options(message)
 
 
 def _echo(text: str) -> None:

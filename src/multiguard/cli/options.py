@@ -5,6 +5,7 @@ configs built from the options that were typed.
 """
 
 import inspect
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,29 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def typed_command() -> str:
     """The command line as it was typed, for the record."""
     return shlex.join(["multiguard", *sys.argv[1:]])
+
+
+def name_options(message: str) -> str:
+    """The message with options in place of the names that they have in Python.
+
+    >>> name_options("k_prime = 3, but these votes keep 2 labels per draw (k_max)")
+    '--k-prime = 3, but these votes keep 2 labels per draw (--k-max)'
+    >>> name_options("alpha must be strictly between 0 and 1; vote again (on_error='stop')")
+    '--alpha must be strictly between 0 and 1; vote again'
+    """
+    from multiguard.pipeline import parts, recipe
+
+    configs = [parts.DataPart, parts.ModelPart, parts.VotePart, parts.TrainPart, parts.PredictPart, parts.AttackPart]
+    names = {
+        name: f"--{(declared.name or name).replace('_', '-')}"
+        for config in (*configs, recipe.CertifyPart, recipe.ReportPart)
+        for name, declared in field_help(config).items()
+    }
+    long = "|".join(name for name in names if "_" in name)
+    message = re.sub(r" \(\w+=[^()]*\)", "", message)
+    message = re.sub(r"(--[\w-]+) \(\w+\)", r"\1", message)
+    message = re.sub(rf"(?<![\w./-])({long})(?![\w./])", lambda found: names[found[1]], message)
+    return re.sub(r"^(\w+)(?= (?:is|must|has|=) )", lambda found: names.get(found[1], found[1]), message)
 
 
 @dataclass(frozen=True)
@@ -168,12 +192,7 @@ class _Config:
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""
         typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
-        try:
-            return typed if self.partial else self.kind(**typed)
-        except InvalidInputError as error:
-            name, verb, rest = str(error).partition(" is ")  # as `check_ranges` words it
-            names = {one.field.name: f"--{one.name}" for one in self.options}
-            raise InvalidInputError(f"{names.get(name, name)}{verb}{rest}") from error
+        return typed if self.partial else self.kind(**typed)
 
 
 def _config(hint: Any) -> _Config | None:

@@ -70,6 +70,8 @@ def _show_notes(prepared: "PreparedVote") -> None:
     trained, sigma = prepared.trained_sigma, prepared.sigma
     if trained is not None and trained != sigma:
         echo(f"note: {prepared.job.model.spec} was made for sigma {trained:g}; this votes at {sigma:g}")
+    if prepared.fewer_note is not None:
+        echo(f"note: {prepared.fewer_note}")
     if prepared.order_note is not None:
         echo(f"{prepared.order_note}; --labels FILE if the model's differs")
 

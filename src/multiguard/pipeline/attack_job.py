@@ -25,6 +25,7 @@ from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
+from multiguard.pipeline.vote_job import fewer_images
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
 from multiguard.results.attack_files import attack_outputs
@@ -176,7 +177,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     source = _voted_source(job, certified)
     images = source.open()
     smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
-    notes = execution_notes(certified, smoother)
+    notes = (*_fewer(job, certified), *execution_notes(certified, smoother))
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
         job = replace(job, part=replace(job.part, attacks=("random",)))
@@ -193,6 +194,12 @@ def execution_notes(certified: CertificatesFolder, smoother: Smoother) -> tuple[
         return ()
     meaning = "certificates are about the classifier as it ran there, to the last digit"
     return (f"the votes were drawn differently ({'; '.join(differences)}): {meaning}",)
+
+
+def _fewer(job: AttackJob, certified: CertificatesFolder) -> list[str]:
+    count = job.part.images
+    there = sum(map(bool, certified.certificates.labels))
+    return [fewer_images(count, there)] if count is not None and count > there else []
 
 
 def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
@@ -220,8 +227,6 @@ def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
     count = job.part.images
     if count is None:
         return labelled
-    if count > len(labelled):
-        raise InvalidInputError(f"--images is {count}, and {len(labelled)} images have labels; take fewer")
     order = np.random.default_rng(job.plan.seed).permutation(len(labelled))
     return sorted(labelled[position] for position in order[:count])
 

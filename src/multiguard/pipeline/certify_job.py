@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,22 @@ class CertifyJob:
             "votes": file_checksum(self.votes / MANIFEST_NAME),
             "multiguard": __version__,
         }
+
+
+def with_own_folder(job: CertifyJob) -> CertifyJob:
+    """The job with its config in the name of its folder, if certificates of another config are there already."""
+    config = job.part.config(job.rule)
+    if job.force or not (job.votes / MANIFEST_NAME).is_file():
+        return job
+    if not certificates_outputs(job.out, job.inputs()).holds_other:
+        return job
+    named = {**config.rule.options, "alpha": config.alpha, "n": job.part.draws}
+    default = CertifyPart()
+    left_out = {"alpha": default.alpha, "n": None}
+    words = [f"{name.replace('_', '-')}-{value:g}" for name, value in named.items() if left_out.get(name, 0) != value]
+    words += [] if job.part.methods == default.methods else job.part.methods
+    words += [] if job.labels == "truth" else [job.labels]
+    return replace(job, out=job.out.with_name("-".join((job.out.name, *words))))
 
 
 def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:

@@ -92,6 +92,12 @@ class PreparedVote:
     # a message if the scores are taken to be in the dataset's order of labels, since neither model nor file gives one
     order_note: str | None = None
 
+    @property
+    def fewer_note(self) -> str | None:
+        """A message if there are fewer images than were requested."""
+        requested, there = self.job.source.images, len(self.images)
+        return fewer_images(requested, there) if requested is not None and requested > there else None
+
     @cached_property
     def classifier_hash(self) -> str:
         """The hash of the classifier's state, computed once: nothing changes the weights of a job."""
@@ -217,6 +223,11 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
+
+
+def fewer_images(requested: int, there: int) -> str:
+    """A note that there are fewer images than were requested."""
+    return f"{requested} images requested, and there are {there}: all of them are taken"
 
 
 def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
