@@ -166,7 +166,9 @@ def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true
     """The counts of all images; at least one must have labels."""
     if not any(num_true):
         raise InvalidInputError(f"none of the {len(num_true)} images has a true label, so there is nothing to average")
-    at_least, at_most = (np.stack([np.asarray(one, np.float64) for one in each], axis=-1) for each in (floors, ceilings))
+    at_least, at_most = (
+        np.stack([np.asarray(one, np.float64) for one in each], axis=-1) for each in (floors, ceilings)
+    )
     return Counts(at_least, at_most, np.array(num_true, dtype=np.float64))
 
 
