@@ -52,7 +52,7 @@ def certify_command(
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
     from multiguard.cli.score_table import show_scores
-    from multiguard.pipeline.certify_job import CertifyJob, certify, with_own_folder
+    from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_own_folder
 
     name: RuleName = rule.get("rule", "top-k")
     methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]  # type: ignore[comparison-overlap]
@@ -71,6 +71,8 @@ def certify_command(
     with progress_bar("steps") as progress:
         written = certify(job, progress)
     show_scores(written, PlainConsole())
+    if (reason := why_nothing(written)) is not None:
+        echo(f"\nnote: {reason}")
     echo(f"\ncertificates.parquet, curves.csv and labels.csv: {job.out}")
 
 

@@ -11,6 +11,7 @@ from multiguard.certify.rules import RuleName
 from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, radius_grid, sweep
 from multiguard.io.files import file_checksum
 from multiguard.io.records import decode_json
+from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
@@ -94,6 +95,16 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFo
         more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
         write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
         return read_certificates(job.out)
+
+
+def why_nothing(written: CertificatesFolder) -> str | None:
+    """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
+    proved = written.certificates
+    draws, labels = max(proved.draws, default=0), len(proved.label_names)
+    limits = (proved.config.rule, labels, proved.sigma, proved.config.alpha)
+    if draws == 0 or largest_radius(draws, *limits) >= 0:
+        return None
+    return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
 
 
 def dataset_title(provenance: Mapping[str, Any]) -> str:

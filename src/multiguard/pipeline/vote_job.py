@@ -124,7 +124,8 @@ class PreparedVote:
 
     def discard_old(self) -> None:
         """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
-        self._run()
+        self.run()
+        check_content(self.job.out, "votes")
         with folder_lock(self.job.out):
             discard_votes(self.job.out)
 
@@ -144,8 +145,9 @@ class PreparedVote:
         """
         discard = discard_votes if force and this_rank().may_discard else None
         with folder_lock(self.job.out):
+            check_content(self.job.out, "votes")
             check_votes_folder(self.job.out, force=force)
-            manifest = self._run().write(self.job.out, progress=progress, stop=stop, discard=discard)
+            manifest = self.run().write(self.job.out, progress=progress, stop=stop, discard=discard)
             if manifest is not None and manifest.finished:
                 self._write_source()
         return None if manifest is None else self._result(manifest)
@@ -163,9 +165,9 @@ class PreparedVote:
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def _run(self) -> VoteRun:
+    def run(self) -> VoteRun:
         """The voting run, checked; nothing is written yet."""
-        smoother, part = self._smoother(), self.job.part
+        smoother, part = self.smoother(), self.job.part
         scheme = make_scheme(smoother, **self._scheme())
         more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
         return VoteRun(smoother, self.images, scheme, classifier_hash=self.classifier_hash, **more)
@@ -184,7 +186,13 @@ class PreparedVote:
             "seed": part.seed,
         }
 
-    def _smoother(self) -> Smoother:
+    @property
+    def threshold(self) -> float:
+        """The probability from which the base classifier returns a label, for the threshold rule."""
+        return score_threshold("threshold", self.job.part.score_threshold) or 0.0
+
+    def smoother(self) -> Smoother:
+        """The smoothed classifier as it votes."""
         part = self.job.part
         return Smoother(
             self.classifier,
@@ -213,7 +221,6 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
 
     The labels of a folder with a CSV take the model's order.
     """
-    check_content(job.out, "votes")
     names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
     if names is None and not brings_labels(job.model.spec):
         names = tuple(job.source.open().label_names)
