@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
@@ -21,18 +20,6 @@ _MULTI_LABEL = "multi_label_classification"
 _UNIT = 1 / 255
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _MAX_JSON = 1 << 23  # bytes
-
-
-class _Logits(nn.Module):
-    """The model's logits as a plain tensor."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.model(pixel_values=images).logits
-        return logits
 
 
 def load_hf(folder: str, options: ModelOptions) -> Classifier:
@@ -50,8 +37,9 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     digest = hf_checksum(folder)
     model = _load_model(path, config, spec)
     labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
+    options.check_count(len(labels), spec)
     filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
-    return filled.make_classifier(_Logits(model), spec, digest)
+    return filled.make_classifier(model, spec, digest)
 
 
 def hf_checksum(folder: str) -> str:
