@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from multiguard.errors import ModelError
+from multiguard.models.torchvision_operators import declare_absent_operators
 
+_NEED_TORCHVISION = ("timm", "transformers")
 _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 
@@ -50,11 +52,15 @@ def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
 
 def import_library(module: str, extra: str) -> Any:
     """The imported module; where it does not import, a `ModelError` that names the extra to install."""
+    if module in _NEED_TORCHVISION:
+        declare_absent_operators()
     try:
         return importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:  # the latter where torchvision was built for another torch
+    except ModuleNotFoundError as error:
+        raise ModelError(f"this model needs {error.name}; pip install 'multiguard[{extra}]'.") from error
+    except (ImportError, RuntimeError) as error:  # another library that it imports is broken
         raise ModelError(
-            f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
+            f"this model needs {module}, which is installed and does not import: {summary(error)}"
         ) from error
 
 
