@@ -99,6 +99,10 @@ class Classifier(nn.Module):
             self._label_names = index_names(scores.shape[1])
         return self._label_names
 
+    def name_labels(self, names: Sequence[str]) -> None:
+        """Name the labels of a classifier whose number of labels is unknown."""
+        self._label_names = tuple(names)
+
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each image in [0, 1]."""
         if self.mean is not None:

@@ -17,11 +17,11 @@ from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.spec import CARD_FILE
 from multiguard.models.weights import read_weights, summary
 
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
-CARD_FILE = "model.json"
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
 _MAX_SIDE = 1 << 14
 _CHANNELS = 3

@@ -37,7 +37,7 @@ def parse_spec(name: str) -> ModelSpec:
     'code'
     """
     path = Path(name)
-    if path.is_dir():
+    if name and path.is_dir():
         return _folder(path)
     prefix, _, rest = name.partition(":")
     for kind in _PREFIXES:
@@ -63,17 +63,14 @@ def _folder(path: Path) -> ModelSpec:
             return ModelSpec("folder", str(folder))
     if (path / HF_CONFIG).is_file():
         return ModelSpec("hf", str(path))
-    files = sorted(path.glob("*.onnx"))
-    if len(files) == 1:
-        return ModelSpec("onnx", str(files[0]))
     return ModelSpec("folder", str(path))  # it says itself what it lacks
 
 
 def _weights_file(path: Path) -> ModelSpec:
-    """The model folder around a weights file; weights alone do not say which network they are of."""
-    spec = _folder(path.parent)
-    if path.is_file() and path.suffix == ".safetensors" and spec.brings_labels and (path.parent / spec.target).exists():
-        return spec
+    """The folder around a weights file that says which network they are of; weights alone do not."""
+    home = path.parent
+    if path.suffix == ".safetensors" and any((home / name).is_file() for name in (CARD_FILE, HF_CONFIG)):
+        return _folder(home)
     raise ModelError(
         f"{path}: weights alone do not say which network they are of; name both, as in "
         f"--model timm:resnet50 --weights {path} --labels labels.txt"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from multiguard.certify.rules import Rule, TopK
 from multiguard.data.image import read_image
-from multiguard.data.label_table import read_lines
 from multiguard.errors import DataError, ImageError, ImageFailure, ModelError
 from multiguard.evaluate import CertifyConfig
 from multiguard.io.files import file_checksum
@@ -53,8 +52,7 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     """
     if job.part.on_error == "stop":
         _check_readable(job.images)
-    labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
-    classifier = load_model(job.model, job.part.size, labels)
+    classifier = load_model(job.model, job.part.size)
     rule = job.part.rule_for(len(classifier.label_names))
     sigma, _ = resolve_sigma(job.model.spec, job.part.sigma)
     smoother = _smoother(job.part, classifier, rule, sigma)

@@ -16,7 +16,8 @@ from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_image_size, input_size
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.model_folder import CARD_FILE, load_backbone, read_card
+from multiguard.models.model_folder import load_backbone, read_card
+from multiguard.models.spec import CARD_FILE
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
