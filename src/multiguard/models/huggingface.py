@@ -6,18 +6,26 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.huggingface_config import check_config, size_limit
+from multiguard.models.image_processor import (
+    PREPROCESSOR,
+    ImageProcessor,
+    missing_processor,
+    own_size,
+    read_processor,
+    timm_processor,
+)
+from multiguard.models.spec import HF_CONFIG
 from multiguard.models.weights import import_library, summary
 
-_CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 _INDEX = "model.safetensors.index.json"
 _MULTI_LABEL = "multi_label_classification"
-_UNIT = 1 / 255
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _MAX_JSON = 1 << 23  # bytes
 
@@ -28,27 +36,51 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
-    config = _read_json(path / _CONFIG, spec)
+    config = _read_json(path / HF_CONFIG, spec)
     check_config(config, spec)
     _refuse_other_files(path, spec)
     if (kind := config.get("problem_type")) != _MULTI_LABEL:
         raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
-    mean, std = _normalisation(path, spec)
+    processor = _processor(path, config, options, spec)
     digest = hf_checksum(folder)
     model = _load_model(path, config, spec)
     labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
     options.check_count(len(labels), spec)
-    filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
-    return filled.make_classifier(model, spec, digest)
+    own = {"mean": processor.mean, "std": processor.std, "image_size": processor.image_size}
+    network = _BlueFirst(model) if processor.flipped else model
+    return options.fill(labels=labels, output="logits", **own).make_classifier(network, spec, digest)
 
 
 def hf_checksum(folder: str) -> str:
     """The hash of all that is read of a folder: the tensors, and the files that determine how they are used."""
     path = Path(folder)
+    names = [name for name in (HF_CONFIG, PREPROCESSOR) if name == HF_CONFIG or (path / name).exists()]
     try:
-        return files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+        return files_checksum([*(path / name for name in names), *sorted(path.glob("*.safetensors"))])
     except OSError as error:
         raise ModelError(f"hf:{folder}: {error.filename} cannot be read: {error.strerror}") from error
+
+
+class _BlueFirst(nn.Module):
+    """A network that takes its channels in the order blue, green, red."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Any:
+        return self.model(images.flip(1))
+
+
+def _processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
+    """How images become the network's input: as the folder says, or as the options do where it does not."""
+    if (path / PREPROCESSOR).exists():
+        return read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
+    if options.mean is not None and options.std is not None:
+        return ImageProcessor(image_size=own_size(config, spec))
+    if config["model_type"] == "timm_wrapper":
+        return timm_processor(config, spec)
+    raise missing_processor(spec)
 
 
 def _load_model(path: Path, config: dict[str, Any], spec: str) -> Any:
@@ -93,31 +125,6 @@ def _refuse_other_files(path: Path, spec: str) -> None:
     for name in set(map(str, named.values())) if isinstance(named, dict) else ():
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise ModelError(f"{spec}: {_INDEX} names {name!r}, which is not a safetensors file in the folder.")
-
-
-def _normalisation(path: Path, spec: str) -> tuple[list[float] | None, list[float] | None]:
-    """Mean and standard deviation for pixels in [0, 1], from the folder's image processor."""
-    config = _read_json(path / _PREPROCESSOR, spec)
-    rescaled, factor = config.get("do_rescale", True), config.get("rescale_factor", _UNIT)
-    if not rescaled or not _is_number(factor) or abs(factor - _UNIT) > 1e-9:
-        raise ModelError(
-            f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; wrap the model "
-            "in a callable that scales its input."
-        )
-    if not config.get("do_normalize", True):
-        return None, None
-    return _numbers(config, "image_mean", spec), _numbers(config, "image_std", spec)
-
-
-def _numbers(config: dict[str, Any], name: str, spec: str) -> list[float]:
-    values = config.get(name)
-    if not isinstance(values, list) or not values or not all(_is_number(value) for value in values):
-        raise ModelError(f"{spec}: {_PREPROCESSOR} has {name} = {str(values)[:60]!r}, not a list of numbers.")
-    return [float(value) for value in values]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
