@@ -1,6 +1,8 @@
 """`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from multiguard.models.spec import HF_CONFIG
 from multiguard.models.weights import import_library, summary
 
 _INDEX = "model.safetensors.index.json"
-_MULTI_LABEL = "multi_label_classification"
+MULTI_LABEL = "multi_label_classification"
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _MAX_JSON = 1 << 23  # bytes
 
@@ -36,15 +38,18 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
-    config = _read_json(path / HF_CONFIG, spec)
-    check_config(config, spec)
-    _refuse_other_files(path, spec)
-    if (kind := config.get("problem_type")) != _MULTI_LABEL:
-        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
-    processor = _processor(path, config, options, spec)
+    config = read_config(path, spec)
+    if (kind := config.get("problem_type")) != MULTI_LABEL:
+        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {MULTI_LABEL!r}.")
+    processor = find_processor(path, config, options, spec)
     digest = hf_checksum(folder)
-    model = _load_model(path, config, spec)
-    labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
+    model, wrong = read_model(path, config, spec)
+    if wrong:  # a checkpoint without its head, for example, leaves tensors at their random values
+        raise ModelError(
+            f"{spec}: its safetensors lack, or have in another shape, {', '.join(sorted(wrong.values())[:4])} "
+            f"({len(wrong)} in all), which would stay random; save the complete model after training."
+        )
+    labels = own_labels(model.config)
     options.check_count(len(labels), spec)
     own = {"mean": processor.mean, "std": processor.std, "image_size": processor.image_size}
     network = _BlueFirst(model) if processor.flipped else model
@@ -72,7 +77,7 @@ class _BlueFirst(nn.Module):
         return self.model(images.flip(1))
 
 
-def _processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
+def find_processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
     """How images become the network's input: as the folder says, or as the options do where it does not."""
     if (path / PREPROCESSOR).exists():
         return read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
@@ -83,30 +88,59 @@ def _processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: 
     raise missing_processor(spec)
 
 
-def _load_model(path: Path, config: dict[str, Any], spec: str) -> Any:
-    transformers = import_library("transformers", "hf")
-    dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
-    options, maker = {dtype: torch.float32}, transformers.AutoModelForImageClassification
-    try:
-        parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(config)
-        with torch.device("meta"), size_limit(*_stored_size(path), spec):
+def own_labels(config: Any) -> tuple[str, ...]:
+    """The label names of a parsed config, in the order of the scores."""
+    return tuple(str(config.id2label.get(index, index)) for index in range(len(config.id2label)))
+
+
+def read_config(path: Path, spec: str) -> dict[str, Any]:
+    """The folder's config.json, which asks for nothing outside the folder; otherwise it raises `ModelError`."""
+    config = _read_json(path / HF_CONFIG, spec)
+    check_config(config, spec)
+    _refuse_other_files(path, spec)
+    return config
+
+
+def build_model(config: dict[str, Any], size: tuple[int, int], spec: str) -> Any:
+    """The network of a config, checked against the (numbers, tensors) that are stored before it takes any memory."""
+    with _one_line(spec):
+        maker, options = _maker()
+        parsed = import_library("transformers", "hf").CONFIG_MAPPING[config["model_type"]].from_dict(config)
+        with torch.device("meta"), size_limit(*size, spec):
             maker.from_config(parsed, trust_remote_code=False, **options)
-        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options)
+        return maker.from_config(parsed, trust_remote_code=False, **options)
+
+
+def read_model(path: Path, config: dict[str, Any], spec: str, **more: Any) -> tuple[Any, dict[str, str]]:
+    """The network with the folder's tensors, and by name what they lack or have in another shape."""
+    with _one_line(spec):
+        maker, options = _maker()
+        with torch.device("meta"):
+            parsed = build_model(config, stored_size(path), spec).config
+        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options, **more)
+    wrong = [*info["missing_keys"], *info["mismatched_keys"]]  # the latter with both shapes
+    return model, {key if isinstance(key, str) else key[0]: str(key) for key in wrong}
+
+
+@contextmanager
+def _one_line(spec: str) -> Iterator[None]:
+    """A config that fits no model may raise anything."""
+    try:
+        yield
     except ModelError:
         raise
-    except Exception as error:  # a config that fits no model may raise anything
+    except Exception as error:
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
-    # A checkpoint without its head, for example, leaves tensors at their random values.
-    wrong = sorted(str(key) for key in (*info["missing_keys"], *info["mismatched_keys"]))
-    if wrong:
-        raise ModelError(
-            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
-            "which would stay random; save the complete model after training."
-        )
-    return model
 
 
-def _stored_size(path: Path) -> tuple[int, int]:
+def _maker() -> tuple[Any, dict[str, Any]]:
+    """What builds image classifiers, and its option for float32, which has had another name."""
+    transformers = import_library("transformers", "hf")
+    option = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
+    return transformers.AutoModelForImageClassification, {option: torch.float32}
+
+
+def stored_size(path: Path) -> tuple[int, int]:
     """How many numbers the folder's tensors have, and how many tensors there are."""
     sizes: list[int] = []
     for file in path.glob("*.safetensors"):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.backbone import load_timm
 from multiguard.models.classifier import Classifier, ModelOptions, Output
@@ -30,7 +31,7 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
         return folder_checksum(Path(parsed.target))
     if parsed.kind == "timm":
         return None if weights is None else file_checksum(weights)
-    if parsed.kind == "code":
+    if parsed.kind in ("code", "network"):
         return None
     return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
 
@@ -94,8 +95,13 @@ def _load_folder(folder: str, options: ModelOptions) -> Classifier:
     return load_folder(folder)
 
 
+def _load_network(name: str, options: ModelOptions) -> Classifier:
+    raise ModelError(f"{name} is a network to train, without weights; name the model folder that training wrote")
+
+
 _LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
     "folder": _load_folder,
+    "network": _load_network,
     "timm": load_timm,
     "hf": load_hf,
     "onnx": load_onnx,

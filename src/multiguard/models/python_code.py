@@ -5,17 +5,23 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from multiguard.errors import ModelError, MultiGuardError
 from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
+from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.host_network import FunctionNetwork
+from multiguard.models.model_folder import load_backbone, load_folder
 from multiguard.models.python_object import is_model, wrap_model
-from multiguard.models.weights import summary
+from multiguard.models.weights import load_weights, read_weights, summary
 
 _LIBRARIES = {"site-packages", "dist-packages"}
 
@@ -27,9 +33,55 @@ def load_code(spec: str, options: ModelOptions) -> Classifier:
     function or class that is called without arguments and returns one of these.
     """
     module, found = find_code(spec)
-    classifier = wrap_model(made_model(found, spec), options, spec)
+    classifier = _filled(made_model(found, spec), options, spec)
     classifier.code_hash = code_hash(module, found, classifier)
     return classifier
+
+
+def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
+    """The model, with the weights that are given: those of a folder that was trained from it, or of a file."""
+    if options.weights is None:
+        return wrap_model(model, options, spec)
+    network = trainable(model, spec)
+    if options.weights.is_dir():
+        replace(options, weights=None).refuse_all(str(options.weights))
+        return load_folder(options.weights, network)
+    load_weights(network, read_weights(options.weights), str(options.weights))
+    return wrap_model(model, replace(options, weights=None), spec)
+
+
+def trainable(model: Any, spec: str) -> nn.Module:
+    """The torch module of a model, which has weights to fill and to train."""
+    network = model.network if isinstance(model, Classifier) else model
+    if not isinstance(network, nn.Module):
+        kind = type(network).__name__
+        raise ModelError(f"{spec}: a {kind} has no weights to fill or train; leave out weights, or give a module.")
+    return network
+
+
+def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Backbone:
+    """The module that the user's code makes, to be trained; it takes pixels in [0, 1] unless it is a `Classifier`."""
+    module, found = find_code(spec)
+    model = made_model(found, spec)
+    network, classifier = trainable(model, spec), wrap_model(model, ModelOptions(), spec)
+    digest = code_hash(module, found, classifier)
+    if weights is not None and Path(weights).is_dir():
+        return replace(load_backbone(Path(weights), network=network), code_hash=digest)
+    if weights is not None:
+        load_weights(network, read_weights(Path(weights)), weights)
+    named = classifier.num_labels is not None
+    if named and classifier.label_names != tuple(labels):
+        raise ModelError(f"{spec} names other labels than the data, or in another order.")
+    mean, std = classifier.mean, classifier.std
+    return Backbone(
+        spec,
+        network,
+        (0.0,) if mean is None else tuple(mean.flatten().tolist()),
+        (1.0,) if std is None else tuple(std.flatten().tolist()),
+        (classifier.image_size or (0, 0))[0],
+        own_head=weights is not None and not named,
+        code_hash=digest,
+    )
 
 
 def find_code(spec: str) -> tuple[ModuleType, Any]:

@@ -6,9 +6,10 @@ from typing import Literal
 
 from multiguard.errors import ModelError
 
-Kind = Literal["folder", "timm", "hf", "onnx", "code"]
+Kind = Literal["folder", "network", "timm", "hf", "onnx", "code"]
 CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
+_NETWORKS = ("cnn", "lite", "unet")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
 _WEIGHTS = (".safetensors", ".pth", ".pt", ".bin")
 
@@ -40,6 +41,8 @@ def parse_spec(name: str) -> ModelSpec:
     if name and path.is_dir():
         return _folder(path)
     prefix, _, rest = name.partition(":")
+    if prefix in _NETWORKS:
+        return ModelSpec("network", name)
     for kind in _PREFIXES:
         if prefix == kind and rest:
             return ModelSpec(kind, rest)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.models.torchvision_operators import declare_absent_operators
@@ -48,6 +48,14 @@ def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
     if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ModelError(f"{path}: contains something other than named tensors; save the model's state_dict()")
     return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Fill every tensor of a network from these by name and shape; any difference raises `ModelError`."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ModelError(f"{source}: the weights do not fit the network's architecture ({summary(error)})") from error
 
 
 def import_library(module: str, extra: str) -> Any:

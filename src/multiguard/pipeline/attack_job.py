@@ -222,7 +222,9 @@ def _voted_classifier(
     )
     if not runs_code(part.spec) and weights_checksum(part.spec, part.weights) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size, images.label_names)
+    classifier = load_model(part, source.size)
+    if classifier.num_labels is None:
+        classifier.name_labels(images.label_names)
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]

@@ -1,6 +1,5 @@
 """The models of jobs: by the name that a user gives, or as a votes folder records them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,31 +21,34 @@ from multiguard.results import CertificatesFolder
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
 
-def load_model(model: ModelPart, size: int | None = None, names: Sequence[str] | None = None) -> Classifier:
-    """The classifier of a recipe or a command. The labels of a model file are never taken to be in any order.
+def load_model(model: ModelPart, size: int | None = None) -> Classifier:
+    """The classifier of a recipe or a command; only the user's own code may leave its labels unnamed.
 
     Args:
         model: Which one, and what it does not say of itself.
         size: Height and width of its images; None for its own.
-        names: The label names where the user's own code does not say them; None to refuse that.
     """
     kind = parse_spec(model.spec).kind
     labels = None if model.labels is None else tuple(read_lines(model.labels))
     if labels is None and kind in ("timm", "onnx"):
-        raise _unnamed_labels(model.spec)
-    side = None if size is None or kind == "folder" else (size, size)
+        raise unnamed_labels(model.spec)
+    side = None if size is None or _card_folder(model) is not None else (size, size)
     more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
-    classifier = load_classifier(model.spec, labels=labels, image_size=side, **more)
-    if classifier.num_labels is None:
-        if names is None:
-            raise _unnamed_labels(model.spec)
-        classifier.name_labels(names)
-    return classifier
+    return load_classifier(model.spec, labels=labels, image_size=side, **more)
 
 
-def _unnamed_labels(spec: str) -> InvalidInputError:
+def unnamed_labels(spec: str) -> InvalidInputError:
+    """The error where nothing says which score belongs to which label."""
     file = "give --labels FILE, one name per line in the order of the scores"
     return InvalidInputError(f"{spec} does not say which score belongs to which label; {file}")
+
+
+def _card_folder(model: ModelPart) -> Path | None:
+    """The model folder whose card says everything, named itself or as the weights of the user's code."""
+    parsed = parse_spec(model.spec)
+    if parsed.kind == "code" and model.weights is not None and model.weights.is_dir():
+        return model.weights
+    return Path(parsed.target) if parsed.kind == "folder" else None
 
 
 def square_size(classifier: Classifier, spec: str, size: int | None) -> int | None:
@@ -67,13 +69,13 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     return own[0]
 
 
-def resolve_sigma(spec: str, sigma: float | None) -> tuple[float, float | None]:
+def resolve_sigma(model: ModelPart, sigma: float | None) -> tuple[float, float | None]:
     """The noise to use, and the noise that the model folder was made for; the latter None if the model does not say."""
-    parsed = parse_spec(spec)
-    trained = read_card(Path(parsed.target)).sigma if parsed.kind == "folder" else None
+    folder = _card_folder(model)
+    trained = None if folder is None else read_card(folder).sigma
     chosen = trained if sigma is None else sigma
     if chosen is None:
-        raise InvalidInputError(f"no sigma given, and {spec} does not say which; give --sigma, such as 0.5")
+        raise InvalidInputError(f"no sigma given, and {model.spec} does not say which; give --sigma, such as 0.5")
     return chosen, trained
 
 

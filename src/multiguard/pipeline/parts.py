@@ -128,8 +128,11 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     {'epochs': 2}
     """
 
-    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")] = None
+    model: Annotated[
+        str | None, Help("cnn, cnn:WIDTH, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn].")
+    ] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
+    labels: Annotated[Path | None, Help("Label names of the head in that file, one per line, in score order.")] = None
     split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
     val_split: Annotated[str | None, Help("The split to validate on [matches --split, or a held-out tenth].")] = None
     images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None

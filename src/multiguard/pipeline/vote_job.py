@@ -21,7 +21,6 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
-from multiguard.models.spec import parse_spec
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, discard_votes
 from multiguard.pipeline.job_model import (
     load_model,
@@ -203,14 +202,11 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     The labels of a folder with a CSV take the model's order.
     """
     check_content(job.out, "votes")
-    names, note = None, None
-    if parse_spec(job.model.spec).kind == "code" and job.model.labels is None:
-        names = job.source.open().label_names
+    classifier, note = load_model(job.model, job.source.size), None
+    if classifier.num_labels is None:
+        classifier.name_labels(names := job.source.open().label_names)
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
-    classifier = load_model(job.model, job.source.size, names)
-    if names is not None and classifier.label_names != tuple(names):
-        note = None  # the code names its labels itself
-    sigma, trained = resolve_sigma(job.model.spec, job.sigma)
+    sigma, trained = resolve_sigma(job.model, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)

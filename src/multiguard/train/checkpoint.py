@@ -92,7 +92,8 @@ def new_card(
         **provenance,
     }
     inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_sigma)
-    return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
+    name, config = backbone.architecture, backbone.config
+    return ModelCard(name, *inputs, denoiser=denoiser is not None, training=record, config=config)
 
 
 def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
