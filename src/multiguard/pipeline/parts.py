@@ -156,10 +156,16 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
-    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's or data's].")] = None
-    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
-    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are (onnx, module).")] = None
+    spec: Annotated[
+        str, Help("A model or run folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")
+    ]
+    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's].")] = None
+    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm, module); a trained folder (module).")] = (
+        None
+    )
+    output: Annotated[
+        Literal["logits", "probabilities"] | None, Help("What the scores are (threshold rule; onnx, module).")
+    ] = None
     mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None
     std: Annotated[
         tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
