@@ -91,7 +91,7 @@ class FunctionNetwork:
             with torch.autocast(inputs.device.type, enabled=False):
                 scores = self.function(inputs)
         mine = torch.from_numpy(scores) if isinstance(scores, np.ndarray) else scores
-        if not isinstance(mine, Tensor) or not _close(mine, other):
+        if isinstance(mine, Tensor) and not _close(mine, other):
             raise ModelError(
                 "it returns other scores for NumPy arrays than for tensors, or draws at random; wrap it, so that it "
                 "takes one of them only: lambda x: f(x.numpy()), or lambda x: f(x.clone())"

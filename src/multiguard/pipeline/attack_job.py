@@ -136,7 +136,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
     source = _voted_source(job, certified)
     images = source.open()
-    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
+    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source), job.part.device)
     notes = execution_notes(certified, smoother)
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
@@ -212,9 +212,7 @@ def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(
-    job: AttackJob, certified: CertificatesFolder, source: Source, images: IndexedDataset
-) -> Classifier:
+def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
     other = InvalidInputError(
@@ -224,7 +222,7 @@ def _voted_classifier(
         raise other  # before any of its files is taken for a model
     classifier = load_model(part, source.size)
     if classifier.num_labels is None:
-        classifier.name_labels(images.label_names)
+        classifier.name_labels(certified.certificates.label_names)
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]
