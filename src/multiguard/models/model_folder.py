@@ -162,7 +162,8 @@ def _read_folder(
     tensors = read_weights(file)
     made = network or _build_network(path, card, tensors, dropout)
     _load_part(made, tensors, "network", path)
-    backbone = Backbone(card.architecture, made, card.mean, card.std, card.image_size[0], config=card.config)
+    size = card.image_size[0]
+    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False, config=card.config)
     return card, backbone, tensors
 
 
