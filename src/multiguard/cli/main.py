@@ -32,6 +32,7 @@ _PANELS = {
     "Step by step": {
         "data": "Datasets: look before you train.",
         "train": "Train a base classifier under Gaussian noise and write its model folder.",
+        "wrap": "Describe a model once: write a folder that other commands take.",
         "check": "Look at a model and its images before voting.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
         "certify": "Certify the votes of every image and average the scores over radii.",

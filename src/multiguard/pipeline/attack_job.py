@@ -25,6 +25,7 @@ from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.pipeline.vote_job import fewer_images
+from multiguard.pipeline.wrap_job import unwrap
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
 from multiguard.results.attack_files import attack_outputs
@@ -257,7 +258,8 @@ def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
 
 def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
+    part, _ = unwrap(job.model or recorded_model(job.certificates, certified))
+    run = certified.provenance
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
     )

@@ -202,8 +202,8 @@ def _recall_warnings(clean: float, noisy: float, count: int, num_labels: int) ->
     chance = _returned(num_labels) / num_labels
     if clean < chance + 2 * math.sqrt(chance * (1 - chance) / count):
         yield (
-            f"clean recall is {clean:.0%}, hardly better than chance ({chance:.0%}): check the order of --labels, --mean, "
-            "--std and --size"
+            f"clean recall is {clean:.0%}, hardly better than chance ({chance:.0%}): check the order of --labels, "
+            "--mean, --std and --size"
         )
     elif noisy - chance < (clean - chance) / 2:
         yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take a smaller --sigma"

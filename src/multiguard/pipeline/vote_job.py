@@ -31,6 +31,7 @@ from multiguard.pipeline.job_model import (
     unnamed_labels,
 )
 from multiguard.pipeline.parts import ModelPart, VotePart
+from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.votes import Manifest, read_votes
@@ -217,7 +218,13 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
 
     The labels of a folder with a CSV take the model's order.
     """
+    model, card = unwrap(job.model)
+    size = fitting_size(card, job.source.size)
+    sigma = card.sigma if card is not None and job.sigma is None else job.sigma
+    job = replace(job, model=model, source=replace(job.source, size=size), sigma=sigma)
     classifier, note = load_model(job.model, job.source.size), None
+    if card is not None:
+        card.check(classifier)
     if classifier.num_labels is None:
         if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
             raise unnamed_labels(job.model.spec)
