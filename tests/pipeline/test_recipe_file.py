@@ -27,7 +27,7 @@ from multiguard.train import Hyperparameters
         ("k: [2, 3]", "k: [2, x]", "sweep.k[1] is 'x'; expected a whole number"),
         ("[joint, paper]", "[joint, papr]", "certify.methods[1]: unknown value 'papr': did you mean 'paper'?"),
         ("certify: {k: 3, ", "certify: {", "certify: k is missing; the top-k rule needs k and k_prime"),
-        ("vote: {draws: 60, shard_images: 4}", "vote: 60", "vote is 60; expected keys such as draws:"),
+        ("vote: {draws: 60, shard_images: 4, seed: 0}", "vote: 60", "vote is 60; expected keys such as draws:"),
         ("sigma: 0.5", "sigma: 0.5\nsigma: 1", "the key 'sigma' stands twice"),
         ("sigma: 0.5", "sigma: 0.5\nmodel: runs/m", "both of train and model given"),
         ('train: {model: "cnn:4", images: 64, val_images: 40, epochs: 1}', "", "neither of train and model given"),
