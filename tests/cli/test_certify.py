@@ -35,8 +35,8 @@ def linear_model():
 
 def done(*arguments):
     code, out, err = command(*arguments)
-    assert (code, [line for line in err.splitlines() if not line.startswith("warning: ")]) == (0, []), err
-    return out
+    assert (code, err) == (0, ""), err
+    return "".join(line for line in out.splitlines(keepends=True) if not line.startswith("warning: "))
 
 
 def draws_of(votes):

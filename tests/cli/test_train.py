@@ -75,8 +75,8 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
         (["--workers", "-1"], "workers is -1"),
         (["--seed", "-1"], "seed is -1"),
         (["--sigma", "nan"], "sigma is nan"),
-        (["--val-sigma", "inf"], "val_sigma is inf"),
-        (["--weight-decay", "-1"], "weight_decay is -1"),
+        (["--val-sigma", "inf"], "--val-sigma is inf"),
+        (["--weight-decay", "-1"], "--weight-decay is -1"),
         (["--model", "cnn:0"], "integer from 1 to 2048"),
         (["--weights", "empty"], "empty: not readable"),
         (["--denoiser", "empty"], "empty: not readable"),
@@ -161,7 +161,8 @@ def test_help_defaults():
         if field.name in ("val_sigma", "loss"):
             continue
         one, two = (shown(getattr(recipe, field.name)) for recipe in (usual, digits))
-        assert said[field.name.replace("_", "-")] == (one if one == two else f"{one}; digits {two}"), field.name
+        name = "batch-size" if field.name == "batch" else field.name.replace("_", "-")
+        assert said[name] == (one if one == two else f"{one}; digits {two}"), field.name
     assert (said["val-sigma"], said["loss"]) == ("sigma", usual.loss)
 
 

@@ -64,7 +64,7 @@ def vote_command(
     if this_rank().is_main:
         show_notes(prepared)
         for warning in look_at(prepared).warnings:
-            echo(f"warning: {warning}", err=True)
+            echo(f"warning: {warning}")
     with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
         result = prepared.vote(lambda done, total: progress("voting", done, total), stop, force=force)
     if result is not None:

@@ -210,7 +210,7 @@ class Outputs:
                 f"{where}, made with other settings; --force replaces what is there, or name another folder"
             )
         if not self.head.exists():
-            check_foreign(self._folders, self._is_ours)
+            check_foreign(self._folders, lambda path: path in self._folders or self._is_ours(path))
 
     def _check_targets(self, paths: Iterable[Path]) -> None:
         for path in paths:
