@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
@@ -70,10 +71,29 @@ def curves(
     ]
 
 
+def method_curve(
+    certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean"
+) -> Curve:
+    """The certified scores of one method at exactly these radii; see `curves`.
+
+    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
+    3
+    """
+    made = _method_curves(certificates, method, check_radius(radius), None, (averaging,))
+    return made[0]
+
+
 def _method_curves(
-    certificates: Certificates, method: Method, radius: Floats, resampling: Resampling | None
+    certificates: Certificates,
+    method: Method,
+    radius: Floats,
+    resampling: Resampling | None,
+    averagings: Sequence[Averaging] = AVERAGINGS,
 ) -> list[Curve]:
-    """The curves of one method, in both averagings."""
+    """The curves of one method, one per averaging."""
     num_true = [len(labels) for labels in certificates.labels]
     counts = certified_counts(certificates.set_radii(method), num_true, certificates.config.rule, radius)
     with_labels = [draws for draws, count in zip(certificates.draws, num_true, strict=True) if count]
@@ -88,7 +108,7 @@ def _method_curves(
             len(certificates.failures),
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
         )
-        for averaging in AVERAGINGS
+        for averaging in averagings
     ]
 
 

@@ -13,7 +13,7 @@ from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, r
 from multiguard.io.records import decode_json
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 
@@ -40,7 +40,7 @@ class CertifyJob:
     force: bool = False  # whether to replace certificates that are there
 
 
-def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:
+def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     """Certify the votes and write the certificates folder; existing certificates are replaced only with `force`.
 
     The folder is read back, so that what is shown is what the files say, checksums and all.

@@ -1,0 +1,184 @@
+"""The results of a run: certified scores at any radius, a plot, a table, a page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify import Method, certified_size
+from multiguard.certify.arrays import Floats
+from multiguard.data import Dataset
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Averaging, Certificates, Curve, LabelScores, method_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+Score = Literal["precision", "recall", "f1"]
+_SHOWN_RADII = 5  # in a repr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results:
+    """What is proved of a set of images, each claim with probability at least 1 - alpha over the noise of its image.
+
+    Scores are lower bounds: no perturbation of l2-norm up to the radius takes an image's own score below its part.
+    Every number is computed from `certificates`, at exactly the radius requested, and is never rounded up.
+
+    `Smoother.certify` returns this, and `read_certificates`, which has verified the checksums of the folder.
+
+    >>> results = read_certificates(certificates)  # a folder written by `multiguard certify`
+    >>> results.recall(0.0) >= results.recall(0.5)
+    True
+    >>> results.curve([0.0, 0.25, 0.5]).scores.recall.shape
+    (3,)
+    """
+
+    certificates: Certificates  # the claims on each image
+    curves: list[Curve]  # as they were stored, sweeps included
+    labels: list[LabelScores]  # how often each label is certified on its own
+    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
+    votes_hash: str  # the sha256 of the votes' manifest
+    certified_with: str  # the version of multiguard
+    source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
+    command: str | None  # the command that made the folder; None where it is not known
+    images: Dataset | None = None  # the images, if they are at hand, for the thumbnails of `report`
+
+    def recall(
+        self, radius: ArrayLike, *, method: Method | None = None, averaging: Averaging = "mean"
+    ) -> float | Floats:
+        """Certified recall: the least fraction of the true labels returned, under any perturbation up to the radius.
+
+        Args:
+            radius: The l2-norm, in the unit of the input; a number, or a list of them.
+            method: The method that proved it; by default the first of `certificates.methods`.
+            averaging: "mean" over images of their own scores, or "pooled" over all labels.
+        """
+        return self._score("recall", radius, method, averaging)
+
+    def precision(
+        self, radius: ArrayLike, *, method: Method | None = None, averaging: Averaging = "mean"
+    ) -> float | Floats:
+        """Certified precision: the least fraction of the returned labels that are true; arguments as in `recall`."""
+        return self._score("precision", radius, method, averaging)
+
+    def f1(self, radius: ArrayLike, *, method: Method | None = None, averaging: Averaging = "mean") -> float | Floats:
+        """Certified F1: a lower bound of the harmonic mean of the two; arguments as in `recall`."""
+        return self._score("f1", radius, method, averaging)
+
+    def curve(
+        self, radius: ArrayLike | None = None, *, method: Method | None = None, averaging: Averaging = "mean"
+    ) -> Curve:
+        """The certified scores at exactly these radii, by default those of the stored curves; as in `recall`."""
+        requested = self.curves[0].scores.radius if radius is None else radius
+        return method_curve(self.certificates, self._method(method), requested, averaging)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        score: Score = "recall",
+        methods: Sequence[Method] | None = None,
+        averaging: Averaging = "mean",
+        **style: Any,
+    ) -> Axes:
+        """Draw a certified score against the radius, a step wherever it falls; returns the axes.
+
+        Args:
+            ax: The axes to draw on; by default those of a new figure.
+            score: "recall", "precision" or "f1".
+            methods: One line each; by default all methods of the certificates.
+            averaging: As in `recall`.
+            style: What matplotlib's `Axes.step` takes, such as color or label.
+        """
+        from multiguard.report.score_axes import draw_scores
+
+        chosen = [self._method(method) for method in methods or self.certificates.methods]
+        return draw_scores(self, ax, score, chosen, averaging, style)
+
+    def to_frame(self, radius: float | None = None, *, method: Method | None = None) -> DataFrame:
+        """One row per image, as a pandas DataFrame indexed by image id; pandas must be installed.
+
+        The columns are `labels` and `predicted` (names), `draws`, `radii` (up to which radius at least 1, 2, ... labels
+        stay) and `label_radii` (that of each label alone); with a radius also `certified`, how many labels stay up to
+        it, and `recall`, their fraction (NaN for an image without labels).
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise InvalidInputError("to_frame needs pandas, which is not installed: pip install pandas.") from error
+        proved, radii = self.certificates, self.certificates.radii[self._method(method)]
+        columns: dict[str, Any] = {
+            "labels": [self._names(labels) for labels in proved.labels],
+            "predicted": [self._names(labels) for labels in proved.predicted],
+            "draws": list(proved.draws),
+            "radii": [each.tolist() for each in radii],
+            "label_radii": [each.tolist() for each in proved.label_radii],
+        }
+        if radius is not None:
+            sizes = [int(certified_size(each, radius)) for each in radii]
+            columns["certified"] = sizes
+            counts = [len(labels) for labels in proved.labels]
+            columns["recall"] = [size / d if d else np.nan for size, d in zip(sizes, counts, strict=True)]
+        return pd.DataFrame(columns, index=pd.Index(proved.ids, name="id"))
+
+    def report(self, path: str | Path, *, title: str | None = None, gallery: int | None = None) -> Path:
+        """Write the page, one HTML file that opens offline; returns its path. A page that is there is replaced.
+
+        Args:
+            path: The file, such as report.html.
+            title: The heading of the page.
+            gallery: How many images it lists, weakest first; by default all.
+        """
+        from multiguard.report import Study, write_page
+
+        study = Study(self, title=title or "Certified robustness")
+        write_page(study, Path(path), images=self.images, gallery=gallery)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        head, rows = self._summary()
+        return "\n".join([f"Results: {head}", *(f"  R = {radius:<6} {words}" for radius, words in rows)])
+
+    def _repr_html_(self) -> str:
+        head, rows = self._summary()
+        cells = "".join(f"<tr><td>{radius}</td><td>{html.escape(words)}</td></tr>" for radius, words in rows)
+        table = f"<table><thead><tr><th>R</th><th>certified</th></tr></thead><tbody>{cells}</tbody></table>"
+        return f"<p><b>Results</b>: {html.escape(head)}</p>{table}"
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        """What was certified, in one line, and the scores at a few radii."""
+        from multiguard.report.rounding import percent, plain
+        from multiguard.report.words import config_words, failure_words
+
+        head = f"{len(self.certificates.ids)} images, {', '.join(config_words(self).values())}"
+        head += f", method {self._method(None)}. {failure_words(self)}".rstrip()
+        if not any(self.certificates.labels):
+            return f"{head} No image has a label, so there is nothing to average.", []
+        grid = self.curves[0].scores.radius
+        shown = self.curve(grid[np.unique(np.linspace(0, len(grid) - 1, _SHOWN_RADII).round().astype(int))]).scores
+        scores = zip(shown.radius, shown.recall, shown.precision, shown.f1, strict=True)
+        words = ("recall {}, precision {}, F1 {}".format(*map(percent, each)) for _, *each in scores)
+        return head, list(zip(map(plain, shown.radius), words, strict=True))
+
+    def _score(self, score: Score, radius: ArrayLike, method: Method | None, averaging: Averaging) -> float | Floats:
+        values: Floats = getattr(self.curve(radius, method=method, averaging=averaging).scores, score)
+        return float(values[0]) if np.ndim(radius) == 0 else values
+
+    def _method(self, method: Method | None) -> Method:
+        known = self.certificates.methods
+        if method is None:
+            return known[0]
+        if method not in known:
+            raise InvalidInputError(f"method is {method!r}, but these certificates were proved with {', '.join(known)}.")
+        return method
+
+    def _names(self, labels: Sequence[int]) -> list[str]:
+        return [self.certificates.label_names[label] for label in labels]
