@@ -70,6 +70,14 @@ def test_threshold_radii():
     assert found.other_radii[0] > 0
 
 
+def test_random_seed():
+    """Without a seed each prediction draws its own; given again, the recorded seed gives the same prediction."""
+    image, one = np.array([1.0, 0.9, 0.6, 0.0]), top_k_smoother(4)
+    first, second = (one.predict(image, TopK(3, 2), draws=300, image_id="a") for _ in range(2))
+    assert first.seed != second.seed
+    assert one.predict(image, TopK(3, 2), draws=300, image_id="a", seed=first.seed) == first
+
+
 def test_empty_set():
     """A set without labels still has its ceilings."""
     found = set_smoother(4).predict(np.zeros(4), Threshold(0.5), seed=0, image_id="a")

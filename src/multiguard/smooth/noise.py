@@ -10,6 +10,7 @@ draws would share its noise, and the binomial bounds need independent draws.
 
 import hashlib
 import json
+import secrets
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,18 @@ Pixels = NDArray[np.float32]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"
 DEVICE_PHILOX: NoiseSource = "philox4x32-box-muller"
 _CACHED_PAIRS = 1 << 15  # words processed at once, so that they stay in a core's cache
+
+
+def resolve_seed(seed: int | None) -> int:
+    """The given seed; for None a random one that nobody can guess, to be recorded.
+
+    A certificate needs an image that was chosen independently of the noise. Whoever supplies the image must therefore
+    not know the seed.
+
+    >>> resolve_seed(7), resolve_seed(None) == resolve_seed(None)
+    (7, False)
+    """
+    return secrets.randbits(63) if seed is None else seed
 
 
 def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:

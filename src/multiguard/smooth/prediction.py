@@ -20,6 +20,7 @@ class Prediction:
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
         other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
             other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
+        seed: The seed of the noise; None if the votes came from elsewhere.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -29,6 +30,7 @@ class Prediction:
     radii: tuple[float, ...]
     set_radii: tuple[float, ...]
     other_radii: tuple[float, ...] | None = None
+    seed: int | None = None
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
