@@ -17,8 +17,8 @@ from multiguard.certify import Threshold, TopK, certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
+from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent_value, round_up
 from multiguard.version import __version__
 
 

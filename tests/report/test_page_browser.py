@@ -22,8 +22,8 @@ from tests.report.browsing import (
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
+from multiguard.io.rounding import percent_value
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent_value
 
 
 @pytest.fixture(scope="module")

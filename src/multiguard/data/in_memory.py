@@ -33,13 +33,22 @@ class MemoryDataset:
     """
 
     def __init__(
-        self, name: str, label_names: Sequence[str], count: int, read: Callable[[int], tuple[Any, Any]]
+        self,
+        name: str,
+        label_names: Sequence[str],
+        count: int,
+        read: Callable[[int], tuple[Any, Any]],
+        *,
+        labels: Sequence[Labels] | None = None,
+        labelled: bool = True,
     ) -> None:
         self.name, self.label_names = name, tuple(label_names)
         self.ids: Sequence[str] = [str(index) for index in range(count)]
+        self.labels = labels  # the label set of each input; None if they are known only when it is read
+        self.labelled = labelled  # whether label sets are given at all
         self._read = read
 
-    pixels = False  # whether the values of floating-point inputs must lie in [0, 1]
+    pixels = False  # floating-point inputs have any range, unless the classifier declares them to be images
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,7 +83,7 @@ def as_dataset(data: Any, label_names: Sequence[str]) -> Dataset:
         dataset: Dataset = data
         return dataset
     if isinstance(data, tuple | list) and len(data) == 2:
-        return _from_arrays(*data, label_names)
+        return _from_arrays(data[0], data[1], label_names)
     if all(hasattr(data, name) for name in _LOADERS):
         return _from_loader(data, label_names)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape"):
@@ -89,13 +98,14 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     rows: Any = inputs.tocsr() if hasattr(inputs, "tocsr") else _array(inputs)
     if rows.ndim < 2:
         raise DataError(f"X has shape {rows.shape}; expected one row or image per input, such as (inputs, features).")
-    sets = [()] * len(_rows(rows)) if labels is None else _entries(labels)
+    sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
     if len(sets) != rows.shape[0]:
         raise DataError(f"X holds {rows.shape[0]} inputs and Y the labels of {len(sets)}; give one label set each.")
     indices = [label_set(each, label_names) for each in sets]
     shape = " x ".join(str(size) for size in rows.shape)
     name = f"data in memory, {shape}, sha256 {_digest(rows)[:16]}"
-    return MemoryDataset(name, label_names, len(sets), lambda index: (_row(rows, index), list(indices[index])))
+    read = lambda index: (_row(rows, index), list(indices[index]))  # noqa: E731
+    return MemoryDataset(name, label_names, len(sets), read, labels=indices, labelled=labels is not None)
 
 
 def _from_items(items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None) -> MemoryDataset:
@@ -151,8 +161,9 @@ def _entries(labels: Any) -> Sequence[Any]:
 def label_set(labels: Any, label_names: Sequence[str]) -> Labels:
     """The sorted indices of a label set, as the head of this module describes it; anything else raises `DataError`.
 
-    >>> label_set(["dog", "cat"], ["cat", "dog"]), label_set(np.array([False, True]), ["cat", "dog"]), label_set(1, ["a", "b"])
-    ((0, 1), (1,), (1,))
+    >>> names = ["cat", "dog", "emu"]
+    >>> label_set(["dog", "cat"], names), label_set([2], names), label_set(np.array([0, 1, 1]), names)
+    ((0, 1), (2,), (1, 2))
     """
     if hasattr(labels, "shape") and np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "biuf":
         return _from_multi_hot(np.asarray(labels), len(label_names))
@@ -204,10 +215,6 @@ def _array(given: Any) -> NDArray[Any]:
     if array.dtype.kind not in "biuf" or hasattr(given, "getbands"):
         raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
     return array
-
-
-def _rows(rows: Any) -> range:
-    return range(rows.shape[0])
 
 
 def _row(rows: Any, index: int) -> NDArray[Any]:

@@ -71,9 +71,7 @@ def curves(
     ]
 
 
-def method_curve(
-    certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean"
-) -> Curve:
+def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean") -> Curve:
     """The certified scores of one method at exactly these radii; see `curves`.
 
     >>> from multiguard import TopK, certify_votes, read_votes

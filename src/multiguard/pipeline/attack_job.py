@@ -212,9 +212,7 @@ def _voted_source(job: AttackJob, certified: Results) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(
-    job: AttackJob, certified: Results, source: Source, images: IndexedDataset
-) -> Classifier:
+def _voted_classifier(job: AttackJob, certified: Results, source: Source, images: IndexedDataset) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part = job.model or recorded_model(job.certificates, certified)
     names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))

@@ -11,8 +11,8 @@ from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import plain
 from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures
-from multiguard.report.rounding import plain
 from multiguard.report.words import config_words, failure_words
 from multiguard.results import Results
 

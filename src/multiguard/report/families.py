@@ -8,8 +8,8 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
-from multiguard.report.rounding import percent_value, plain, round_up
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from multiguard.certify import Rule, TopK
 from multiguard.evaluate import Curve
 from multiguard.evaluate.scores import failed_words
-from multiguard.report.rounding import plain
+from multiguard.io.rounding import plain
 from multiguard.results import Results
 
 if TYPE_CHECKING:

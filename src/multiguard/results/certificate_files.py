@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.evaluate import Certificates, CertifyConfig, Curve, label_scores
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import check_methods
 from multiguard.evaluate.scores import check_radius

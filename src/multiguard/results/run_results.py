@@ -16,6 +16,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Averaging, Certificates, Curve, LabelScores, method_curve
+from multiguard.io.rounding import percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,10 +156,9 @@ class Results:
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         """What was certified, in one line, and the scores at a few radii."""
-        from multiguard.report.rounding import percent, plain
         from multiguard.report.words import config_words, failure_words
 
-        head = f"{len(self.certificates.ids)} images, {', '.join(config_words(self).values())}"
+        head = f"{len(self.certificates.ids)} inputs, {', '.join(config_words(self).values())}"
         head += f", method {self._method(None)}. {failure_words(self)}".rstrip()
         if not any(self.certificates.labels):
             return f"{head} No image has a label, so there is nothing to average.", []
@@ -177,7 +177,9 @@ class Results:
         if method is None:
             return known[0]
         if method not in known:
-            raise InvalidInputError(f"method is {method!r}, but these certificates were proved with {', '.join(known)}.")
+            raise InvalidInputError(
+                f"method is {method!r}, but these certificates were proved with {', '.join(known)}."
+            )
         return method
 
     def _names(self, labels: Sequence[int]) -> list[str]:

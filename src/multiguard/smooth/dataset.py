@@ -122,7 +122,8 @@ class VoteRun:
     its own.
 
     The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
-    of the classifier, for a caller who has just computed it. Only the first image is decoded, and kept for the voting.
+    of the classifier, for a caller who has just computed it. A run that is not `resumable` goes to a new folder that
+    nobody writes to again. Only the first image is decoded, and kept for the voting.
     """
 
     def __init__(
@@ -135,13 +136,18 @@ class VoteRun:
         readers: int = 2,
         on_error: OnError = "stop",
         classifier_hash: str | None = None,
+        resumable: bool = True,
     ) -> None:
         check_choice("on_error", on_error, get_args(OnError))
         self._smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
-        self._images = _ImageReader(dataset, readers, record=self._record)
+        # Only images have a range: pixels of a dataset of images, or inputs that the classifier declares to be images.
+        pixels = (
+            getattr(dataset, "pixels", True) or smoother.classifier.image_size is not None or smoother.settings.clamp
+        )
+        self._images = _ImageReader(dataset, readers, record=self._record, pixels=pixels)
         first = image_hash(self._images.peek(self._images.first).image)
-        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash)
+        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash, resumable=resumable)
 
     def write(
         self,
@@ -222,7 +228,8 @@ class VoteRun:
 class _ImageReader:
     """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting."""
 
-    def __init__(self, dataset: Dataset, readers: int, *, record: bool) -> None:
+    def __init__(self, dataset: Dataset, readers: int, *, record: bool, pixels: bool) -> None:
+        self._pixels = pixels  # whether values must lie in [0, 1]
         self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
         self._kept: dict[int, Sample | ImageError] = {}
         self.first = self._find_first()
@@ -295,7 +302,9 @@ class _ImageReader:
 
     def _decode(self, position: int) -> Sample | ImageError:
         try:
-            _check_pixels(sample := self._dataset[position])
+            sample = self._dataset[position]
+            if self._pixels:
+                _check_pixels(sample)
         except ImageError as error:
             return error
         return sample

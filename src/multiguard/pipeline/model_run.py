@@ -1,0 +1,86 @@
+"""From a smoothed classifier and data in Python to results, by way of a run folder."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from multiguard.certify import Method, Rule, look_plan
+from multiguard.data.in_memory import as_dataset
+from multiguard.evaluate import LabelSource
+from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.folders import check_content
+from multiguard.pipeline.recipe import CertifyPart
+from multiguard.results import Results
+from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.dataset import OnError, VoteRun, make_scheme
+
+Report = Callable[[str, int, int], None]
+_PLAN_RADII = (0.5, 1.0, 1.5, 2.0)  # in sigma: where adaptive draws must be able to prove more
+VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
+
+
+def certify_data(
+    smoother: Smoother,
+    data: object,
+    rule: Rule,
+    *,
+    alpha: float,
+    methods: Sequence[Method],
+    draws: int | None,
+    max_draws: int,
+    radii: Sequence[float] | None,
+    pilot_draws: int,
+    out: str | Path | None,
+    seed: int | None,
+    on_error: OnError,
+    progress: bool,
+) -> Results:
+    """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
+    dataset = as_dataset(data, smoother.classifier.label_names)
+    smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
+    labelled = getattr(dataset, "labelled", True)
+    part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods))  # type: ignore[arg-type]
+    plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
+    pilots = 0 if labelled else pilot_draws
+    scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
+    run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
+    with _folder(out) as home, _progress_bars(progress) as report:
+        check_content(home / VOTES, "votes")
+        run.write(home / VOTES, progress=partial(report, "voting"))
+        source: LabelSource = "truth" if labelled else "pilot"
+        job = CertifyJob(home / VOTES, home / CERTIFICATES, part, rule.name, source, force=True)
+        return replace(certify(job, report), images=dataset)
+
+
+def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
+    """When an input stops."""
+    wanted = tuple(sigma * each for each in _PLAN_RADII) if radii is None else tuple(radii)
+    return AdaptivePlan(rule, look_plan(max_draws), wanted, alpha)
+
+
+@contextmanager
+def _folder(out: str | Path | None) -> Iterator[Path]:
+    """The run folder; without one, a folder that is removed at the end."""
+    with nullcontext(out) if out is not None else tempfile.TemporaryDirectory(prefix="multiguard-") as home:
+        yield Path(home)
+
+
+@contextmanager
+def _progress_bars(show: bool) -> Iterator[Report]:
+    """A function to call with (what is being done, done, total); silent where there is no terminal."""
+    from rich.progress import Progress, TaskID
+
+    with Progress(transient=True) as bars:
+        bars.disable = not (show and bars.console.is_terminal)
+        tasks: dict[str, TaskID] = {}
+
+        def report(doing: str, done: int, total: int) -> None:
+            task = tasks.setdefault(doing, TaskID(-1))
+            if task < 0:
+                task = tasks[doing] = bars.add_task(doing, total=total)
+            bars.update(task, completed=done)
+
+        yield report
