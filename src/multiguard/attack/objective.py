@@ -71,7 +71,7 @@ def _out_of_top(fractions: Tensor, aim: Tensor, k: int) -> Tensor:
     rank = k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
     last = fractions.shape[1] - 1
     margins = others.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
-    return _first(torch.where(rank < 0, _ABSENT, margins), aim)
+    return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
 
 
 def _first(margins: Tensor, counted: Tensor) -> Tensor:
