@@ -247,9 +247,8 @@ def _make_target(model: Any, rule: Rule, sigma: float | None, seed: int, options
         votes = {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": _SCORE_THRESHOLD}
         smoother = Smoother(model, sigma, **{**votes, **options})
     else:
-        device = torch.device(options.pop("device", None) or ("cuda" if torch.cuda.is_available() else "cpu"))
-        classifier = load_classifier(model, **options)
-        rule.check(len(classifier.label_names))
+        device = resolve_device(options.pop("device", None))
+        classifier = load_classifier(model, **options).eval().to(device)
         return PlainTarget(classifier, rule, device)
     smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
     return SmoothedTarget(smoother, rule, seed)

@@ -7,7 +7,9 @@ the second of two labels.
 
 import hashlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,14 +41,18 @@ class MemoryDataset:
         count: int,
         read: Callable[[int], tuple[Any, Any]],
         *,
-        labels: Sequence[Labels] | None = None,
+        label_sets: Sequence[Any] | None = None,
         labelled: bool = True,
     ) -> None:
         self.name, self.label_names = name, tuple(label_names)
         self.ids: Sequence[str] = [str(index) for index in range(count)]
-        self.labels = labels  # the label set of each input; None if they are known only when it is read
         self.labelled = labelled  # whether label sets are given at all
-        self._read = read
+        self._read, self._label_sets = read, label_sets
+
+    @cached_property
+    def labels(self) -> list[Labels] | None:
+        """The label set of each input; None if they are known only when it is read."""
+        return None if self._label_sets is None else [label_set(each, self.label_names) for each in self._label_sets]
 
     pixels = False  # floating-point inputs have any range, unless the classifier declares them to be images
 
@@ -54,14 +60,24 @@ class MemoryDataset:
         return len(self.ids)
 
     def __getitem__(self, index: int, /) -> Sample:
-        item = f"input {self.ids[index]}"
-        try:
+        with self._named(index):
             given, labels = self._read(index)
             return Sample(self.ids[index], as_input(given), label_set(labels, self.label_names))
+
+    def read_input(self, index: int) -> NDArray[Any]:
+        """An input without its labels."""
+        with self._named(index):
+            return as_input(self._read(index)[0])
+
+    @contextmanager
+    def _named(self, index: int) -> Iterator[None]:
+        """Whatever is wrong with an input, or is raised by the caller's own dataset, becomes an `ImageError`."""
+        try:
+            yield
         except DataError as error:
-            raise ImageError(item, str(error)) from error
-        except Exception as error:  # whatever the caller's own dataset raises
-            raise ImageError(item, f"cannot be read ({type(error).__name__}: {error})") from error
+            raise ImageError(f"input {self.ids[index]}", str(error)) from error
+        except Exception as error:
+            raise ImageError(f"input {self.ids[index]}", f"cannot be read ({type(error).__name__}: {error})") from error
 
     def __repr__(self) -> str:
         return f"MemoryDataset({self.name!r}, {len(self)} inputs, {len(self.label_names)} labels)"
@@ -79,6 +95,25 @@ def as_dataset(data: Any, label_names: Sequence[str]) -> Dataset:
     >>> [sample.labels for sample in map(data.__getitem__, range(3))]
     [(0,), (), (0, 1)]
     """
+    dataset = _open(data, label_names)
+    if isinstance(dataset, MemoryDataset):
+        _ = dataset.labels  # those that are known are checked now
+    return dataset
+
+
+def first_input(data: Any) -> NDArray[Any]:
+    """The first input of the data, in whose form the model takes all of them; its labels are not looked at.
+
+    >>> first_input(([[1.0, 2.0], [3.0, 4.0]], [["any"], ["label"]]))
+    array([1., 2.], dtype=float32)
+    """
+    dataset = _open(data, ())
+    if len(dataset) == 0:
+        raise DataError("the data holds no input; give at least one")
+    return dataset.read_input(0) if isinstance(dataset, MemoryDataset) else dataset[0].image
+
+
+def _open(data: Any, label_names: Sequence[str]) -> Dataset:
     if all(hasattr(data, name) for name in _OURS):
         dataset: Dataset = data
         return dataset
@@ -101,11 +136,13 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
     if len(sets) != rows.shape[0]:
         raise DataError(f"X holds {rows.shape[0]} inputs and Y the labels of {len(sets)}; give one label set each.")
-    indices = [label_set(each, label_names) for each in sets]
     shape = " x ".join(str(size) for size in rows.shape)
     name = f"data in memory, {shape}, sha256 {_digest(rows)[:16]}"
-    read = lambda index: (_row(rows, index), list(indices[index]))  # noqa: E731
-    return MemoryDataset(name, label_names, len(sets), read, labels=indices, labelled=labels is not None)
+
+    def read(index: int) -> tuple[Any, Any]:
+        return _row(rows, index), sets[index]
+
+    return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
 
 
 def _from_items(items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None) -> MemoryDataset:
@@ -202,7 +239,8 @@ def as_input(given: Any) -> NDArray[Any]:
     array = _array(given)
     if array.dtype == np.uint8:
         return array
-    values = array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
     if not np.all(np.isfinite(values)):
         raise DataError("it holds a value that is NaN, infinite or too large for float32; clean the data first")
     return values

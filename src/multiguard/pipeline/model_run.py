@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from multiguard.certify import Method, Rule, look_plan
-from multiguard.data.in_memory import as_dataset
 from multiguard.evaluate import LabelSource
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
-from multiguard.smooth.dataset import OnError, VoteRun, make_scheme
+from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
 
 Report = Callable[[str, int, int], None]
 _PLAN_RADII = (0.5, 1.0, 1.5, 2.0)  # in sigma: where adaptive draws must be able to prove more
@@ -39,8 +38,8 @@ def certify_data(
     progress: bool,
 ) -> Results:
     """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
-    dataset = as_dataset(data, smoother.classifier.label_names)
-    smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
+    dataset = open_data(smoother, data)
+    smoother.settings.check_rule(rule, len(dataset.label_names))
     labelled = getattr(dataset, "labelled", True)
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods))  # type: ignore[arg-type]
     plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)

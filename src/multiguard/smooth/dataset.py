@@ -6,12 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from multiguard.certify.arguments import check_count
 from multiguard.data.image import image_hash
+from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.io.lock import folder_lock
@@ -33,7 +34,7 @@ _MAX_KEPT = 64  # decoded images that wait for their shard
 
 def vote_dataset(
     smoother: Smoother,
-    dataset: Dataset,
+    data: Any,
     folder: str | Path,
     *,
     draws: int | None = None,
@@ -55,7 +56,7 @@ def vote_dataset(
 
     Args:
         smoother: The smoothed classifier.
-        dataset: The images to vote on; its labels must be the classifier's.
+        data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
         draws: n, the fixed number of draws per image; or give `adaptive`.
         adaptive: Looks at growing numbers of draws; an image may stop at each of them.
@@ -84,11 +85,19 @@ def vote_dataset(
     ...     votes.ranked(0).shape
     (100, 3)
     """
+    dataset = open_data(smoother, data)
     scheme = make_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
     run = VoteRun(smoother, dataset, scheme, shard_images=shard_images, readers=readers, on_error=on_error)
     run.write(folder, progress=progress, stop=stop)
+
+
+def open_data(smoother: Smoother, data: Any) -> Dataset:
+    """The data as a dataset with the classifier's labels, which its first input counts if nobody has named them."""
+    if smoother.classifier.num_labels is None:
+        smoother.find_labels(first_input(data))
+    return as_dataset(data, smoother.classifier.label_names)
 
 
 def make_scheme(

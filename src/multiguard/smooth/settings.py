@@ -74,7 +74,7 @@ def resolve_settings(
     noise: NoiseSource | None,
 ) -> Settings:
     """The settings with every option checked; options left at None follow the device."""
-    resolved, labels = _resolve_device(device), len(classifier.label_names)
+    resolved, labels = resolve_device(device), len(classifier.label_names)
     cuda = resolved.type == "cuda"
     # onnxruntime may run the classifier, or the one behind a denoiser.
     onnx = any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
@@ -85,6 +85,11 @@ def resolve_settings(
             f"{', '.join(name for name, given in ignored.items() if given)}."
         )
     fast = cuda and not onnx
+    if score_threshold is not None and classifier.output is None:
+        raise InvalidInputError(
+            f"{classifier.name}: a score threshold is a probability, so the kind of its scores must be declared: "
+            "output='logits' or output='probabilities' (--output)."
+        )
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
@@ -105,7 +110,8 @@ def resolve_settings(
     )
 
 
-def _resolve_device(device: str | torch.device | None) -> torch.device:
+def resolve_device(device: str | torch.device | None) -> torch.device:
+    """The device; by default CUDA if available. A CUDA device that is not there is refused."""
     resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")

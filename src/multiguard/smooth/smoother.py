@@ -9,17 +9,17 @@ import numpy as np
 import torch
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_alpha
+from multiguard.certify.arguments import check_alpha, check_sigma
 from multiguard.data.image import image_hash
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
 from multiguard.models.loading import load_classifier
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
-from multiguard.smooth.engine import make_step
+from multiguard.smooth.engine import Step, make_step, to_pixels
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, confirm_labels
-from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
+from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
@@ -79,15 +79,34 @@ class Smoother:
         compile: bool | None = None,  # noqa: A002 - torch's own word
         noise: NoiseSource | None = None,
     ) -> None:
-        classifier = load_classifier(model, labels=labels, output=output, image_size=image_size)
-        self.settings: Settings = resolve_settings(
-            classifier, sigma, k_max, score_threshold, device, clamp, precision, channels_last, compile, noise
-        )
-        self.classifier, self.batch_size = classifier.eval().to(self.settings.device), batch_size
-        if self.settings.channels_last:
-            self.classifier = self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._sizer = Sizer(batch_size, self.settings.device)
-        self._step = make_step(self.classifier, self.settings)
+        device = resolve_device(device)
+        self.classifier = load_classifier(model, labels=labels, output=output, image_size=image_size).eval().to(device)
+        self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
+        options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
+        self._resolve = lambda: resolve_settings(self.classifier, *options)
+        self._started: tuple[Settings, Step] | None = None
+        if self.classifier.num_labels is not None:
+            self._start()
+
+    @property
+    def settings(self) -> Settings:
+        """How the classifier is executed; unknown, as its number of labels, before its first input."""
+        return self._start()[0]
+
+    def find_labels(self, image: Image) -> tuple[str, ...]:
+        """The label names; where neither caller nor model names them, the scores of this image are counted."""
+        if self._started is None:
+            tensor = image_tensor("image", image, self.classifier.image_size)
+            self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
+        return self.classifier.label_names
+
+    def _start(self) -> tuple[Settings, Step]:
+        if self._started is None:
+            settings = self._resolve()
+            if settings.channels_last:
+                self.classifier = self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._started = settings, make_step(self.classifier, settings)
+        return self._started
 
     def votes(
         self,
@@ -145,6 +164,7 @@ class Smoother:
         count = check_draws(draws, first_draw)
         key = noise_key(whole_number("seed", seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
+        self.find_labels(tensor)
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
@@ -195,7 +215,7 @@ class Smoother:
         Prediction of 1 label, seed 0:
           cat: stays up to 0.521
         """
-        names = self.classifier.label_names
+        names = self.find_labels(image)
         self.settings.check_rule(rule, len(names))
         check_alpha(alpha)
         check_draws(pilot_draws, name="pilot_draws")
@@ -270,7 +290,10 @@ class Smoother:
         )
 
     def __repr__(self) -> str:
-        f, settings = self.classifier, self.settings
+        f = self.classifier
+        if f.num_labels is None:
+            return f"Smoother({f.name}, labels unknown before the first input)"
+        settings = self.settings
         kept = f"k_max={settings.k_max}" if settings.k_max else f"score_threshold={settings.score_threshold}"
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
         return f"Smoother({f.name}, sigma={settings.sigma}, {labels}, {kept}, device={str(settings.device)!r})"
@@ -282,7 +305,7 @@ class Smoother:
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        stream = VoteStream(self._start()[1], self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(jobs):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
