@@ -196,6 +196,16 @@ def test_hostile_model_record(told, said, message):
     assert (code, message in err) == (2, True), err
 
 
+def test_hash_before_loading(told, tmp_path):
+    """A recorded folder with another hash is refused before any of its files is taken for a model."""
+    (tmp_path / "config.json").write_text('{"model_type": "unknown"}')
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    (tmp_path / "weights.pth").write_bytes(b"no weights")
+    for said in ({"spec": f"hf:{tmp_path}"}, {"spec": "timm:resnet10t", "weights": str(tmp_path / "weights.pth")}):
+        code, _, err = told(**said)
+        assert (code, "is not the classifier that" in err) == (2, True), err
+
+
 def test_execution_notes(run):
     """A classifier that runs differently than when it voted is noted."""
     ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackPart(device="cpu")))

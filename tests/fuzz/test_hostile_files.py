@@ -144,7 +144,8 @@ def test_hugging_face_config(tmp_path, config):
 @pytest.mark.parametrize("name", ["../stolen.safetensors", "/etc/passwd", "model.bin"])
 def test_hugging_face_index(tmp_path, name):
     """A Hugging Face index may name only safetensors files of its own folder."""
-    (tmp_path / "config.json").write_text(json.dumps({"problem_type": "multi_label_classification"}))
+    config = {"model_type": "vit", "problem_type": "multi_label_classification"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
     with pytest.raises(ModelError, match="not a safetensors file in the folder"):
         load_hf(str(tmp_path), ModelOptions())

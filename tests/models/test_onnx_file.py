@@ -8,6 +8,7 @@ from torch import nn
 
 from multiguard.errors import ModelError
 from multiguard.models import load_classifier
+from multiguard.smooth import Smoother
 
 
 def write_onnx(file, rows):
@@ -56,11 +57,22 @@ def test_hash_of_external_tensors(tmp_path):
     assert load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
 
 
-def test_undeclared_scores(tmp_path):
-    """The kind of the scores must be declared."""
+def test_undeclared_labels_and_scores(tmp_path):
+    """Labels are named by their indices, which the file counts; a score threshold needs the kind of scores."""
     write_onnx(tmp_path / "model.onnx", "N")
-    with pytest.raises(ModelError, match="--output logits"):
-        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS)
+    classifier = load_classifier(f"onnx:{tmp_path / 'model.onnx'}")
+    assert (classifier.label_names, classifier.output) == (("0", "1", "2", "3"), None)
+    with pytest.raises(ModelError, match="--output logits or probabilities"):
+        Smoother(classifier, sigma=0.5, score_threshold=0.5, device="cpu")
+    with pytest.raises(ModelError, match=r"returns 4 scores, and --labels .* names 2"):
+        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=["cat", "dog"])
+
+
+def test_session(tmp_path):
+    """A session of onnxruntime is the same model as its file."""
+    network = write_onnx(tmp_path / "model.onnx", "N")
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "model.onnx"))
+    assert np.array_equal(votes_of(load_classifier(session, labels=LABELS)), expected_votes(network))
 
 
 def test_damaged_onnx_file(tmp_path):

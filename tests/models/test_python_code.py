@@ -41,11 +41,12 @@ def test_function_that_returns_classifier():
 
 
 def test_undeclared_options():
-    """The labels and the kind of scores of a module must be declared."""
-    with pytest.raises(ModelError, match="labels="):
-        load_classifier(small_network(), output="logits")
-    with pytest.raises(ModelError, match="--output logits"):
-        load_classifier(small_network(), labels=LABELS)
+    """Labels are counted by the first input; the kind of scores is declared, and only where it is known."""
+    classifier = load_classifier(small_network())
+    assert (classifier.num_labels, classifier.output) == (None, None)
+    with pytest.raises(ModelError, match="give labels="):
+        _ = classifier.label_names
+    assert classifier.find_labels(torch.zeros(2, 3, 8, 8)) == classifier.label_names == ("0", "1", "2", "3")
     with pytest.raises(ModelError, match="'scores'"):
         load_classifier(small_network(), labels=LABELS, output="scores")
     with pytest.raises(ModelError, match="has its own weights"):

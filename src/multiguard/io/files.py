@@ -1,10 +1,13 @@
 """Atomic writes, checksums, and files that anyone may have written."""
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -73,9 +76,27 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file, directly or through a link; a pipe or a device, which may never end, raises `OSError`."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
 def file_checksum(path: Path) -> str:
-    """Return the sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
+    """Return the sha256 of a regular file, in hexadecimal."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -22,6 +22,7 @@ from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
+from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
@@ -214,10 +215,14 @@ def _voted_source(job: AttackJob, certified: Results) -> Source:
 
 def _voted_classifier(job: AttackJob, certified: Results, source: Source, images: IndexedDataset) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part = job.model or recorded_model(job.certificates, certified)
+    part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
+    other = InvalidInputError(
+        f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
+    )
+    if not runs_code(part.spec) and weights_checksum(part.spec, part.weights) != run["weights_hash"]:
+        raise other  # before any of its files is taken for a model
     names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))
     classifier = load_model(part, source.size, None if brings_labels(part.spec) else names)
-    run = certified.provenance
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]
@@ -226,9 +231,7 @@ def _voted_classifier(job: AttackJob, certified: Results, source: Source, images
         and classifier.label_names == certified.certificates.label_names
     )
     if not same:
-        raise InvalidInputError(
-            f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
-        )
+        raise other
     return classifier
 
 
