@@ -49,9 +49,10 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
     for failure in result.failures:
         console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
     console.print(
-        f"{rule_text(result.config.rule)}, sigma = {plain(result.sigma)}, seed = {result.seed}; "
+        f"{rule_text(result.config.rule)}, sigma = {plain(result.sigma)}; "
         f"{part.pilot_draws} draws chose the labels, {part.draws} others certify"
     )
+    console.print(f"noise of seed {result.seed}: --seed repeats it")
     console.print(f"for each image, all of this is right with probability at least 1 - {plain(part.alpha)}")
 
 

@@ -91,6 +91,8 @@ def _subtitle(study: Study, family: Family) -> str:
     words += [] if family.key == "methods" else [f"method {study.method}"]
     left_out = f"; {text} left out" if (text := curve_left_out(study, curve)) else ""
     sentences = [", ".join(words), f"Mean over {curve.scores.images} images{left_out}"]
+    if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
+        sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
     sentences += [f"Bands: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
     tops = [top for measure in family.measures if (top := family.top(measure)) is not None]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Rule, TopK, certified_radii, label_radii
+from multiguard.certify import Rule, certified_radii, label_radii
 from multiguard.io.rounding import radius_text
 
 _MOST_SHOWN = 8  # labels in a repr
@@ -66,18 +66,17 @@ def confirm_labels(
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
-    With k = 1 both are one claim, which takes all of alpha.
-
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
-    labels stay up to their own radii, at least e of the set do: its radii are raised to that. `labels` must be chosen
-    from other draws than `votes`; alpha is the probability of any false claim in the prediction.
+    labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
+    same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
+    the probability of any false claim in the prediction.
     """
-    if isinstance(rule, TopK) and rule.k == 1:  # the claim on the set is the claim on its label, so it is paid once
-        only = tuple(label_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=alpha).tolist())
-        return Prediction(labels, only, only)
-    each = alpha / 2 / max(1, len(labels))
-    single = label_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=each)
-    together = certified_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=alpha / 2)
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma}
+    several = len(labels) > 1
+    together = certified_radii(votes, labels, rule, alpha=alpha / 2 if several else alpha, **options)
+    single = together.true
+    if several:
+        single = label_radii(votes, labels, rule, alpha=alpha / 2 / len(labels), **options)
     raised = np.maximum(together.true, np.sort(single)[::-1])
     others = None if together.false is None else tuple(together.false.tolist())
     return Prediction(labels, tuple(single.tolist()), tuple(raised.tolist()), others)
