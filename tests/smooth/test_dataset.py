@@ -183,7 +183,7 @@ def test_read_ahead():
             threads.add(threading.get_ident())
             return decode(index)
 
-    reader = _ImageReader(Watched(100), readers=2, record=False)
+    reader = _ImageReader(Watched(100), readers=2, record=False, pixels=True)
     samples = reader.samples(range(100))
     assert next(samples).id == "image-0"
     deadline = time.monotonic() + 10

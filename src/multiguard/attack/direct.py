@@ -22,6 +22,7 @@ from multiguard.smooth import Smoother
 from multiguard.smooth.batches import image_tensor
 from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise import noise_key, resolve_seed
+from multiguard.smooth.settings import resolve_device
 
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
 Floats = NDArray[np.float32]
@@ -209,8 +210,9 @@ def _attack(
     if not 0 < radius < float("inf"):
         raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
     number = resolve_seed(seed)
-    target = _make_target(model, rule, sigma, number, options)
-    clean = _batch(inputs, target.device)
+    given = _batch(inputs)
+    target = _make_target(model, rule, sigma, number, given[0], options)
+    clean = given.to(target.device)
     if name == "pgd":
         _check_gradients(target, clean)
     ids = tuple(str(index) for index in range(len(clean)))
@@ -221,7 +223,7 @@ def _attack(
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
     objective = Objective(target.rule, goal.kind)
-    search = make_search(name, target, objective, plan, set())
+    search = make_search(name, target, objective, plan, set(), keep_best=True)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
     found = search.improve(group, 0, allowed, make_compare(target, objective, plan)(group, clean)).images
     after = target.evaluate(group, found, plan.evaluation_draws)
@@ -237,8 +239,10 @@ def _attack(
     )
 
 
-def _make_target(model: Any, rule: Rule, sigma: float | None, seed: int, options: dict[str, Any]) -> Target:
-    """The smoothed classifier, or the model as it is."""
+def _make_target(
+    model: Any, rule: Rule, sigma: float | None, seed: int, first: Tensor, options: dict[str, Any]
+) -> Target:
+    """The smoothed classifier, or the model as it is; the first input counts labels that nobody has named."""
     if isinstance(model, Smoother):
         if sigma is not None or options:
             raise InvalidInputError("a Smoother has its own sigma and options; leave these out.")
@@ -249,19 +253,21 @@ def _make_target(model: Any, rule: Rule, sigma: float | None, seed: int, options
     else:
         device = resolve_device(options.pop("device", None))
         classifier = load_classifier(model, **options).eval().to(device)
+        rule.check(len(classifier.find_labels(first[None].to(device))))
         return PlainTarget(classifier, rule, device)
-    smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
+    names = smoother.find_labels(first)
+    smoother.settings.check_rule(rule, len(names))
     return SmoothedTarget(smoother, rule, seed)
 
 
-def _batch(inputs: Any, device: torch.device) -> Tensor:
-    """The inputs as one float32 tensor on the device."""
+def _batch(inputs: Any) -> Tensor:
+    """The inputs as one float32 tensor."""
     given = inputs if isinstance(inputs, Tensor) else np.asarray(inputs)
     tensor = image_tensor("inputs", given, None)
     if tensor.ndim < 2:
         shape = tuple(tensor.shape)
         raise InvalidInputError(f"inputs has shape {shape}; expected a batch (inputs, ...): use inputs[None].")
-    return to_pixels(tensor).to(device)
+    return to_pixels(tensor)
 
 
 def _aim(goal: Hide | Add, count: int, names: Sequence[str]) -> Bools:

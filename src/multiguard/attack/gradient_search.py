@@ -23,13 +23,21 @@ class GradientSearch:
     """Steps of one length against the gradient, each projected onto the ball; the best end of all starts wins.
 
     `compare` values perturbed images by draws of the search. `flat` takes the ids of images where some gradient was 0
-    or not finite, so that a step led nowhere.
+    or not finite, so that a step led nowhere. With `keep_best`, the best point on the way to each end takes part, too:
+    towards several labels at once, the last steps may lose what earlier ones gained.
     """
 
     def __init__(
-        self, target: Target, objective: Objective, plan: AttackPlan, compare: Compare, flat: set[str]
+        self,
+        target: Target,
+        objective: Objective,
+        plan: AttackPlan,
+        compare: Compare,
+        flat: set[str],
+        *,
+        keep_best: bool = False,
     ) -> None:
-        self._plan, self._compare, self._flat = plan, compare, flat
+        self._plan, self._compare, self._flat, self._keep_best = plan, compare, flat, keep_best
         self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
@@ -41,18 +49,24 @@ class GradientSearch:
         for start in range(self._plan.starts):
             images = previous.images if start == 0 else self._random_start(group, turn, start, radius)
             first_step = (turn * self._plan.starts + start) * self._plan.steps
+            passed: Candidates | None = None
             for step in range(first_step, first_step + self._plan.steps):
-                images = self._step(group, images, radius, step)
+                values, after = self._step(group, images, radius, step)
+                here = Candidates(images, values)
+                passed, images = here if passed is None else passed.better(here), after
             best = best.better(self._compare(group, images))
+            if self._keep_best and passed is not None:
+                best = best.better(self._compare(group, passed.images))
         return best
 
-    def _step(self, group: ImageGroup, images: Tensor, radius: Tensor, step: int) -> Tensor:
+    def _step(self, group: ImageGroup, images: Tensor, radius: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """The values of the images, and the images after a step."""
         # The first draws of the stream compare; each step has its own draws after them.
-        slope = self._soft.gradients(group, images, self._plan.pick_draws + step * self._plan.copies)
+        values, slope = self._soft.gradients(group, images, self._plan.pick_draws + step * self._plan.copies)
         usable = torch.isfinite(slope).flatten(1).all(dim=1) & (slope != 0).flatten(1).any(dim=1)
         self._flat.update(name for name, good in zip(group.ids, usable.tolist(), strict=True) if not good)
         length = _REACH * radius / self._plan.steps
-        return project(group.clean, images - rescale(unit(slope), length), radius, box=self._plan.box)
+        return values, project(group.clean, images - rescale(unit(slope), length), radius, box=self._plan.box)
 
     def _random_start(self, group: ImageGroup, turn: int, start: int, radius: Tensor) -> Tensor:
         """A random point on the sphere around each image."""
@@ -74,9 +88,11 @@ class SoftVotes:
             parts = self._parts(group, images, first_draw)
             return torch.cat([self._objective.value(self._soft(noisy), part.aim) for part, noisy in parts])
 
-    def gradients(self, group: ImageGroup, images: Tensor, first_draw: int) -> Tensor:
-        """(P, ...), the gradient of the objective's loss at each image."""
-        return torch.cat([self._gradient(part, noisy) for part, noisy in self._parts(group, images, first_draw)])
+    def gradients(self, group: ImageGroup, images: Tensor, first_draw: int) -> tuple[Tensor, Tensor]:
+        """(P,), the objective's value at each image, and (P, ...), the gradient of its loss there."""
+        found = [self._gradient(part, noisy) for part, noisy in self._parts(group, images, first_draw)]
+        values, slopes = zip(*found, strict=True)
+        return torch.cat(values), torch.cat(slopes)
 
     def _parts(self, group: ImageGroup, images: Tensor, first_draw: int) -> Iterator[tuple[ImageGroup, Tensor]]:
         """The group in parts whose noisy copies fill a batch."""
@@ -86,12 +102,13 @@ class SoftVotes:
             part = group.take(range(start, min(start + step, len(group))))
             yield part, self._target.noisy(images[start : start + step], part.keys, first_draw, self._copies)
 
-    def _gradient(self, group: ImageGroup, noisy: Tensor) -> Tensor:
+    def _gradient(self, group: ImageGroup, noisy: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             noisy.requires_grad_()
-            loss = self._objective.loss(self._soft(noisy), group.aim).sum()
-            (gradient,) = torch.autograd.grad(loss, noisy)
-        return gradient.view(len(group), -1, *noisy.shape[1:]).sum(dim=1)
+            fractions = self._soft(noisy)
+            (gradient,) = torch.autograd.grad(self._objective.loss(fractions, group.aim).sum(), noisy)
+        values = self._objective.value(fractions.detach(), group.aim)
+        return values, gradient.view(len(group), -1, *noisy.shape[1:]).sum(dim=1)
 
     def _soft(self, noisy: Tensor) -> Tensor:
         return self._target.soft(noisy, self._copies)

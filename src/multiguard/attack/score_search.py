@@ -91,10 +91,16 @@ def make_compare(target: Target, objective: Objective, plan: AttackPlan) -> Comp
 
 
 def make_search(
-    name: AttackName, target: Target, objective: Objective, plan: AttackPlan, flat: set[str]
+    name: AttackName,
+    target: Target,
+    objective: Objective,
+    plan: AttackPlan,
+    flat: set[str],
+    *,
+    keep_best: bool = False,
 ) -> GradientSearch | RandomSearch:
-    """The search of this name; `flat` is that of `GradientSearch`."""
+    """The search of this name; `flat` and `keep_best` are those of `GradientSearch`."""
     compare = make_compare(target, objective, plan)
     if name == "pgd":
-        return GradientSearch(target, objective, plan, compare, flat)
+        return GradientSearch(target, objective, plan, compare, flat, keep_best=keep_best)
     return RandomSearch(target, objective, plan, compare)

@@ -35,11 +35,19 @@ class Results:
 
     `Smoother.certify` returns this, and `read_certificates`, which has verified the checksums of the folder.
 
-    >>> results = read_certificates(certificates)  # a folder written by `multiguard certify`
-    >>> results.recall(0.0) >= results.recall(0.5)
-    True
-    >>> results.curve([0.0, 0.25, 0.5]).scores.recall.shape
-    (3,)
+    >>> from multiguard import Smoother, TopK
+    >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
+    >>> data = np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]
+    >>> results = smoother.certify(data, TopK(1, k_prime=1), draws=1000, seed=0)
+    >>> results
+    Results: 2 inputs, k′ = 1, k = 1, n = 1000, α = 0.001, σ = 0.5, method joint.
+      R = 0      recall 50.0%, precision 50.0%, F1 50.0%
+      R = 0.375  recall 50.0%, precision 50.0%, F1 50.0%
+      R = 0.75   recall 50.0%, precision 50.0%, F1 50.0%
+      R = 1.125  recall 50.0%, precision 50.0%, F1 50.0%
+      R = 1.5    recall 0.0%, precision 0.0%, F1 0.0%
+    >>> results.recall(0.5), results.curve([0.0, 0.5, 1.5]).scores.recall
+    (0.5, array([0.5, 0.5, 0. ]))
     """
 
     certificates: Certificates  # the claims on each image
