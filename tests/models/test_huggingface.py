@@ -165,3 +165,23 @@ def test_code_in_hf_folder(folder, make_folder):
     with pytest.raises(ModelError, match="auto_map"):
         load_classifier(f"hf:{folder}")
     assert not sprung.exists()
+
+
+def test_model_object(saved_model):
+    """A model object has its labels and returns logits."""
+    classifier = load_classifier(saved_model[0])
+    assert (classifier.output, classifier.label_names) == ("logits", tuple(LABELS))
+    assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0](x).logits))
+    with pytest.raises(ModelError, match="returns logits"):
+        load_classifier(saved_model[0], output="probabilities")
+    with pytest.raises(ModelError, match="returns 4 scores, and --labels"):
+        load_classifier(saved_model[0], labels=["cat"])
+
+
+def test_text_model_object():
+    """A model of token ids is refused: no noise can be added to them."""
+    transformers = pytest.importorskip("transformers")
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=20, **small))
+    with pytest.raises(ModelError, match="token ids"):
+        load_classifier(model)
