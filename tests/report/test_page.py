@@ -210,7 +210,7 @@ def test_missing_images(study: Study, text: str, tmp_path: Path) -> None:
     assert "4 could not be found or read and are shown without pixels" in some
     without = {image["id"] for image in stored_data(some)["images"] if image["thumbnail"] is None}
     assert without == {ids[1], *ids[9:]}
-    assert "The image files were not available" in text
+    assert "This page was made without images" in text
 
 
 def test_page_size(study: Study, text: str, tmp_path: Path) -> None:
