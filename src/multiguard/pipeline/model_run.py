@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from multiguard.certify import Method, Rule, look_plan
@@ -69,17 +70,21 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _progress_bars(show: bool) -> Iterator[Report]:
-    """A function to call with (what is being done, done, total); silent where there is no terminal."""
+    """A function to call with (what is being done, done, total); silent where there is nothing to draw a bar on."""
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    with Progress(transient=True) as bars:
-        bars.disable = not (show and bars.console.is_terminal)
+    console = Console()
+    jupyter = console.is_jupyter and find_spec("ipywidgets") is not None
+    if not show or not (jupyter or (console.is_terminal and not console.is_jupyter)):
+        yield lambda doing, done, total: None
+        return
+    with Progress(console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(doing: str, done: int, total: int) -> None:
-            task = tasks.setdefault(doing, TaskID(-1))
-            if task < 0:
-                task = tasks[doing] = bars.add_task(doing, total=total)
-            bars.update(task, completed=done)
+            if doing not in tasks:
+                tasks[doing] = bars.add_task(doing, total=total)
+            bars.update(tasks[doing], completed=done)
 
         yield report

@@ -154,16 +154,18 @@ class Results:
 
     def __repr__(self) -> str:
         head, rows = self._summary()
-        return "\n".join([f"Results: {head}", *(f"  R = {radius:<6} {words}" for radius, words in rows)])
+        lines = ("  R = {:<6} recall {}, precision {}, F1 {}".format(*row) for row in rows)
+        return "\n".join([f"Results: {head}", *lines])
 
     def _repr_html_(self) -> str:
         head, rows = self._summary()
-        cells = "".join(f"<tr><td>{radius}</td><td>{html.escape(words)}</td></tr>" for radius, words in rows)
-        table = f"<table><thead><tr><th>R</th><th>certified</th></tr></thead><tbody>{cells}</tbody></table>"
+        names = "".join(f"<th>{name}</th>" for name in ("R", "certified recall", "precision", "F1"))
+        cells = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>"
         return f"<p><b>Results</b>: {html.escape(head)}</p>{table}"
 
-    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
-        """What was certified, in one line, and the scores at a few radii."""
+    def _summary(self) -> tuple[str, list[tuple[str, ...]]]:
+        """What was certified, in one line, and at a few radii R, recall, precision and F1."""
         from multiguard.report.words import config_words, failure_words
 
         head = f"{len(self.certificates.ids)} inputs, {', '.join(config_words(self).values())}"
@@ -172,9 +174,8 @@ class Results:
             return f"{head} No image has a label, so there is nothing to average.", []
         grid = self.curves[0].scores.radius
         shown = self.curve(grid[np.unique(np.linspace(0, len(grid) - 1, _SHOWN_RADII).round().astype(int))]).scores
-        scores = zip(shown.radius, shown.recall, shown.precision, shown.f1, strict=True)
-        words = ("recall {}, precision {}, F1 {}".format(*map(percent, each)) for _, *each in scores)
-        return head, list(zip(map(plain, shown.radius), words, strict=True))
+        scores = zip(shown.recall, shown.precision, shown.f1, strict=True)
+        return head, [(plain(radius), *map(percent, row)) for radius, row in zip(shown.radius, scores, strict=True)]
 
     def _score(self, score: Score, radius: ArrayLike, method: Method | None, averaging: Averaging) -> float | Floats:
         values: Floats = getattr(self.curve(radius, method=method, averaging=averaging).scores, score)
