@@ -20,6 +20,7 @@ from multiguard.certify import Rule, TopK
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
+from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import copy_to_device, image_tensor
 from multiguard.smooth.engine import to_pixels
@@ -49,6 +50,8 @@ class Victim:
     labels: tuple[int, ...]  # the indices of L, at least one
     radii: tuple[float, ...]  # the norms allowed, from small to large, all above 0
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
@@ -61,6 +64,8 @@ class Perturbation:
     image: Pixels  # the perturbed image, float32
     counts: Counts  # (c,), how many of the evaluation draws hit each label
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
@@ -69,6 +74,8 @@ class AttackResult:
     victim: Victim  # the image
     perturbations: tuple[Perturbation, ...]  # what was found
     flat: bool = False  # whether some gradient was 0 or not finite, so that a step of pgd led nowhere
+
+    __repr__ = short_repr
 
 
 def attack_images(

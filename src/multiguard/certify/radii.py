@@ -19,6 +19,7 @@ from multiguard.certify.looks import Looks
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
+from multiguard.io.short_repr import short_repr
 
 # From a group of images, the rule, alpha, bounds and the r that matter to the (images, claims) r of one kind of claim.
 Solver = Callable[[Group, Any, float, Bounds, At], Floats]
@@ -53,6 +54,8 @@ class Radii:
 
     true: Floats
     false: Floats | None
+
+    __repr__ = short_repr
 
     @property
     def row(self) -> Floats:

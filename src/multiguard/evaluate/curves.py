@@ -18,6 +18,7 @@ from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
+from multiguard.io.short_repr import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
@@ -36,6 +37,8 @@ class Curve:
     failed: int  # how many images could not be voted on and are left out
     bands: Bands | None = None  # how far the averages would vary with other images; None where not requested
 
+    __repr__ = short_repr
+
 
 def curves(
     certificates: Certificates,
@@ -47,8 +50,8 @@ def curves(
 ) -> list[Curve]:
     """The certified scores at exactly these radii, of every method and in both averagings.
 
-    Images without labels are counted: they have no part in means of scores, but in pooled ones and in the mean number of
-    wrong labels. Images that could not be voted on are left out and counted.
+    Images without labels are counted: they have no part in means of scores, but in pooled ones and in the mean number
+    of wrong labels. Images that could not be voted on are left out and counted.
 
     Args:
         certificates: What `certify_votes` returns.

@@ -77,10 +77,10 @@ def family_figure(study: Study, family: Family) -> "Figure":
 def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, clip: bool) -> None:
     curve = line.curves["mean"]
     radius, values = curve.scores.radius, measure.on_axis(measure.values(curve))
-    canvas.draw_line(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
+    canvas.draw_staircase(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
     if (band := measure.band(curve)) is not None:
         low, high = (measure.on_axis(end) for end in band)
-        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1)
+        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1, step="pre")
 
 
 def _subtitle(study: Study, family: Family) -> str:

@@ -12,6 +12,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.io.short_repr import short_repr
 from multiguard.report.comparisons import run_families
 from multiguard.report.families import Family, methods_family, sweep_families
 from multiguard.results import Results
@@ -34,6 +35,8 @@ class Study:
     beside: Mapping[str, Results] = field(default_factory=dict)  # by name: another sigma, the other rule
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name, run in self.beside.items():
