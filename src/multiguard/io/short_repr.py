@@ -26,6 +26,7 @@ class _Short(reprlib.Repr):
 def short_repr(instance: Any) -> str:
     """The `__repr__` of a dataclass that may hold much: each field in a few words, arrays by their shape.
 
+    >>> import numpy as np
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Table:
