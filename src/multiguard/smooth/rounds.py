@@ -33,11 +33,11 @@ class Scheme:
     """The draws of every image, as in `vote_dataset`."""
 
     seed: int  # the seed of the noise
-    any_seed: bool  # whether it was drawn at random, so that a run to be resumed keeps its own
     looks: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only look
     stopping: Stopping | None  # decides that at every look but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
+    any_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
 
 
 @dataclass(frozen=True, eq=False)
