@@ -99,6 +99,10 @@ class Classifier(nn.Module):
             self._label_names = index_names(scores.shape[1])
         return self._label_names
 
+    def name_labels(self, names: Sequence[str]) -> None:
+        """Name the labels of a classifier whose number of labels is unknown."""
+        self._label_names = tuple(names)
+
     def __repr__(self) -> str:
         labels = "labels unknown" if self._label_names is None else f"{self.num_labels} labels"
         return f"Classifier({self.name}, {labels}, output={self.output!r})"

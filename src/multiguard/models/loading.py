@@ -1,6 +1,6 @@
 """Loading any kind of base classifier by its spec."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ from multiguard.models.classifier import Classifier, ModelOptions, Output
 from multiguard.models.huggingface import hf_checksum, load_hf
 from multiguard.models.model_folder import folder_checksum, load_folder
 from multiguard.models.onnx_file import load_onnx, onnx_checksum
-from multiguard.models.python_code import load_function, wrap_model
-
-LOADERS = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}  # by prefix; any other is a Python module
+from multiguard.models.python_code import load_code
+from multiguard.models.python_object import wrap_model
+from multiguard.models.spec import Kind, parse_spec
 
 
 def runs_code(spec: str) -> bool:
     """Whether loading this spec imports a Python module that it names; a received file must never trigger that."""
-    return not Path(spec).is_dir() and spec.partition(":")[0] not in LOADERS
+    return parse_spec(spec).kind == "code"
 
 
 def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
@@ -26,12 +26,14 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
 
     It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
     """
-    kind, _, rest = spec.partition(":")
-    if Path(spec).is_dir():
-        return folder_checksum(Path(spec))
-    if kind == "timm":
+    parsed = parse_spec(spec)
+    if parsed.kind == "folder":
+        return folder_checksum(Path(parsed.target))
+    if parsed.kind == "timm":
         return None if weights is None else file_checksum(weights)
-    return {"hf": hf_checksum, "onnx": onnx_checksum}[kind](rest) if kind in LOADERS else None
+    if parsed.kind in ("code", "network"):
+        return None
+    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
 
 
 def load_classifier(
@@ -54,8 +56,9 @@ def load_classifier(
         model: An object or a name. Objects: a `Classifier`; an `nn.Module`; a Hugging Face model (whose output has
             `logits`); a function of a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn
             estimator with `predict_proba` or `decision_function`, pipelines included, whose rows are inputs flattened;
-            an `onnxruntime.InferenceSession`. Names: the folder that training wrote, `timm:NAME`, `hf:FOLDER`,
-            `onnx:FILE`, or `module:function` (the only one that runs your code, whose files are hashed for the record).
+            an `onnxruntime.InferenceSession`. Names: a model folder, or the run folder around it; `timm:NAME`;
+            `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the objects above or a function without
+            arguments that returns one (the only names that run your code, whose files are hashed for the record).
         labels: The c label names in the order of the scores; None for the model's own. A Hugging Face model has them,
             a scikit-learn estimator has its `classes_`; those of another object are named by their indices. `timm:NAME`
             requires them.
@@ -83,13 +86,24 @@ def load_classifier(
     options = ModelOptions(labels, None if weights is None else Path(weights), output, mean, std, image_size, name)
     if not isinstance(model, str):
         return wrap_model(model, options)
-    if Path(model).is_dir():
-        options.refuse_all(model)
-        return load_folder(model)
-    kind, _, rest = model.partition(":")
-    if not rest:
-        kinds = ", ".join(f"{key}:..." for key in LOADERS)
-        raise ModelError(
-            f"unknown model {model!r}: expected the folder of a trained model, {kinds} or module:function."
-        )
-    return LOADERS[kind](rest, options) if kind in LOADERS else load_function(model, options)
+    spec = parse_spec(model)
+    return _LOADERS[spec.kind](spec.target, options)
+
+
+def _load_folder(folder: str, options: ModelOptions) -> Classifier:
+    options.refuse_all(folder)
+    return load_folder(folder)
+
+
+def _load_network(name: str, options: ModelOptions) -> Classifier:
+    raise ModelError(f"{name} is a network to train, without weights; name the model folder that training wrote")
+
+
+_LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
+    "folder": _load_folder,
+    "network": _load_network,
+    "timm": load_timm,
+    "hf": load_hf,
+    "onnx": load_onnx,
+    "code": load_code,
+}

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
 from multiguard.certify.rules import TopK
 from multiguard.data.image import image_hash
-from multiguard.data.label_table import read_lines
 from multiguard.data.sample import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
@@ -24,7 +23,7 @@ from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
-from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
+from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, Results, read_attacks, read_certificates, write_attacks
@@ -221,8 +220,9 @@ def _voted_classifier(job: AttackJob, certified: Results, source: Source, images
     )
     if not runs_code(part.spec) and weights_checksum(part.spec, part.weights) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))
-    classifier = load_model(part, source.size, None if brings_labels(part.spec) else names)
+    classifier = load_model(part, source.size)
+    if classifier.num_labels is None:
+        classifier.name_labels(images.label_names)
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]

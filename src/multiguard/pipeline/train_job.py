@@ -9,8 +9,9 @@ from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import read_card
+from multiguard.models.spec import parse_spec
 from multiguard.pipeline.folders import discard_model
-from multiguard.pipeline.parts import DataPart, TrainPart
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
 from multiguard.train.hyperparameters import hyperparameters_for
@@ -42,7 +43,7 @@ def training_job(
         cache: A folder for decoded images; None to keep none.
         **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
     """
-    same = ("model", "weights", "split", "val_split", "images", "val_images", "denoiser", "workers")
+    same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "workers")
     return TrainJob(
         data.name,
         out,
@@ -64,6 +65,14 @@ def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> TrainJo
     return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
 
 
+def trained_model(recipe: RunRecipe, folder: Path) -> ModelPart:
+    """The model that a run trains: its folder, or the code that the recipe names with the folder's weights."""
+    start = None if recipe.train is None else recipe.train.model
+    if start is not None and parse_spec(start).kind == "code":
+        return ModelPart(start, weights=folder)
+    return ModelPart(str(folder))
+
+
 def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
     """Everything that decides the outcome of a training job, by name.
 
@@ -77,6 +86,7 @@ def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
         "train.model": job.start,
         "train.model_weights": started,
         "train.weights": _weights_checksum(job.weights),
+        "train.labels": _weights_checksum(job.labels),
         "train.denoiser": _weights_checksum(job.denoiser),
         "data.size": job.image_size,
         **image_hashes("train.images", training, job.root),
