@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -85,29 +85,27 @@ class Smoother:
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
         self._resolve = partial(resolve_settings, self.classifier, *options)
-        self._started: tuple[Settings, Step] | None = None
         if self.classifier.num_labels is not None:
-            self._start()
+            _ = self._step  # what is wrong with the options is said now
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """How the classifier is executed; unknown, as its number of labels, before its first input."""
-        return self._start()[0]
+        settings = self._resolve()
+        if settings.channels_last:
+            self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return settings
+
+    @cached_property
+    def _step(self) -> Step:
+        return make_step(self.classifier, self.settings)
 
     def find_labels(self, image: Image) -> tuple[str, ...]:
         """The label names; where neither caller nor model names them, the scores of this image are counted."""
-        if self._started is None:
+        if self.classifier.num_labels is None:
             tensor = image_tensor("image", image, self.classifier.image_size)
             self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
         return self.classifier.label_names
-
-    def _start(self) -> tuple[Settings, Step]:
-        if self._started is None:
-            settings = self._resolve()
-            if settings.channels_last:
-                self.classifier = self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self._started = settings, make_step(self.classifier, settings)
-        return self._started
 
     def votes(
         self,
@@ -306,7 +304,7 @@ class Smoother:
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        stream = VoteStream(self._start()[1], self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(jobs):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
