@@ -84,7 +84,7 @@ def _rules_family(study: "Study", runs: Runs) -> Family | None:
     for name, run in runs.items():
         words, method = config_words(run).items(), _method(study, run)
         apart = [text for key, text in words if key not in ("n", "alpha", "sigma") or text != main[key]]
-        proof = [] if method == study.method else [METHOD_NAMES[method]]
+        proof = [] if method == study.method else [METHOD_NAMES.get(method, method)]
         values[name] = ", ".join([run.certificates.rule_name, *apart, *proof])
     family = _family(study, runs, values, "rules", "rule", "Top-k and threshold rules")
     if family is None:

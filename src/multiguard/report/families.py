@@ -130,7 +130,7 @@ def methods_family(study: "Study") -> Family:
     methods, lines = study.main.certificates.methods, []
     for method in methods:
         curves = {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS}
-        lines.append(Line(method, METHOD_NAMES[method], curves, method == study.method))
+        lines.append(Line(method, METHOD_NAMES.get(method, method), curves, method == study.method))
     measures, note = rule_measures(study.rule, labelled=study.labelled), POINTWISE if len(methods) > 1 else ""
     return Family("methods", "method", "Methods on the same votes", note, measures, tuple(lines))
 
