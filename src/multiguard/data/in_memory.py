@@ -157,7 +157,7 @@ def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
     if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
         raise DataError(f"{type(items).__name__} is read in a stream; stack its items and give a pair (X, Y).")
     positions = _sampled(loader, len(items))
-    if loader.collate_fn.__name__ in ("default_collate", "default_convert"):
+    if getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert"):
         return _from_items(items, label_names, positions)
     name = f"{type(items).__name__}, {len(positions)} items"
 

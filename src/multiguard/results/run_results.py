@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
-from multiguard.data import Dataset
-from multiguard.errors import InvalidInputError
+from multiguard.data import Dataset, Source
+from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Averaging, Certificates, Curve, LabelScores, method_curve
 from multiguard.io.rounding import percent, plain
 
@@ -149,8 +150,15 @@ class Results:
         from multiguard.report import Study, write_page
 
         study = Study(self, title=title or "Certified robustness")
-        write_page(study, Path(path), images=self.images, gallery=gallery)
+        write_page(study, Path(path), images=self._open_images(), gallery=gallery)
         return Path(path)
+
+    def _open_images(self) -> Dataset | None:
+        """The images at hand, or those that the source names, if they can be opened."""
+        if self.images is None and "data" in self.source:
+            with suppress(DataError):
+                return Source.from_dict(self.source["data"]).open()
+        return self.images
 
     def __repr__(self) -> str:
         head, rows = self._summary()

@@ -86,6 +86,10 @@ def vote_dataset(
     (100, 3)
     """
     dataset = open_data(smoother, data)
+    if labelled and not getattr(dataset, "labelled", True):
+        raise InvalidInputError(
+            "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
+        )
     scheme = make_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
