@@ -189,14 +189,14 @@ def test_force_over_damage(place):
 
 
 def test_force_certify_report(place):
-    """Certificates and reports are replaced only by force."""
+    """Certificates and reports are replaced only by force; the same command finds its work done."""
     before = state(place / "runs")
-    code, _, err = command(*example_of("certify"))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "runs/certificates holds certificates already; --force replaces them" in err
-    code, _, err = command(*example_of("report"))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "runs/report.html exists already; --force replaces it" in err
+    for name, more, held in (("certify", ["--alpha", 0.2], "certificates"), ("report", ["--title", "x"], "a report")):
+        code, _, err = command(*example_of(name), *SMALL[name])
+        assert code == 0, err
+        code, _, err = command(*example_of(name), *SMALL[name], *more)
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"holds {held} already, made with other settings; --force replaces" in err
     assert state(place / "runs") == before
     code, out, _ = command(
         "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--bands", 0.9

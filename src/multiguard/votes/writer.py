@@ -102,7 +102,7 @@ class VotesWriter:
                 remedy = "Vote with --force to throw them away, or choose another folder."
                 raise VotesError(f"{self._folder} holds the votes of another run: {_differ(differences)}. {remedy}")
             stored = None
-        remove_stale(self._folder, keep=shards)
+        remove_stale(self._folder, self.manifest, keep=shards)
         self._accept(shards)
         if stored is None or (stored.finished and self.missing()):
             self.manifest.save(self._folder)
