@@ -48,6 +48,17 @@ def test_two_functions_in_one(function):
     load_classifier(lambda x: function(x.numpy()))(torch.from_numpy(ROWS))
 
 
+def test_function_that_writes():
+    """A function of both kinds may write into its input."""
+
+    def doubled(x):
+        x *= 2
+        return x[:, :3]
+
+    scores = load_classifier(doubled)(torch.from_numpy(ROWS.copy()))
+    assert torch.equal(scores, torch.from_numpy(2 * ROWS[:, :3]))
+
+
 def test_error_of_function():
     """The error of a function that takes neither is its own."""
 
@@ -62,7 +73,7 @@ def test_arrays_and_precision():
     """No record may claim a precision that NumPy does not have."""
     classifier = load_classifier(FUNCTIONS["arrays to arrays"], labels=list("abc"))
     smoother = Smoother(classifier, sigma=0.5, device="cpu", precision="bfloat16")
-    with pytest.raises(ModelError, match="leave precision out"):
+    with pytest.raises(ModelError, match="precision='float32'"):
         smoother.votes(ROWS[0], 10, seed=0, image_id="a")
 
 

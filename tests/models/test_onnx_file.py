@@ -3,32 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from small_models import LABELS, expected_votes, votes_of
-from torch import nn
+from small_models import LABELS, expected_votes, votes_of, write_onnx
 
 from multiguard.errors import ModelError
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
-
-
-def write_onnx(file, rows):
-    """A linear network as an ONNX file for batches of `rows` images ("N" for any number), and as a torch module."""
-    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
-    pytest.importorskip("onnxruntime")
-    torch.manual_seed(1)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
-    names = {"weight": network[1].weight, "bias": network[1].bias}
-    tensors = [onnx.numpy_helper.from_array(tensor.detach().numpy(), name) for name, tensor in names.items()]
-    nodes = [
-        helper.make_node("Flatten", ["images"], ["flat"]),
-        helper.make_node("Gemm", ["flat", "weight", "bias"], ["scores"], transB=1),
-    ]
-    inputs = [helper.make_tensor_value_info("images", 1, [rows, 3, 32, 32])]
-    outputs = [helper.make_tensor_value_info("scores", 1, [rows, 4])]
-    graph = helper.make_graph(nodes, "linear", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    file.write_bytes(model.SerializeToString())
-    return network
 
 
 @pytest.mark.parametrize("rows", ["N", 1, 8])

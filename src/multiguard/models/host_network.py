@@ -58,39 +58,40 @@ class FunctionNetwork:
         return self.function(inputs)
 
     def _first(self, inputs: Tensor) -> Any:
+        kept = inputs.detach().clone()  # the function may write into its input
         try:
             scores = self.function(inputs)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
             try:
-                scores = self._array_scores(inputs)
+                scores = self._array_scores(kept)
             except ModelError:
                 raise
             except Exception:
                 raise error from None
             self._on_arrays = True
             return scores
-        self._check_arrays(scores, inputs)
+        self._check_arrays(scores, kept)
         self._on_arrays = False
         return scores
 
     def _array_scores(self, inputs: Tensor) -> Tensor:
         if torch.is_autocast_enabled(inputs.device.type):
-            raise ModelError("it takes NumPy arrays, which have no other precision than float32; leave precision out")
+            raise ModelError("it takes NumPy arrays, in float32 only; give --precision float32 (precision='float32')")
         return host_scores(self.function, inputs)
 
     def _check_arrays(self, scores: Any, inputs: Tensor) -> None:
         """Raises `ModelError` where the function takes arrays too and returns something else for them."""
         try:
-            other = host_scores(self.function, inputs)
+            other = host_scores(self.function, inputs.clone())
         except Exception:  # it takes tensors only
             return
         if torch.is_autocast_enabled(inputs.device.type):
             with torch.autocast(inputs.device.type, enabled=False):
                 scores = self.function(inputs)
         mine = torch.from_numpy(scores) if isinstance(scores, np.ndarray) else scores
-        if not isinstance(mine, Tensor) or not _close(mine, other):
+        if isinstance(mine, Tensor) and not _close(mine, other):
             raise ModelError(
                 "it returns other scores for NumPy arrays than for tensors, or draws at random; wrap it, so that it "
                 "takes one of them only: lambda x: f(x.numpy()), or lambda x: f(x.clone())"

@@ -174,7 +174,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
     source = _voted_source(job, certified)
     images = source.open()
-    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
+    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source), job.part.device)
     notes = execution_notes(certified, smoother)
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
@@ -250,7 +250,7 @@ def _voted_source(job: AttackJob, certified: Results) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(job: AttackJob, certified: Results, source: Source, images: IndexedDataset) -> Classifier:
+def _voted_classifier(job: AttackJob, certified: Results, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
     other = InvalidInputError(
@@ -260,7 +260,7 @@ def _voted_classifier(job: AttackJob, certified: Results, source: Source, images
         raise other  # before any of its files is taken for a model
     classifier = load_model(part, source.size)
     if classifier.num_labels is None:
-        classifier.name_labels(images.label_names)
+        classifier.name_labels(certified.certificates.label_names)
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]

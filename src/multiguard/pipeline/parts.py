@@ -156,16 +156,10 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: Annotated[
-        str, Help("A model or run folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")
-    ]
+    spec: Annotated[str, Help("A model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")]
     labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's].")] = None
-    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm, module); a trained folder (module).")] = (
-        None
-    )
-    output: Annotated[
-        Literal["logits", "probabilities"] | None, Help("What the scores are (threshold rule; onnx, module).")
-    ] = None
+    weights: Annotated[Path | None, Help("A weights file (timm, module), or a trained folder (module).")] = None
+    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are, for thresholds.")] = None
     mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None
     std: Annotated[
         tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")

@@ -28,6 +28,7 @@ from multiguard.pipeline.job_model import (
     resolve_sigma,
     score_threshold,
     square_size,
+    unnamed_labels,
 )
 from multiguard.pipeline.parts import ModelPart, VotePart
 from multiguard.smooth import AdaptivePlan, Smoother
@@ -205,6 +206,8 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     check_content(job.out, "votes")
     classifier, note = load_model(job.model, job.source.size), None
     if classifier.num_labels is None:
+        if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
+            raise unnamed_labels(job.model.spec)
         classifier.name_labels(names := job.source.open().label_names)
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
     sigma, trained = resolve_sigma(job.model, job.sigma)
