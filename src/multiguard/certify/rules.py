@@ -150,8 +150,7 @@ def check_method(method: str, rule: Rule) -> Method:
     if method in known:
         return method
     raise InvalidInputError(
-        f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}, or "
-        "register it (register_method)"
+        f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
     )
 
 
