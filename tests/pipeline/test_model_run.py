@@ -192,13 +192,13 @@ def test_units():
 def test_bad_inputs():
     """An input that cannot be used stops the run by its name, or is recorded and counted."""
     rows = TEST[0].copy()
-    rows[2, 0] = np.nan
+    rows[[0, 2], 0] = np.nan
     smoother = Smoother(network(), SIGMA, device="cpu")
-    with pytest.raises(MultiGuardError, match="input 2: it holds a value that is NaN"):
+    with pytest.raises(MultiGuardError, match="input 0: it holds a value that is NaN"):
         smoother.certify((rows, TEST[1]), RULE, **QUICK)
     results = smoother.certify((rows, TEST[1]), RULE, on_error="record", **QUICK)
-    assert [failure.image_id for failure in results.certificates.failures] == ["2"]
-    assert "1 of 6 images could not be voted on" in repr(results)
+    assert [failure.image_id for failure in results.certificates.failures] == ["0", "2"]
+    assert "2 of 6 images could not be voted on" in repr(results)
 
 
 def test_our_dataset():

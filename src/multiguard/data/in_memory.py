@@ -102,15 +102,19 @@ def as_dataset(data: Any, label_names: Sequence[str]) -> Dataset:
 
 
 def first_input(data: Any) -> NDArray[Any]:
-    """The first input of the data, in whose form the model takes all of them; its labels are not looked at.
+    """The first input of the data that can be used, in whose form the model takes all of them; labels are not read.
 
     >>> first_input(([[1.0, 2.0], [3.0, 4.0]], [["any"], ["label"]]))
     array([1., 2.], dtype=float32)
     """
     dataset = _open(data, ())
-    if len(dataset) == 0:
-        raise DataError("the data holds no input; give at least one")
-    return dataset.read_input(0) if isinstance(dataset, MemoryDataset) else dataset[0].image
+    error: DataError = DataError("the data holds no input; give at least one")
+    for index in range(len(dataset)):
+        try:
+            return dataset.read_input(index) if isinstance(dataset, MemoryDataset) else dataset[index].image
+        except ImageError as failure:
+            error = failure
+    raise error
 
 
 def _open(data: Any, label_names: Sequence[str]) -> Dataset:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from multiguard.certify import Method, Rule, look_plan
-from multiguard.data.in_memory import first_input
+from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.evaluate import LabelSource
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
@@ -46,7 +46,8 @@ def certify_data(
     """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
     dataset = open_data(smoother, data)
     smoother.settings.check_rule(rule, len(dataset.label_names))
-    _warn_of_unit(smoother, data)
+    if isinstance(dataset, MemoryDataset):
+        _warn_of_unit(smoother, data)
     labelled = getattr(dataset, "labelled", True)
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods))  # type: ignore[arg-type]
     plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
