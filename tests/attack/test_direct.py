@@ -52,6 +52,8 @@ def test_threshold(goal, radius):
             goal,
             Threshold(0.5),
             radius=factor * radius,
+            seed=0,
+            starts=1,
             **OPTIONS,
         )
         assert found.success.tolist() == [broken]
