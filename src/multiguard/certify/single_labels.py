@@ -86,9 +86,7 @@ def label_radii_batch(
     return radii
 
 
-def _bet_alone(
-    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
-) -> Floats:
+def _bet_alone(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float) -> Floats:
     """(d,) the radius of each label of one image by the method betting."""
     r = np.empty(np.size(labels))
     for i, label in enumerate(np.atleast_1d(labels)):
