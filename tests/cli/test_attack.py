@@ -56,7 +56,7 @@ def test_attack_of_run(run):
     assert "no certificate was broken: 0 of " in out
     assert "certified, joint" in out
     assert "reached, best" in out
-    names = {path.name for path in (run / "attack").iterdir()}
+    names = {path.name for path in (run / "attack").iterdir() if not path.name.startswith(".")}
     assert names == {f"attack.{kind}" for kind in ("parquet", "csv", "md", "tex", "png", "svg", "pdf")}
     attacks = read_attacks(run / "attack").attacks
     assert attacks.radii == (0.0, 0.25)
@@ -194,6 +194,16 @@ def test_hostile_model_record(told, said, message):
     """A recorded model makes us neither fetch weights nor read a device."""
     code, _, err = told(**said)
     assert (code, message in err) == (2, True), err
+
+
+def test_hash_before_loading(told, tmp_path):
+    """A recorded folder with another hash is refused before any of its files is taken for a model."""
+    (tmp_path / "config.json").write_text('{"model_type": "unknown"}')
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    (tmp_path / "weights.pth").write_bytes(b"no weights")
+    for said in ({"spec": f"hf:{tmp_path}"}, {"spec": "timm:resnet10t", "weights": str(tmp_path / "weights.pth")}):
+        code, _, err = told(**said)
+        assert (code, "is not the classifier that" in err) == (2, True), err
 
 
 def test_execution_notes(run):

@@ -1,10 +1,13 @@
 """Atomic writes, checksums, and files that anyone may have written."""
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -20,8 +23,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that readers find the old content or the new content, even after a power cut.
 
     `write` is called with the file to write to, opened in binary mode. If that fails, for example because the disk is
-    full, the `OSError` names the file, and the old content stays.
+    full, the `OSError` names the file, and the old content stays. Only a regular file is replaced: a link, a pipe or a
+    device in its place raises `InvalidInputError`.
     """
+    if os.path.lexists(path) and not is_regular(path):
+        raise InvalidInputError(f"{path} is a link, or no regular file, and nothing is written there; remove it")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         temporary = Path(name)
@@ -39,6 +45,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         if error.errno is not None:
             error.filename = str(path)
         raise
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether a file is there that is neither a link nor a folder, a pipe or a device."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def partial_target(path: Path) -> str | None:
@@ -73,9 +87,27 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file, directly or through a link; a pipe or a device, which may never end, raises `OSError`."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
 def file_checksum(path: Path) -> str:
-    """Return the sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
+    """Return the sha256 of a regular file, in hexadecimal."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

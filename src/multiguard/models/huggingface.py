@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import files_checksum
+from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
+from multiguard.models.huggingface_config import check_config, size_limit
 from multiguard.models.weights import import_library, summary
 
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
@@ -18,10 +20,7 @@ _INDEX = "model.safetensors.index.json"
 _MULTI_LABEL = "multi_label_classification"
 _UNIT = 1 / 255
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-# Config entries that would run foreign code, or load tensors that the hash does not cover.
-_CODE = ("auto_map", "custom_pipelines", "quantization_config", "transformers_weights", "base_model_name_or_path")
-_ATTENTION = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
-_SAFE_ATTENTION = (None, "eager", "sdpa")
+_MAX_JSON = 1 << 23  # bytes
 
 
 class _Logits(nn.Module):
@@ -43,26 +42,38 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
     config = _read_json(path / _CONFIG, spec)
-    _refuse_code(config, spec)
+    check_config(config, spec)
     _refuse_other_files(path, spec)
     if (kind := config.get("problem_type")) != _MULTI_LABEL:
         raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
     mean, std = _normalisation(path, spec)
-    model = _load_model(path, spec)
-    # All that is read: the tensors, and the files that determine how they are used.
-    digest = files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+    digest = hf_checksum(folder)
+    model = _load_model(path, config, spec)
     labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
     filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
     return filled.make_classifier(_Logits(model), spec, digest)
 
 
-def _load_model(path: Path, spec: str) -> Any:
+def hf_checksum(folder: str) -> str:
+    """The hash of all that is read of a folder: the tensors, and the files that determine how they are used."""
+    path = Path(folder)
+    try:
+        return files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+    except OSError as error:
+        raise ModelError(f"hf:{folder}: {error.filename} cannot be read: {error.strerror}") from error
+
+
+def _load_model(path: Path, config: dict[str, Any], spec: str) -> Any:
     transformers = import_library("transformers", "hf")
     dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
+    options, maker = {dtype: torch.float32}, transformers.AutoModelForImageClassification
     try:
-        model, info = transformers.AutoModelForImageClassification.from_pretrained(
-            path, output_loading_info=True, **_SAFE, **{dtype: torch.float32}
-        )
+        parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(config)
+        with torch.device("meta"), size_limit(*_stored_size(path), spec):
+            maker.from_config(parsed, trust_remote_code=False, **options)
+        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options)
+    except ModelError:
+        raise
     except Exception as error:  # a config that fits no model may raise anything
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
     # A checkpoint without its head, for example, leaves tensors at their random values.
@@ -75,15 +86,15 @@ def _load_model(path: Path, spec: str) -> Any:
     return model
 
 
-def _refuse_code(config: Any, spec: str) -> None:
-    """Raises where any part of the config requests code that is not part of transformers."""
-    for key, value in config.items() if isinstance(config, dict) else ():
-        if (key in _CODE and value) or (key in _ATTENTION and value not in _SAFE_ATTENTION):
-            raise ModelError(
-                f"{spec}: its config.json has {key} = {str(value)[:60]!r}, which may run foreign code; "
-                "save the model without it, or load it in your own function, module:function."
-            )
-        _refuse_code(value, spec)
+def _stored_size(path: Path) -> tuple[int, int]:
+    """How many numbers the folder's tensors have, and how many tensors there are."""
+    sizes: list[int] = []
+    for file in path.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            sizes += [math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()]  # noqa: SIM118
+    if not sizes:
+        raise ModelError(f"hf:{path} has no tensors in .safetensors files; save the model in that format.")
+    return sum(sizes), len(sizes)
 
 
 def _refuse_other_files(path: Path, spec: str) -> None:
@@ -123,6 +134,6 @@ def _is_number(value: Any) -> bool:
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:
     try:
-        return decode_json(path.read_bytes(), dict[str, Any])
+        return decode_json(read_regular(path, _MAX_JSON), dict[str, Any])
     except (OSError, ValueError) as error:
         raise ModelError(f"{spec}: {path.name} cannot be read as a JSON object: {error}") from error

@@ -6,11 +6,12 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.io.files import file_checksum
 from multiguard.models.backbone import load_timm
 from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, Output
-from multiguard.models.huggingface import load_hf
-from multiguard.models.model_folder import load_folder
-from multiguard.models.onnx_file import load_onnx
+from multiguard.models.huggingface import hf_checksum, load_hf
+from multiguard.models.model_folder import folder_checksum, load_folder
+from multiguard.models.onnx_file import load_onnx, onnx_checksum
 from multiguard.models.python_code import load_function, wrap_model
 
 LOADERS = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}  # by prefix; any other is a Python module
@@ -19,6 +20,19 @@ LOADERS = {"timm": load_timm, "hf": load_hf, "onnx": load_onnx}  # by prefix; an
 def runs_code(spec: str) -> bool:
     """Whether loading this spec imports a Python module that it names; a received file must never trigger that."""
     return not Path(spec).is_dir() and spec.partition(":")[0] not in LOADERS
+
+
+def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
+    """The hash of the files that `load_classifier` reads, before any of them is taken for a model.
+
+    It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
+    """
+    kind, _, rest = spec.partition(":")
+    if Path(spec).is_dir():
+        return folder_checksum(Path(spec))
+    if kind == "timm":
+        return None if weights is None else file_checksum(weights)
+    return {"hf": hf_checksum, "onnx": onnx_checksum}[kind](rest) if kind in LOADERS else None
 
 
 def load_classifier(

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_checksum, write_atomically
+from multiguard.io.files import file_checksum, read_regular, write_atomically
 from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
@@ -22,6 +22,8 @@ from multiguard.models.weights import read_weights, summary
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
+MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
+_MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
 _MAX_SIDE = 1 << 14
 _CHANNELS = 3
 
@@ -83,7 +85,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
         for prefix, module in parts.items()
         for name, tensor in module.state_dict().items()
     }
-    data = save(tensors)
+    data = save(tensors, metadata={"format": MARK})
     card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
@@ -96,7 +98,7 @@ def read_card(path: Path) -> ModelCard:
     """The folder's model.json; a missing, foreign or damaged one raises `ModelError`."""
     file = path / CARD_FILE
     try:
-        content = decode_json(file.read_bytes(), dict[str, Any])
+        content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
         if content.pop("format", None) != FORMAT:
             raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
         card = convert(content, ModelCard)
@@ -142,15 +144,21 @@ def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
 def _read_folder(path: Path, dropout: float = 0.0) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
     """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
     card, file = read_card(path), path / WEIGHTS_FILE
-    if not file.is_file():
-        raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
-    if file_checksum(file) != card.weights_sha256:
+    if folder_checksum(path) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
     tensors = read_weights(file)
     _check_memory(path, card, tensors)
     backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
     _load_part(backbone.network, tensors, "network", path)
     return card, replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0]), tensors
+
+
+def folder_checksum(path: Path) -> str:
+    """The sha256 of the folder's weights."""
+    file = path / WEIGHTS_FILE
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
+    return file_checksum(file)
 
 
 def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:

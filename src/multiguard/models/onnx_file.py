@@ -23,7 +23,7 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     options.require_labels(spec)
     options.require_output(spec)
-    weights_hash = _weights_hash(path)
+    weights_hash = onnx_checksum(file)
     network = OnnxNetwork(path)
     return options.fill(image_size=network.image_size).make_classifier(network, spec, weights_hash)
 
@@ -61,8 +61,9 @@ class OnnxNetwork:
         return self._session.run(None, {self._input: padded})[0][: len(rows)]
 
 
-def _weights_hash(path: Path) -> str:
+def onnx_checksum(file: str) -> str:
     """The hash of the file and of the files in its folder that contain its tensors; files elsewhere are refused."""
+    path = Path(file)
     if not path.is_file():
         raise ModelError(f"onnx:{path}: no such file.")
     onnx = import_library("onnx", "onnx")
@@ -71,9 +72,9 @@ def _weights_hash(path: Path) -> str:
     except Exception as error:  # protobuf raises its own errors
         raise ModelError(f"onnx:{path} cannot be loaded: {summary(error)}") from error
     files = [path.parent / name for name in sorted(set(_external_names(model)))]
-    for file in files:  # in the model's folder after all links are resolved
-        if not file.is_file() or not file.resolve().is_relative_to(path.parent.resolve()):
-            raise ModelError(f"onnx:{path} keeps tensors in '{file}', which is no file in its folder; move it there.")
+    for other in files:  # in the model's folder after all links are resolved
+        if not other.is_file() or not other.resolve().is_relative_to(path.parent.resolve()):
+            raise ModelError(f"onnx:{path} keeps tensors in '{other}', which is no file in its folder; move it there.")
     return files_checksum([path, *files]) if files else file_checksum(path)
 
 
