@@ -4,6 +4,7 @@ from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
 from multiguard.certify.looks import Looks, look_plan
+from multiguard.certify.outlook import Outlook, betting_outlooks
 from multiguard.certify.radii import (
     Radii,
     certified_radii,
@@ -21,12 +22,14 @@ __all__ = [
     "METHODS",
     "Looks",
     "Method",
+    "Outlook",
     "Radii",
     "Rule",
     "RuleName",
     "StoppingRule",
     "Threshold",
     "TopK",
+    "betting_outlooks",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
