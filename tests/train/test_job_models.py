@@ -14,6 +14,7 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models import load_classifier
 from multiguard.models.backbone import build_backbone
 from multiguard.models.huggingface_backbone import hf_backbone
+from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import read_card
 from multiguard.train import Hyperparameters
 from multiguard.train.job import TrainJob, run_job
@@ -23,6 +24,7 @@ SIZE = 16
 CODE = """
 from torch import nn
 def net(): return nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 3))
+shared = net()
 def wide(): return nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))
 def scores(images): return images.flatten(1)[:, :3]
 """
@@ -120,9 +122,11 @@ def test_hugging_face_head(saved):
 
 
 def test_hostile_card(home, job, saved):
-    """The config in a model folder is checked like that of a Hugging Face folder."""
+    """The config in a model folder is hashed, and checked like that of a Hugging Face folder."""
     run_job(replace(job, model=f"hf:{saved}", size=None))
-    stored = json.loads((job.out / "model.json").read_text())
+    stored, before = json.loads((job.out / "model.json").read_text()), load_classifier(str(job.out)).weights_hash
+    (job.out / "model.json").write_text(json.dumps({**stored, "config": {**stored["config"], "hidden_act": "relu"}}))
+    assert load_classifier(str(job.out)).weights_hash == weights_checksum(str(job.out)) != before
     for entries in ({"num_hidden_layers": 10**6}, {"model_type": "own"}, {"auto_map": {"AutoConfig": "own.C"}}):
         changed = {**stored, "config": {**stored["config"], **entries}}
         (job.out / "model.json").write_text(json.dumps(changed))
@@ -146,6 +150,26 @@ def test_own_module(home, job):
     assert code == 0, err
     assert "order" not in out
     assert command("predict", "set/0.png", "--model", "own_net.py:net", "--weights", "m", "--k", 1)[0] == 0
+
+
+def test_shared_module(home, job):
+    """A module that the code holds once is copied: one training does not start from another's weights."""
+    untrained = replace(job, model="own_net.py:shared", hyperparameters=Hyperparameters(epochs=0, batch=4))
+    before = run_job(replace(untrained, out=home / "a")).card.weights_sha256
+    trained = run_job(replace(job, model="own_net.py:shared", out=home / "b")).card.weights_sha256
+    assert trained != before == run_job(replace(untrained, out=home / "c")).card.weights_sha256
+    one, two = (load_classifier("own_net.py:shared", weights=home / name) for name in "ab")
+    assert not torch.equal(one.network[1].weight, two.network[1].weight)
+
+
+def test_further_training(home, job):
+    """The user's code goes on from a folder that was trained from it, with its size and labels."""
+    card = run_job(replace(job, model="own_net.py:net", labels=home / "names.txt")).card
+    assert card.label_names == LABELS
+    further = replace(job, model="own_net.py:net", weights=str(job.out), size=None, out=home / "n")
+    again = run_job(replace(further, hyperparameters=Hyperparameters(epochs=0, batch=4))).card
+    assert (again.label_names, again.weights_sha256) == (LABELS, card.weights_sha256)
+    assert again.training["weights"]["sha256"] == card.weights_sha256
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Backbone:
     std: tuple[float, ...]  # per channel, to divide them by
     image_size: int  # the height and width it was designed for
     fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head
-    own_head: bool = False  # whether the head was filled from weights, so in their order of labels
+    own_head: bool = field(kw_only=True)  # whether weights without label names filled the head: their order is unknown
     config: Mapping[str, Any] = field(default_factory=dict)  # what a Hugging Face network is built from
     code_hash: str | None = None  # sha256 of the user's files that make the network; None where no code does
 
@@ -92,7 +92,9 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
     fresh = () if weights is None else _fill(network, Path(weights), ("head",))
-    return Backbone(architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh, weights is not None and not fresh)
+    return Backbone(
+        architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh, own_head=weights is not None and not fresh
+    )
 
 
 def _timm_backbone(
@@ -113,7 +115,8 @@ def _timm_backbone(
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
     image_size = int(config["input_size"][-1])
     filled = config["num_classes"] == classes if weights == PRETRAINED else weights is not None and not fresh
-    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), image_size, fresh, filled)
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled)
 
 
 def _size_option(name: str, size: int | None) -> dict[str, int]:

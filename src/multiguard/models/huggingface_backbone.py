@@ -55,7 +55,7 @@ def hf_backbone(folder: str, labels: Sequence[str]) -> Backbone:
         _reset(model, head)
     size = processor.image_size or (0, 0)
     mean, std = processor.mean or _PLAIN[0], processor.std or _PLAIN[1]
-    return Backbone(HF, model, mean, std, size[0], fresh, config=renamed)
+    return Backbone(HF, model, mean, std, size[0], fresh, own_head=False, config=renamed)
 
 
 def build_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], spec: str) -> nn.Module:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
-from multiguard.io.records import convert, decode_json
+from multiguard.io.records import checksum, convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -56,9 +56,13 @@ class ModelCard:
             std=self.std,
             image_size=self.image_size,
             name=self.architecture,
-            weights_hash=self.weights_sha256 or None,
+            weights_hash=self.identity(self.weights_sha256) or None,
             trained_sigma=self.trained_sigma,
         )
+
+    def identity(self, weights: str) -> str:
+        """The hash of weights of this checksum together with the config, if there is one, that says how to use them."""
+        return hashlib.sha256(f"{weights} {checksum(self.config)}".encode()).hexdigest() if self.config else weights
 
     @property
     def trained_sigma(self) -> float | None:
@@ -139,7 +143,7 @@ def load_folder(path: Path | str, network: nn.Module | None = None) -> Classifie
         denoiser = FFDNet()
         _load_part(denoiser, tensors, "denoiser", Path(path))
         classifier = denoise_first(classifier, denoiser, card.sigma)
-        classifier.weights_hash = card.weights_sha256
+        classifier.weights_hash = card.identity(card.weights_sha256)
     return classifier.eval().requires_grad_(False)
 
 
@@ -153,12 +157,13 @@ def _read_folder(
 ) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
     """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
     card, file = read_card(path), path / WEIGHTS_FILE
-    if folder_checksum(path) != card.weights_sha256:
+    if _stored_checksum(path) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
     tensors = read_weights(file)
     made = network or _build_network(path, card, tensors, dropout)
     _load_part(made, tensors, "network", path)
-    backbone = Backbone(card.architecture, made, card.mean, card.std, card.image_size[0], config=card.config)
+    size = card.image_size[0]
+    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False, config=card.config)
     return card, backbone, tensors
 
 
@@ -177,7 +182,11 @@ def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], d
 
 
 def folder_checksum(path: Path) -> str:
-    """The sha256 of the folder's weights."""
+    """The hash of what decides the folder's scores, before it is taken for a model."""
+    return read_card(path).identity(_stored_checksum(path))
+
+
+def _stored_checksum(path: Path) -> str:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")

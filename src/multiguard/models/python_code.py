@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -42,15 +43,16 @@ def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
     """The model, with the weights that are given: those of a folder that was trained from it, or of a file."""
     if options.weights is None:
         return wrap_model(model, options, spec)
-    network = trainable(model, spec)
+    own, rest = deepcopy(model), replace(options, weights=None)
+    network = _trainable(own, spec)
     if options.weights.is_dir():
-        replace(options, weights=None).refuse_all(str(options.weights))
+        rest.refuse_all(str(options.weights))
         return load_folder(options.weights, network)
     load_weights(network, read_weights(options.weights), str(options.weights))
-    return wrap_model(model, replace(options, weights=None), spec)
+    return wrap_model(own, rest, spec)
 
 
-def trainable(model: Any, spec: str) -> nn.Module:
+def _trainable(model: Any, spec: str) -> nn.Module:
     """The torch module of a model, which has weights to fill and to train."""
     network = model.network if isinstance(model, Classifier) else model
     if not isinstance(network, nn.Module):
@@ -60,16 +62,18 @@ def trainable(model: Any, spec: str) -> nn.Module:
 
 
 def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Backbone:
-    """The module that the user's code makes, to be trained; it takes pixels in [0, 1] unless it is a `Classifier`."""
+    """A copy of the module that the user's code makes, to be trained.
+
+    It takes pixels in [0, 1] unless the code makes a `Classifier`, which has its own mean and standard deviation.
+    """
     module, found = find_code(spec)
-    model = made_model(found, spec)
-    network, classifier = trainable(model, spec), wrap_model(model, ModelOptions(), spec)
-    digest = code_hash(module, found, classifier)
+    model = deepcopy(made_model(found, spec))
+    network, classifier = _trainable(model, spec), wrap_model(model, ModelOptions(), spec)
+    digest, named = code_hash(module, found, classifier), classifier.num_labels is not None
     if weights is not None and Path(weights).is_dir():
-        return replace(load_backbone(Path(weights), network=network), code_hash=digest)
+        return replace(load_backbone(Path(weights), network=network), architecture=spec, code_hash=digest)
     if weights is not None:
         load_weights(network, read_weights(Path(weights)), weights)
-    named = classifier.num_labels is not None
     if named and classifier.label_names != tuple(labels):
         raise ModelError(f"{spec} names other labels than the data, or in another order.")
     mean, std = classifier.mean, classifier.std
@@ -82,6 +86,12 @@ def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Back
         own_head=weights is not None and not named,
         code_hash=digest,
     )
+
+
+def code_checksum(spec: str) -> str:
+    """The hash of the user's files that make the model of this spec."""
+    module, found = find_code(spec)
+    return code_hash(module, found, wrap_model(made_model(found, spec), ModelOptions(), spec))
 
 
 def find_code(spec: str) -> tuple[ModuleType, Any]:

@@ -8,7 +8,8 @@ from multiguard.data.catalog import default_split
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.model_folder import read_card
+from multiguard.models.model_folder import folder_checksum
+from multiguard.models.python_code import code_checksum
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
@@ -80,11 +81,11 @@ def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
     """
     training, validation = open_splits(job)
     recipe.require_labels(len(training.label_names))
-    started = None if job.start_folder is None else read_card(job.start_folder).weights_sha256
     return {
         **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
         "train.model": job.start,
-        "train.model_weights": started,
+        "train.model_weights": job.start_checksum,
+        "train.code": code_checksum(job.start) if parse_spec(job.start).kind == "code" else None,
         "train.weights": _weights_checksum(job.weights),
         "train.labels": _weights_checksum(job.labels),
         "train.denoiser": _weights_checksum(job.denoiser),
@@ -105,7 +106,9 @@ def discard_old_model(job: TrainJob) -> None:
 
 
 def _weights_checksum(name: str | Path | None) -> str | None:
-    """The hash of a file; the name itself if it is not one."""
-    if name is None or not Path(name).is_file():
-        return None if name is None else str(name)
-    return file_checksum(Path(name))
+    """The hash of a file or of a model folder's weights; the name itself if it is neither."""
+    if name is None:
+        return None
+    if Path(name).is_dir():
+        return folder_checksum(Path(name))
+    return file_checksum(Path(name)) if Path(name).is_file() else str(name)

@@ -19,7 +19,8 @@ from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
-from multiguard.models.model_folder import load_backbone, read_card
+from multiguard.models.loading import weights_checksum
+from multiguard.models.model_folder import WEIGHTS_FILE, load_backbone, read_card
 from multiguard.models.python_code import code_backbone
 from multiguard.models.spec import Kind, parse_spec
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
@@ -67,13 +68,23 @@ class TrainJob:
         return Path(spec.target) if spec.kind == "folder" else None
 
     @property
+    def weights_folder(self) -> Path | None:
+        """The model folder whose weights the user's code starts from, if it is one."""
+        return Path(self.weights) if self.weights is not None and Path(self.weights).is_dir() else None
+
+    @property
+    def start_checksum(self) -> str | None:
+        """The hash of the files that the start is read from; None where it is built from its name."""
+        return weights_checksum(self.start)
+
+    @property
     def image_size(self) -> int:
         """Height and width of the images: the given size, or the network's own."""
         if self.size is not None:
             return self.size
         spec = parse_spec(self.start)
-        if spec.kind == "folder":
-            return read_card(Path(spec.target)).image_size[0]
+        if (folder := self.weights_folder or self.start_folder) is not None:
+            return read_card(folder).image_size[0]
         if spec.kind == "hf":
             return hf_image_size(spec.target)
         if spec.kind == "code":
@@ -135,7 +146,7 @@ def _head_labels(job: TrainJob) -> tuple[str, ...] | None:
     """The label names of the head that the job starts from, in the order of its scores; None where it has no names."""
     if job.labels is not None:
         return tuple(read_lines(job.labels))
-    folder = None if job.model is None else job.start_folder
+    folder = job.weights_folder or (None if job.model is None else job.start_folder)
     return None if folder is None else read_card(folder).label_names
 
 
@@ -179,13 +190,14 @@ def _provenance(job: TrainJob, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
     weights: dict[str, str] | None = None
     if job.weights is not None:
-        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(Path(job.weights))}
+        file = Path(job.weights) / WEIGHTS_FILE if job.weights_folder is not None else Path(job.weights)
+        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(file)}
         weights = {"source": Path(job.weights).name, **digest}
     return {
         "data": job.data,
         "data_options": {n: str(value) if isinstance(value, Path) else value for n, value in job.options.items()},
         "model": job.start,
-        "model_sha256": None if job.start_folder is None else read_card(job.start_folder).weights_sha256,
+        "model_sha256": job.start_checksum,
         "weights": weights,
         "fresh_tensors": list(backbone.fresh),
         "code_sha256": backbone.code_hash,
