@@ -70,7 +70,7 @@ def test_single_radius() -> None:
     """One radius takes all of alpha: it claims at least what the whole list does."""
     rng = np.random.default_rng(3)
     gained = 0
-    for _ in range(6):
+    for _ in range(12):
         votes = random_ranked(rng, labels=8, depth=3, draws=300, spread=1.0)
         labels = np.argsort(-np.bincount(votes.ravel(), minlength=8))[:4]
         draws = read_draws(votes, labels, TopK(5, 3), 8)
