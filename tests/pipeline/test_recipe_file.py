@@ -25,7 +25,7 @@ from multiguard.train import Hyperparameters
         ("sigma: 0.5", "sigma: 0", "sigma is 0.0; without noise there is no certificate"),
         ("k: [2, 3]", "k: 2", "sweep.k is 2; expected a list"),
         ("k: [2, 3]", "k: [2, x]", "sweep.k[1] is 'x'; expected a whole number"),
-        ("[joint, paper]", "[joint, papr]", "certify.methods[1]: unknown value 'papr': did you mean 'paper'?"),
+        ("[joint, paper]", "[joint, papr]", "certify: unknown method of the top-k rule 'papr': did you mean 'paper'?"),
         ("certify: {k: 3, ", "certify: {", "certify: k is missing; the top-k rule needs k and k_prime"),
         ("vote: {draws: 60, shard_images: 4, seed: 0}", "vote: 60", "vote is 60; expected keys such as draws:"),
         ("sigma: 0.5", "sigma: 0.5\nsigma: 1", "the key 'sigma' stands twice"),

@@ -13,7 +13,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson, Projected
 from multiguard.certify.counts import VoteCounts, count_votes
 from multiguard.certify.looks import Looks
-from multiguard.certify.radii import best_over_looks, check_options, counts_at_looks, solve
+from multiguard.certify.radii import best_over_looks, check_no_looks, check_options, counts_at_looks, solve
 from multiguard.certify.rules import Method, Rule
 
 # On real votes forecasts of this margin lost a tenth of a point at most; half of it now and then half a point.
@@ -70,6 +70,8 @@ class StoppingRule:
     ) -> None:
         self.rule, self.looks, self._num_labels = rule, looks, num_labels
         self._sigma, self._alpha, self._method = check_options(rule, num_labels, sigma, alpha, method)
+        if method == "betting":
+            check_no_looks(looks)
         self._radii, self._forecast_margin = check_radii(radii), check_forecast_margin(forecast_margin)
         # In units of sigma, and so little larger that they are not below the radii when scaled and rounded down.
         self._at = tuple(float(r) for r in self._radii / self._sigma * (1 + 1e-12))

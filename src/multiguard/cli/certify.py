@@ -28,8 +28,8 @@ _Out = Annotated[
 ]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "paper", "independent", "jia"),
-    "threshold": ("joint", "independent"),
+    "top-k": ("joint", "betting", "paper", "independent", "jia"),
+    "threshold": ("joint", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 
@@ -55,7 +55,7 @@ def certify_command(
     from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_own_folder
 
     name: RuleName = rule.get("rule", "top-k")
-    methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]  # type: ignore[comparison-overlap]
+    methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]
     job = CertifyJob(
         votes,
         out or votes.parent / "certificates",

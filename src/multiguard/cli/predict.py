@@ -13,6 +13,7 @@ from typer import Argument, Option
 from multiguard.cli.options import with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
+from multiguard.io.rounding import plain, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
     """
     from multiguard.cli.score_table import rule_text
     from multiguard.pipeline.predict_job import PredictJob, predict
-    from multiguard.report.rounding import plain
 
     job = PredictJob(tuple(images), model, part)
     with progress_bar("images") as progress:
@@ -69,8 +69,6 @@ def _show(image: "ImagePrediction", console: Console) -> None:
 
 def _label_table(image: "ImagePrediction") -> Table:
     """Each label with its radius, and beside it how many of them stay together."""
-    from multiguard.report.rounding import radius_text
-
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
         table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
@@ -82,8 +80,6 @@ def _label_table(image: "ImagePrediction") -> Table:
 
 def _others_table(radii: Sequence[float]) -> Table:
     """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
-    from multiguard.report.rounding import radius_text
-
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     table.add_column("other labels that may come in", no_wrap=True)
     table.add_column("up to", justify="right", no_wrap=True)

@@ -14,7 +14,7 @@ from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.results.certificate_files import certificates_outputs
 from multiguard.version import __version__
 from multiguard.votes import read_votes
@@ -68,7 +68,7 @@ def with_own_folder(job: CertifyJob) -> CertifyJob:
     return replace(job, out=job.out.with_name("-".join((job.out.name, *words))))
 
 
-def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:
+def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     """Certify the votes and write the certificates folder; other certificates are replaced only with `force`.
 
     The same job again finds its work done, or completes it. The folder is read back, so that what is shown is what the
@@ -97,7 +97,7 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFo
         return read_certificates(job.out)
 
 
-def why_nothing(written: CertificatesFolder) -> str | None:
+def why_nothing(written: Results) -> str | None:
     """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)

@@ -8,15 +8,15 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
-from multiguard.report.rounding import percent_value, plain, round_up
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study
 
 Score = Literal["precision", "recall", "f1", "false_ceiling"]
 FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
-METHOD_NAMES = {"joint": "joint", "paper": "paper (Theorem 1)", "independent": "independent"}
+METHOD_NAMES = {"joint": "joint", "betting": "betting", "paper": "paper (Theorem 1)", "independent": "independent"}
 METHOD_NAMES |= {"jia": "Jia et al.", "cohen": "Cohen et al."}
 POINTWISE = (
     "Each curve is valid pointwise, for a configuration fixed in advance; "
@@ -130,7 +130,7 @@ def methods_family(study: "Study") -> Family:
     methods, lines = study.main.certificates.methods, []
     for method in methods:
         curves = {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS}
-        lines.append(Line(method, METHOD_NAMES[method], curves, method == study.method))
+        lines.append(Line(method, METHOD_NAMES.get(method, method), curves, method == study.method))
     measures, note = rule_measures(study.rule, labelled=study.labelled), POINTWISE if len(methods) > 1 else ""
     return Family("methods", "method", "Methods on the same votes", note, measures, tuple(lines))
 
