@@ -25,7 +25,7 @@ _STEPS = 12
 _MOST_SCORE = 5.0
 # b0 is raised by this fraction of the largest numbers it is made of, and no bet pays less than _LEAST_PAYOFF.
 _ROUNDING = 1e-12
-_LEAST_PAYOFF = 0.01
+_LEAST_PAYOFF = 1e-4
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,14 @@ def scores_of(law: Floats) -> Floats:
     """Phi^-1 of the probability of each value or more, but the least; law: (rows, cells) along a ladder."""
     tails: Floats = ndtri(np.clip(np.cumsum(law[:, :0:-1], axis=1)[:, ::-1], 0.0, 1.0))
     return tails
+
+
+def law_of(scores: Floats) -> Floats:
+    """(rows, cells) the law along a ladder that has these scores, or the running minimum of them."""
+    tails = np.pad(ndtr(np.minimum.accumulate(scores, axis=1)), ((0, 0), (1, 1)))
+    tails[:, 0] = 1.0
+    law: Floats = tails[:, :-1] - tails[:, 1:]
+    return law
 
 
 def breaking(scores: Floats, gaps: Floats, least: Floats) -> Floats:

@@ -11,21 +11,23 @@ from itertools import combinations
 import numpy as np
 
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.bets import Game, best_stakes, breaking, information, payoffs, scores_of
+from multiguard.certify.bets import Game, best_stakes, breaking, information, law_of, payoffs, scores_of
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
 # The draws after which bets are chosen again, from all draws before; draws before the first are not bet on.
-BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
-# The numbers of draws by which a bet may hope to reach what it needs.
-_HORIZONS = tuple(10**e for e in range(3, 9))
-# Draws of the cautious law that were never seen: as many at the least W as spread over all values.
-_CAUTION = 0.4
-# The same of the bold law, nearly all at the least W.
-_BOLD, _BOLD_REST = 0.01, 1e-4
+BETTING_CUTS = (50, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
+# Bets are made to reach this many times what they need by the next of these numbers of draws.
+_HORIZONS, _AIM = tuple(10**e for e in range(3, 10)), 1.15
+# Draws that were never seen are added to those seen: so many at the least W, and as many spread over all values.
+_UNSEEN = 0.2
+# Halvings in the search for the law that a bet is made for, at most _FURTHEST_AIM beyond the law that just breaks.
+_STEPS, _FURTHEST_AIM = 8, 3.0
+# Where the draws so far are further beyond it, a bet is made for a law this fraction of their way.
+_FRACTION = 0.8
 # Options are chosen for the r that is reached by so many draws, or by twice those so far where that is more.
-_FIRST_AIM = 1000
+_FIRST_AIM = 3000
 # S and v are chosen for ranges of r of this length.
 _STRIDE = 0.1
 # A claim is given up where even so many times the growth expected would not reach it.
@@ -88,11 +90,11 @@ class _Bets:
     def __init__(self, block: Block, claim: Claim, outs: Ints, middles: Floats) -> None:
         self.block, self.claim = block, claim
         self.options = block.options(claim)
-        self.law = self._law(_CAUTION / 2, _CAUTION / 2)
-        self.scores = scores_of(self.law)
+        law = self._law()
+        self.scores = scores_of(law)
         ladder = self.options.ladder
         self.ends = breaking(self.scores, ladder.gaps, ladder.least)
-        speed = information(self.law, self.scores, ladder.gaps, self.ends)
+        speed = information(law, self.scores, ladder.gaps, self.ends)
         paces = (self.ends[:, None] - middles) * np.sqrt(speed)[:, None]
         aim = np.sqrt(claim.needed / max(_FIRST_AIM, 2 * block.first))
         self.chosen, self.pace = _choose(paces, block.within(outs), len(self.options.sizes), aim)
@@ -102,23 +104,22 @@ class _Bets:
         rows = self.chosen[:, group].T
         pairs, which = np.unique(rows * len(radii) + np.arange(len(radii))[:, None], return_inverse=True)
         option, at = np.divmod(pairs, len(radii))
-        gains = np.zeros(len(pairs))
-        live = np.flatnonzero(self.ends[option] > radii[at])
-        logs = self._logs(option[live], radii[at[live]])
-        starts = np.flatnonzero(np.diff(option[live], prepend=-1))
-        for start, stop in zip(starts, np.append(starts[1:], len(live)), strict=False):
-            here = live[start:stop]
-            subset, size = divmod(int(option[here[0]]), len(self.options.sizes))
-            gains[here] = self.block.gains(self.claim, subset, self.options.sizes[size], logs[:, :, start:stop])
+        gains = np.empty(len(pairs))
+        logs = self._logs(option, radii[at])
+        starts = np.flatnonzero(np.diff(option, prepend=-1))
+        for start, stop in zip(starts, np.append(starts[1:], len(pairs)), strict=False):
+            subset, size = divmod(int(option[start]), len(self.options.sizes))
+            v, part = self.options.sizes[size], slice(start, stop)
+            gains[part] = self.block.gains(self.claim, subset, v, logs[:, :, part])
         by_set: Floats = gains[which.reshape(rows.shape)]
         return by_set
 
     def _logs(self, option: Ints, r: Floats) -> Floats:
         """(a, b, pairs) log g of a draw that hits a labels of S and b of T, for these options and r."""
-        x, stake, growth = self._bet(option, r, self.law[option])
-        bold_x, bold_stake, bold_growth = self._bet(option, r, self._law(_BOLD, _BOLD_REST)[option])
-        bold = needs_boldness(self.block.first, self.claim.needed, growth, bold_growth)
-        along = np.log1p(np.where(bold, bold_stake, stake)[:, None] * np.where(bold[:, None], bold_x, x))
+        gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
+        scores = self.scores[option] - (self.ends[option] - r)[:, None]  # of a law that just breaks at r
+        x = payoffs(scores, gaps, least, r)
+        along = np.log1p(self._stakes(scores, x, self.ends[option] - r)[:, None] * x)
         a, b = self.block.game.cells()
         width = self.block.game.most_out + 1
         logs = np.zeros((len(option), (self.block.game.most_in + 1) * width))
@@ -126,18 +127,27 @@ class _Bets:
         by_hits: Floats = logs.T.reshape(self.block.game.most_in + 1, width, len(option))
         return by_hits
 
-    def _bet(self, option: Ints, r: Floats, law: Floats) -> tuple[Floats, Floats, Floats]:
-        """The payoffs, the best stakes and their growth, for a law that is moved to where it just breaks at r."""
-        gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
-        scores = scores_of(law)
-        x = payoffs(scores - (breaking(scores, gaps, least) - r)[:, None], gaps, least, r)
-        return x, *best_stakes(law, x)
+    def _stakes(self, scores: Floats, x: Floats, ahead: Floats) -> Floats:
+        """(rows,) stakes for the weakest law that would reach what is needed by the horizon.
 
-    def _law(self, least: float, rest: float) -> Floats:
-        """(options, cells) how often each W came before, with so many draws at the least W and spread over all."""
+        It lies beyond the law that just breaks, in the direction of the draws so far. How far beyond they are is not
+        estimated, which would cost growth where it matters: near the last r that can be reached. Draws that are
+        further away, by `ahead`, are bet on more, and reach what is needed sooner.
+        """
+        horizon = next(draws for draws in _HORIZONS if draws > self.block.first)
+        low, high = np.zeros(len(x)), np.full(len(x), _FURTHEST_AIM)
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            short = best_stakes(law_of(scores + middle[:, None]), x)[1] * horizon < _AIM * self.claim.needed
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        aim = np.maximum(high, _FRACTION * ahead)
+        return best_stakes(law_of(scores + aim[:, None]), x)[0]
+
+    def _law(self) -> Floats:
+        """(options, cells) how often each W came before, with draws that were never seen."""
         possible = self.options.ladder.possible
-        law = self.options.counts + rest * possible / possible.sum(axis=1, keepdims=True)
-        law[:, 0] += least
+        law = self.options.counts + _UNSEEN * possible / possible.sum(axis=1, keepdims=True)
+        law[:, 0] += _UNSEEN
         normalised: Floats = law / law.sum(axis=1, keepdims=True)
         return normalised
 
@@ -150,16 +160,6 @@ def pace(draws: Draws, game: Game, claim: Claim, radii: Floats) -> Floats:
     block = Block(draws, (draws.count, draws.count), game, [claim])
     bets = _Bets(block, claim, _sets(block, claim), radii)
     return bets.pace
-
-
-def needs_boldness(first: int, needed: float, growth: Floats, bold: Floats) -> Bools:
-    """Whether the next horizon that can be reached after `first` draws is reached by bold bets only."""
-    result, open_ = np.zeros(len(growth), dtype=np.bool_), np.ones(len(growth), dtype=np.bool_)
-    for horizon in _HORIZONS:
-        if horizon > first:
-            result |= open_ & (bold * horizon >= needed) & (growth * horizon < needed)
-            open_ &= np.maximum(bold, growth) * horizon < needed
-    return result
 
 
 def _choose(paces: Floats, inside: Bools, sizes: int, aim: float) -> tuple[Ints, Floats]:
