@@ -424,4 +424,6 @@ def check_ranks(cases: int = 300, seed: int = 0) -> tuple[float, float, float]:
 
 if __name__ == "__main__":
     below, above, gain = check_ranks()
-    sys.stdout.write(f"closed form: below the enumeration {below:.3g}, above it {above:.3g}; gain {gain:.3g}, at most\n")
+    sys.stdout.write(
+        f"closed form: below the enumeration {below:.3g}, above it {above:.3g}; gain {gain:.3g}, at most\n"
+    )

@@ -1,8 +1,9 @@
 """How often the draws can have hit several labels of a set of rivals at once, whichever rivals they are.
 
-Let V be s labels outside L, and T the v of them with the fewest votes. The s - v others of V have at least as many, so T
-holds no label that has more votes than the one ranked s - v + 1 outside L: those labels are *ahead*. With B the hits of
-a draw outside L that are not ahead, {H_T >= l} implies B >= l, so the number of draws with H_T >= l is at most
+Let V be s labels outside L, and T the v of them with the fewest votes. The s - v others of V have at least as many, so
+T holds no label that has more votes than the one ranked s - v + 1 outside L: those labels are *ahead*. With B the hits
+of a draw outside L that are not ahead, {H_T >= l} implies B >= l. So the number of draws with H_T >= l is at most each
+of
 
     N_v / l,    N_v the sum of the votes ranked s - v + 1, ..., s outside L;
     the number of draws with B >= l;
@@ -55,7 +56,7 @@ def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int)
     draw, place = hits // k_prime, places.ravel()[hits]
     least, deep = np.zeros((most, most, k_prime)), np.empty(0)
     ahead = np.searchsorted(-mass, -mass[:most])
-    for before in range(min(most, np.count_nonzero(mass))):
+    for before in range(min(most, int(np.count_nonzero(mass)))):
         if before == 0 or ahead[before] > ahead[before - 1]:
             behind = place >= ahead[before]
             draw, place = draw[behind], place[behind]
@@ -66,7 +67,7 @@ def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int)
 
 
 def _deep_mass(draw: Ints, place: Ints, draws: int, weights: Floats | None, shape: tuple[int, int]) -> Floats:
-    """(most, k') the least of the mass of B >= l and of M_l / l, by v - 1 and l - 1, from the hits that are not ahead."""
+    """(most, k') the lesser of the mass of B >= l and of M_l / l, by v - 1 and l - 1, from the hits not ahead."""
     k_prime, most = shape
     hits = np.bincount(draw, minlength=draws)
     own = None if weights is None else weights[draw]
@@ -78,6 +79,6 @@ def _deep_mass(draw: Ints, place: Ints, draws: int, weights: Floats | None, shap
     return np.minimum(whole, np.cumsum(largest, axis=1) / np.arange(1, k_prime + 1)[:, None]).T
 
 
-def _at_least(mass: Floats | Ints) -> Floats | Ints:
+def _at_least(mass: Floats | Ints) -> Floats:
     """The mass of at least 1, 2, ... hits, from that of exactly 0, 1, 2, ... hits along the first axis."""
-    return np.cumsum(mass[:0:-1], axis=0)[::-1]
+    return np.cumsum(mass[:0:-1], axis=0, dtype=np.float64)[::-1]
