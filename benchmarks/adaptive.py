@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.results.tradeoff import draw_tradeoff
 from multiguard import Looks, TopK, certified_radii_batch, certified_size, look_plan
 from multiguard.certify import StoppingRule
-from multiguard.report.rounding import round_down
+from multiguard.io.rounding import round_down
 from multiguard.votes import read_votes
 
 Images = tuple[list[NDArray[np.integer]], list[NDArray[np.int64]]]

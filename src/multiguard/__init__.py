@@ -3,9 +3,9 @@
 Every name is imported when it is first used, so that certifying and reporting work where torch is not installed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from multiguard.lazy import lazy_names
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multiguard.errors import MultiGuardError
     from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, sweep
     from multiguard.models import Classifier, load_classifier
-    from multiguard.results import read_certificates
+    from multiguard.results import Results, read_certificates
     from multiguard.smooth import Smoother, vote_dataset
     from multiguard.votes import Votes, read_votes
 
@@ -41,11 +41,10 @@ _ROOMS = {
     "errors": ("MultiGuardError",),
     "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "sweep"),
     "models": ("Classifier", "load_classifier"),
-    "results": ("read_certificates",),
+    "results": ("Results", "read_certificates"),
     "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "METHODS",
@@ -57,6 +56,7 @@ __all__ = [
     "Looks",
     "MultiGuardError",
     "Radii",
+    "Results",
     "Sample",
     "Smoother",
     "Threshold",
@@ -82,10 +82,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOM_OF:
-        return getattr(import_module(f"multiguard.{_ROOM_OF[name]}"), name)
-    raise AttributeError(f"module 'multiguard' has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -266,7 +266,7 @@ def eligible_counts(
         deep = []
         for row, weight in zip(rows, weights, strict=True):
             B = sum(1 for j in behind if row[j])
-            if B >= layer:
+            if layer <= B:
                 deep.append((row, weight))
         hitting = sorted((sum(weight for row, weight in deep if row[j]) for j in behind), reverse=True)
         M = sum(hitting[:v])
@@ -286,7 +286,7 @@ def mean_bound(
     upper: Bound = upper,
     whole: bool = True,
 ) -> float:
-    """An upper bound of the mean of p* over T in V, |V| = s, from the votes of its labels and the count of each layer."""
+    """An upper bound of the mean of p* over T in V, |V| = s, from the votes of its labels and its layers' counts."""
     v, layers = len(votes_T), len(counts)
     level = a_T / (s * comb(s, v) * layers)
     caps = []

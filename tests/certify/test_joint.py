@@ -48,7 +48,7 @@ def test_joint_above_paper(d: int, k_prime: int) -> None:
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "counts"])
 @pytest.mark.parametrize("k_prime", [1, 2, 3])
 def test_rival_layers(k_prime: int, exact: bool) -> None:
-    """The draws that hit several rivals at once prove at least what the votes of single labels prove, and in part more."""
+    """Draws that hit several rivals at once prove at least what the votes of single labels prove, and in part more."""
     found, before = [], []
     for seed, d in product(range(20), (1, 2, 4)):
         sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)

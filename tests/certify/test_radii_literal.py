@@ -118,12 +118,7 @@ def test_rival_sets() -> None:
 def test_rival_layers(seed: int) -> None:
     """Each layer of each set of rivals is what loops count, and no set of rivals has more draws in it."""
     rng = np.random.default_rng(seed)
-    c, k_prime, d, k = (
-        int(rng.integers(4, 8)),
-        int(rng.integers(1, 4)),
-        int(rng.integers(1, 4)),
-        int(rng.integers(1, 5)),
-    )
+    c, k_prime, d, k = (int(rng.integers(*ends)) for ends in ((4, 8), (1, 4), (1, 4), (1, 5)))
     ranked = random_ranked(rng, labels=c, depth=k_prime, draws=40, spread=2.0)
     rows = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c).tolist()
     labels = sorted(rng.choice(c, d, replace=False).tolist())

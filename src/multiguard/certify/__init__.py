@@ -12,6 +12,7 @@ from multiguard.certify.radii import (
     certified_size,
     exact_radii,
 )
+from multiguard.certify.registry import register_method
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
 from multiguard.certify.single_labels import label_radii
 from multiguard.certify.stopping import StoppingRule
@@ -39,4 +40,5 @@ __all__ = [
     "label_radii",
     "look_plan",
     "make_rule",
+    "register_method",
 ]

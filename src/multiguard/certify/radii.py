@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,18 @@ from multiguard.certify.arguments import check_alpha, check_distribution, check_
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.betting import betting_radii
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
+from multiguard.certify.counts import Group, VoteCounts, check_votes, count_votes, equal_groups, hits_from_ranked
 from multiguard.certify.coupled import coupled_radii
 from multiguard.certify.draws import read_draws
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import At, scale_radii
 from multiguard.certify.looks import Looks
+from multiguard.certify.registry import OwnMethod, own_method
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
+from multiguard.io.short_repr import short_repr
 
 # From a group of images, the rule, alpha, bounds and the r that matter to the (images, claims) r of one kind of claim.
 Solver = Callable[[Group, Any, float, Bounds, At], Floats]
@@ -56,6 +58,8 @@ class Radii:
 
     true: Floats
     false: Floats | None
+
+    __repr__ = short_repr
 
     @property
     def row(self) -> Floats:
@@ -114,6 +118,8 @@ def certified_radii(
         check_labels(labels, num_labels)
     if method == "betting":
         return bet(given, labels, rule, num_labels, sigma, alpha, looks)
+    if (own := own_method(method)) is not None:
+        return _solve_own(own, given, labels, rule, num_labels, sigma, alpha, looks)
     return best_over_looks([counts_at_looks(given, labels, rule, num_labels, looks)], rule, looks, *options)[0]
 
 
@@ -140,10 +146,12 @@ def certified_radii_batch(
     [[-inf], [0.695]]
     """
     options = check_options(rule, num_labels, sigma, alpha, method)
-    if method == "betting":
+    own = own_method(method)
+    if method == "betting" or own is not None:
+        solver = bet if own is None else partial(_solve_own, own)
 
         def read(given: ArrayLike, true: ArrayLike) -> Radii:
-            return bet(given, true, rule, num_labels, sigma, alpha, looks)
+            return solver(given, true, rule, num_labels, sigma, alpha, looks)
 
         return list(each_image(votes, labels, read))
     counts = each_image(votes, labels, lambda given, true: counts_at_looks(given, true, rule, num_labels, looks))
@@ -179,6 +187,8 @@ def exact_radii(
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
+    if own_method(method) is not None:
+        raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii")
     if method == "betting":
         true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
         return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
@@ -238,6 +248,29 @@ def bet(
     check_no_looks(looks)
     true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha, at)
     return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
+
+
+def _solve_own(
+    own: OwnMethod,
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    sigma: float,
+    alpha: float,
+    looks: Looks | None,
+) -> Radii:
+    """The radii of one image by a registered method: the best over the looks, each with its part of alpha."""
+    true = check_labels(labels, num_labels, allow_none=True).tolist()
+    hits = check_votes(np.atleast_1d(votes), rule, num_labels)
+    if isinstance(rule, TopK):
+        hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
+    fractions, ends = ((1.0,), (len(hits),)) if looks is None else (looks.fractions, looks.reached(len(hits)))
+    proved = (
+        Radii(*own.solve(hits[:draws], true, rule, sigma, alpha * fraction))
+        for draws, fraction in zip(ends, fractions, strict=False)
+    )
+    return reduce(Radii.best, proved)
 
 
 def counts_at_looks(

@@ -1,5 +1,6 @@
 """What the smoothed classifier predicts for one image, and how much of it the draws have confirmed."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,20 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify import Rule, certified_radii, label_radii
+from multiguard.io.rounding import radius_text
+
+_MOST_SHOWN = 8  # labels in a repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """With probability at least 1 - alpha over the noise, all radii hold at once, those of labels and of the set.
 
     Attributes:
-        labels: The labels that the pilot draws chose, most frequent first.
+        labels: The indices of the labels that the pilot draws chose, most frequent first.
         radii: For each label an l2-radius within which it stays predicted; -inf if the fresh draws do not confirm it.
         set_radii: At least e of these labels stay predicted under any perturbation of l2-norm up to set_radii[e-1];
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
         other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
             other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
+        names: The names of `labels`; empty if they are not known.
         seed: The seed of the noise; None if the votes came from elsewhere.
+        image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -30,12 +36,29 @@ class Prediction:
     radii: tuple[float, ...]
     set_radii: tuple[float, ...]
     other_radii: tuple[float, ...] | None = None
+    names: tuple[str, ...] = ()
     seed: int | None = None
+    image_id: str | None = None
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
         """For each label whether the fresh draws confirm it: its radius is at least 0."""
         return tuple(radius >= 0 for radius in self.radii)
+
+    def __repr__(self) -> str:
+        count, names = len(self.labels), self.names or self.labels
+        lines = [f"  {name}: {_stays(radius)}" for name, radius in zip(names, self.radii, strict=True)]
+        if count > _MOST_SHOWN:
+            lines[_MOST_SHOWN:] = [f"  ... and {count - _MOST_SHOWN} more"]
+        if count > 1:
+            sizes = list(enumerate(self.set_radii, 1))
+            lines += [f"  at least {e} of {count}: {_stays(radius)}" for e, radius in sizes[:_MOST_SHOWN]]
+        head = f"Prediction of {count} label{'' if count == 1 else 's'}"
+        return "\n".join([f"{head}, seed {self.seed}{':' if lines else ''}", *lines])
+
+
+def _stays(radius: float) -> str:
+    return f"stays up to {radius_text(radius)}" if math.isfinite(radius) else radius_text(radius)
 
 
 def confirm_labels(

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import is_regular, open_parquet, remove_partial_files, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
+from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
@@ -61,6 +62,8 @@ class Manifest:
     provenance: Provenance  # all that determines the votes
     shard_images: int  # the number of images per shard; the last shard may hold fewer
     shards: tuple[Shard, ...] | None = None  # all shards, in order; None until the run has finished
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         run = self.provenance
@@ -120,6 +123,10 @@ def load_manifest(folder: Path) -> Manifest:
     try:
         return convert(decode_checked(path.read_bytes(), **_MANIFEST), Manifest)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if not folder.exists():
+            raise VotesError(
+                f"{folder} does not exist; name a votes folder, as `multiguard vote` writes it."
+            ) from error
         raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.") from error
     except (OSError, ValueError) as error:
         remedy = "Restore it, or vote with --force, which starts again."

@@ -31,7 +31,7 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
     manifest = load_manifest(folder)
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
-        remedy = "Vote again with the same command to resume it, or pass partial=True to read these shards."
+        remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
     shards = [read_shard(folder, manifest, index) for index in indices]
@@ -96,6 +96,11 @@ class Votes:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        run = self.provenance
+        draws = f"{run.draws} draws" if self.looks is None else f"up to {run.draws} draws"
+        return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, sigma={run.sigma})"
 
     def __iter__(self) -> Iterator[VoteRow]:
         return (self.row(position) for position in range(len(self)))
