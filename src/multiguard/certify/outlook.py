@@ -12,6 +12,7 @@ from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, t
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.wealth import pace, wealth
+from multiguard.io.short_repr import short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,8 @@ class Outlook:
     claimed: Bools
     missing: Floats
     pace: Floats
+
+    __repr__ = short_repr
 
     def reachable(self, draws: int, forecast_margin: float) -> Bools:
         """(claims, radii) what is not claimed yet, but would be by so many draws in all if they are favourable.
