@@ -222,8 +222,22 @@ def rivals(ballot: Ballot, labels: Sequence[int], e: int, k: int, k_prime: int, 
     Q = [upper(n - ballot.at_least(labels, k_prime - i), n, alpha / 10 / deep) for i in range(deep)]
     for v in range(1, s + 1):
         level, votes = alpha * 4 / 10 / (s * comb(s, v) * min(k_prime, v)), sum(counts[s - v :])
-        caps = [min(upper(min(n, votes // (i + 1)), n, level), Q[i]) for i in range(min(k_prime, v))]
+        layers = (min(votes // deep, most_hits(ballot, labels, s, v, deep)) for deep in range(1, min(k_prime, v) + 1))
+        caps = [min(upper(min(n, hits), n, level), q) for hits, q in zip(layers, Q, strict=False)]
         yield mpf(1) / v, tuple(most_equal(caps, mp.fsum(bars[s - v :])))
+
+
+def most_hits(ballot: Ballot, labels: Sequence[int], s: int, v: int, deep: int) -> int:
+    """The most draws that hit `deep` labels of any T, the v labels with the fewest votes of s labels outside L."""
+    others = sorted(ballot.others(labels), key=lambda j: -ballot.count(j))
+    behind = frozenset(j for j in others if ballot.count(j) <= ballot.count(others[s - v]))
+    draws = [
+        (chosen & behind, times)
+        for chosen, times in zip(ballot.sets, ballot.times, strict=True)
+        if len(chosen & behind) >= deep
+    ]
+    on_labels = sorted((sum(times for hit, times in draws if j in hit) for j in behind), reverse=True)
+    return min(sum(times for _, times in draws), sum(on_labels[:v]) // deep)
 
 
 def most_equal(caps: Sequence[mpf], total: mpf) -> list[mpf]:

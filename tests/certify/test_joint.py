@@ -1,11 +1,17 @@
 """The joint certificate between the paper's and the exact limit."""
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from tests.certify.cases import random_distribution
 from tests.certify.limit import limit_radius
 
 from multiguard.certify import TopK, exact_radii
+from multiguard.certify.bounds import ClopperPearson, Exact
+from multiguard.certify.counts import VoteCounts, count_votes
+from multiguard.certify.radii import solve
 
 
 def random_case(seed: int, *, c: int, k_prime: int, d: int):
@@ -39,6 +45,37 @@ def test_joint_above_paper(d: int, k_prime: int) -> None:
     assert (strictly > 0) == (k_prime > 1)  # one label a draw has one layer: then the two are the same
 
 
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "counts"])
+@pytest.mark.parametrize("k_prime", [1, 2, 3])
+def test_rival_layers(k_prime: int, exact: bool) -> None:
+    """Draws that hit several rivals at once prove at least what the votes of single labels prove, and in part more."""
+    found, before = [], []
+    for seed, d in product(range(20), (1, 2, 4)):
+        sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)
+        weights = chances if exact else np.random.default_rng(seed).multinomial(2000, chances).astype(np.float64)
+        for k in (2, 3, 5):
+            rule, options = TopK(k, k_prime), (Exact() if exact else ClopperPearson(), 1.0, 0.01, "joint")
+            counts = replace(count_votes(sets, labels, rule, 8, weights), draws=1 if exact else 2000)
+            plain = replace(counts, rival_mass=votes_alone(counts, rule))
+            assert np.all(counts.rival_mass <= plain.rival_mass + 1e-12)
+            ours, theirs = (each.true for each in solve([counts, plain], rule, *options))
+            found, before = [*found, *ours], [*before, *theirs]
+    more = np.array(found) > np.array(before) + 1e-3
+    assert np.all(np.array(found) >= np.array(before) - 1e-9)
+    assert np.any(more) == (k_prime > 1)
+
+
+def votes_alone(counts: VoteCounts, rule: TopK) -> np.ndarray:
+    """N_v / l in place of the least of three counts."""
+    votes = np.sort(np.delete(counts.label_mass, counts.labels))[::-1]
+    most = np.zeros_like(counts.rival_mass)
+    for e, v, layer in np.ndindex(most.shape):
+        s = rule.k - e
+        if v < s <= len(votes):
+            most[e, v, layer] = votes[s - v - 1 : s].sum() / (layer + 1)
+    return most
+
+
 @pytest.mark.parametrize("k_prime", [1, 3, 14])
 def test_many_labels_above_paper(k_prime: int) -> None:
     """The same for more than 12 labels, where not every subset is tried."""
@@ -63,8 +100,8 @@ def test_many_labels_above_paper(k_prime: int) -> None:
 def test_exact_limit() -> None:
     """Also reports how close: the mean ratio of the radius to the limit, over sizes that have a finite one."""
     ratios = {"joint": [], "paper": []}
-    for seed in range(7):
-        c, k_prime, d, k = [(6, 2, 2, 2), (5, 1, 2, 2), (6, 2, 3, 3), (5, 2, 1, 2)][seed % 4]
+    for seed in range(9):
+        c, k_prime, d, k = [(6, 2, 2, 2), (5, 1, 2, 2), (6, 2, 3, 3), (5, 2, 1, 2), (6, 3, 2, 2)][seed % 5]
         sets, chances, labels = random_case(seed, c=c, k_prime=k_prime, d=d)
         radii = {m: exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=m).true for m in ratios}
         for e, proved in enumerate(radii["joint"], start=1):

@@ -1,5 +1,7 @@
 """The fast code against loops that follow the formulas by hand."""
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 from tests.certify import literal
@@ -13,6 +15,7 @@ from multiguard.certify import (
     exact_radii,
     hits_from_ranked,
 )
+from multiguard.certify.counts import count_votes
 from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5, 3.2])
@@ -105,10 +108,34 @@ def test_exact_probabilities(method: str) -> None:
 
 
 def test_rival_sets() -> None:
-    """The closed form of the right side covers every set of rivals."""
-    most, least = literal.check_ranks(cases=60)
-    assert most <= 1e-12
-    assert least >= -1e-12
+    """The closed form of the right side covers every set of rivals, and is below that of the votes of labels alone."""
+    below, _, gain = literal.check_ranks(cases=60)
+    assert below <= 1e-12
+    assert gain > 0.01
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rival_layers(seed: int) -> None:
+    """Each layer of each set of rivals is what loops count, and no set of rivals has more draws in it."""
+    rng = np.random.default_rng(seed)
+    c, k_prime, d, k = (int(rng.integers(*ends)) for ends in ((4, 8), (1, 4), (1, 4), (1, 5)))
+    ranked = random_ranked(rng, labels=c, depth=k_prime, draws=40, spread=2.0)
+    rows = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c).tolist()
+    labels = sorted(rng.choice(c, d, replace=False).tolist())
+    found = count_votes(ranked, labels, TopK(k, k_prime), c).rival_mass
+    assert found.shape == (min(d, k), k, k_prime)
+    votes = [sum(row[j] for row in rows) for j in range(c)]
+    others = [j for j in range(c) if j not in labels]
+    for e, v in product(range(1, min(d, k) + 1), range(1, k + 1)):
+        s = k - e + 1
+        if v > s or s > c - d:
+            assert not found[e - 1, v - 1].any()
+            continue
+        most = literal.eligible_counts(rows, [1] * 40, labels, s, v, k_prime)
+        assert found[e - 1, v - 1].tolist() == most
+        for V in combinations(others, s):
+            T = sorted(V, key=lambda j: (-votes[j], j))[s - v :]
+            assert np.all(np.array(literal.layer_counts(rows, [1] * 40, T, k_prime)) <= most)
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])

@@ -153,4 +153,4 @@ def test_coco_recall(tmp_path) -> None:
     mean, pooled = curves(found, 0.5 * np.array([0, 0.5, 1, 1.5, 2, 2.5]))
     assert (mean.averaging, pooled.averaging) == ("mean", "pooled")
     assert (mean.scores.images, mean.scores.without_labels) == (500, 0)
-    np.testing.assert_allclose(100 * mean.scores.recall, [57.2, 50.7, 43.7, 38.8, 33.4, 28.8], atol=0.06)
+    np.testing.assert_allclose(100 * mean.scores.recall, [57.2, 50.8, 44.2, 39.5, 33.6, 29.0], atol=0.06)

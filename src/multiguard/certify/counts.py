@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.rules import Rule, Threshold, check_ranks, check_sets
+from multiguard.certify.rivals import rival_mass
+from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
 from multiguard.errors import InvalidInputError
 
 # Up to this many labels every subset of L is used (2^12 = 4096 of them).
@@ -35,6 +36,8 @@ class VoteCounts:
             size).
         pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
             for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
+        rival_mass: (min(d, k), k, k') for the top-k rule the most mass of the draws that hit at least l labels of T, as
+            `rivals.rival_mass` has it; empty for sets of any size.
         suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
     """
 
@@ -43,14 +46,8 @@ class VoteCounts:
     label_mass: Floats
     overlap_mass: Floats
     pattern_mass: Floats
+    rival_mass: Floats
     suspects: "VoteCounts | None" = None
-
-    def alone(self, label: int) -> "VoteCounts":
-        """The counts of the same draws with this one label as L, without suspects."""
-        missed, hit = self.draws - self.label_mass[label], self.label_mass[label]
-        overlap = np.zeros(max(2, len(self.overlap_mass)))
-        overlap[:2] = missed, hit
-        return VoteCounts(self.draws, np.array([label]), self.label_mass, overlap, np.array([missed, hit]))
 
 
 def count_votes(
@@ -67,7 +64,7 @@ def count_votes(
         outside = np.setdiff1d(np.arange(num_labels), true)
         most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
         return replace(counts, suspects=_count_sets(checked, most_hit, weights))
-    return _count_ranked(checked, true, rule.k_prime, num_labels, weights)
+    return _count_ranked(checked, true, rule, num_labels, weights)
 
 
 def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
@@ -130,9 +127,10 @@ def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDAr
 
 
 def _count_ranked(
-    ranked: NDArray[np.integer], labels: Ints, k_prime: int, num_labels: int, weights: Floats | None
+    ranked: NDArray[np.integer], labels: Ints, rule: TopK, num_labels: int, weights: Floats | None
 ) -> VoteCounts:
     """The counts of ranked votes (draws, K'), of which the first k' of each row count."""
+    k_prime = rule.k_prime
     chosen = ranked[:, :k_prime].astype(np.intp)
     few = len(labels) <= MOST_SUBSET_LABELS
     marks = np.zeros(num_labels, np.int64)
@@ -141,12 +139,14 @@ def _count_ranked(
     patterns = np.bincount(pattern, weights, minlength=1 << len(labels) if few else k_prime + 1).astype(np.float64)
     overlap = patterns if not few else np.bincount(np.bitwise_count(np.arange(len(patterns))), patterns, k_prime + 1)
     each = None if weights is None else np.repeat(weights, k_prime)
+    mass = np.bincount(chosen.ravel(), each, minlength=num_labels).astype(np.float64)
     return VoteCounts(
         draws=len(ranked) if weights is None else 1,
         labels=labels,
-        label_mass=np.bincount(chosen.ravel(), each, minlength=num_labels).astype(np.float64),
+        label_mass=mass,
         overlap_mass=overlap[: k_prime + 1].astype(np.float64),
         pattern_mass=patterns if few else np.empty(0),
+        rival_mass=rival_mass(chosen, weights, mass, labels, rule.k),
     )
 
 
@@ -164,6 +164,7 @@ def _count_sets(hits: Bools, labels: Ints, weights: Floats | None) -> VoteCounts
         pattern_mass=np.bincount(patterns, weights, minlength=1 << len(labels)).astype(np.float64)
         if few
         else np.empty(0),
+        rival_mass=np.empty(0),
     )
 
 
@@ -197,6 +198,10 @@ class Group:
     def rivals(self, most: int) -> Floats:
         """(images, <= most) the largest masses outside L, downwards."""
         return self._largest(self.labels, most)
+
+    def rival_layers(self, e: int) -> Floats:
+        """(images, k, k') the most mass of the layers of T, by v - 1 and l - 1, for size e; for the top-k rule only."""
+        return np.stack([counts.rival_mass[e - 1] for counts in self.counts])
 
     def rivals_of(self, position: int, most: int) -> Floats:
         """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""

@@ -8,6 +8,8 @@ exceeds an upper bound of the right:
     A(S) = (1/|S|) sum_{l=1..min(k',|S|)} down(q_{S,l}),    q_{S,l} <= Pr(at least l labels of S are hit)
     B_s  = min over v=1..s of (1/v) sum_{l=1..min(k',v)} up(t_{v,l})
 
+t_{v,l} >= Pr(at least l labels are hit of the v labels of V with the fewest votes), for every V (`rivals.py`).
+
 Only one pair has to be refuted wrongly for a false claim, and which pair does not depend on the votes. So the error
 alpha is divided among the bounds of one pair, not over all labels. `docs/theory.md` has the proof.
 """
@@ -41,17 +43,17 @@ def _right_side(group: Group, e: int, rule: TopK, alpha: float, bounds: Bounds) 
     """The terms of B_s: for each v the layers of the v least voted labels of the worst V, filled up evenly."""
     s, k_prime = rule.k - e + 1, rule.k_prime
     draws = group.draws[:, None]
-    mass = group.rivals(s)
-    singles = bounds.upper(mass, draws, FRACTION_V * alpha / s**2)
+    singles = bounds.upper(group.rivals(s), draws, FRACTION_V * alpha / s**2)
     layers = min(k_prime, s)
     depth = np.arange(1, layers + 1)
     elsewhere = draws - at_least(group)[:, ::-1][:, :layers]
     outside = bounds.upper(elsewhere, draws, FRACTION_CAP * alpha / layers)
-    sums, votes = np.cumsum(singles[:, ::-1], axis=1), np.cumsum(mass[:, ::-1], axis=1)
+    sums = np.cumsum(singles[:, ::-1], axis=1)
     level = levels(FRACTION_V * alpha, s, k_prime)
     used = level > 0
     caps = np.repeat(outside[:, None, :], s, axis=1)
-    counted = bounds.upper(votes[:, used, None] / depth, draws[:, :, None], level[used, None])
+    seen = group.rival_layers(e)[:, :s, :layers][:, used]
+    counted = bounds.upper(seen, draws[:, :, None], level[used, None])
     caps[:, used] = np.minimum(caps[:, used], counted)
     sizes = np.arange(1, s + 1)
     caps[:, depth[None, :] > sizes[:, None]] = 0.0

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_alpha, check_sigma, each_image
+from multiguard.certify.arguments import check_alpha, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats
 from multiguard.certify.betting import betting_radii, floor_radii
-from multiguard.certify.counts import VoteCounts
+from multiguard.certify.counts import VoteCounts, check_votes
 from multiguard.certify.draws import read_draws
 from multiguard.certify.layers import scale_radii
 from multiguard.certify.looks import Looks
@@ -72,8 +72,9 @@ def label_radii_batch(
         raise InvalidInputError(f"the method of single labels must be 'joint' or 'betting', got {method!r}")
 
     def read(given: ArrayLike, true: ArrayLike) -> list[list[VoteCounts]]:
-        counts = counts_at_looks(given, true, rule, num_labels, looks)
-        return [[each.alone(int(label)) for each in counts] for label in np.asarray(true)]
+        check_labels(true, num_labels, allow_none=True)
+        checked = check_votes(np.atleast_1d(given), rule, num_labels)
+        return [counts_at_looks(checked, [label], rule, num_labels, looks) for label in np.asarray(true)]
 
     images = list(each_image(votes, labels, read))
     radii = [np.empty(0)] * len(images)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from multiguard.certify.bounds import Bounds, ClopperPearson, Projected
 from multiguard.certify.counts import VoteCounts, count_votes
 from multiguard.certify.looks import Looks
 from multiguard.certify.radii import best_over_looks, check_no_looks, check_options, counts_at_looks, solve
-from multiguard.certify.rules import Method, Rule
+from multiguard.certify.rules import Method, Rule, TopK
 
 # On real votes forecasts of this margin lost a tenth of a point at most; half of it now and then half a point.
 _FORECAST_MARGIN = 2.0
@@ -126,7 +126,10 @@ class StoppingRule:
     def _rising(self, among: Sequence[int], look: int, images: Sequence[_Image], best: Sequence[Floats]) -> set[int]:
         """Those images for which the forecast at this look proves more, at some requested radius."""
         forecast = Projected(self.looks.draws[look], self._forecast_margin)
-        hopes = self._solve([images[i] for i in among], look, forecast)
+        chosen = [images[i] for i in among]
+        if self._forecast_margin == np.inf and isinstance(self.rule, TopK):
+            chosen = [replace(image, counts=_lasting(image.counts, self.rule)) for image in chosen]
+        hopes = self._solve(chosen, look, forecast)
         return {i for i, hope in zip(among, hopes, strict=True) if np.any(hope > best[i])}
 
     def _solve(self, images: Sequence[_Image], look: int, bounds: Bounds) -> list[Floats]:
@@ -135,6 +138,16 @@ class StoppingRule:
         counts = [image.counts for image in images]
         solved = solve(counts, self.rule, bounds, self._sigma, alpha, self._method, self._at)
         return [radii.row for radii in solved]
+
+
+def _lasting(counts: VoteCounts, rule: TopK) -> VoteCounts:
+    """The counts with what no draws to come can take from the layers of rivals: the votes of the first of them."""
+    outside = -np.sort(-np.delete(counts.label_mass, counts.labels))
+    layers = np.zeros_like(counts.rival_mass)
+    for row, s in enumerate(range(rule.k, rule.k - len(layers), -1)):
+        if s <= len(outside):
+            layers[row, :s, 0] = outside[:s][::-1]
+    return replace(counts, rival_mass=layers)
 
 
 def _digest(votes: NDArray[Any], labels: ArrayLike) -> bytes:
