@@ -1,5 +1,6 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
+from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
 from multiguard.certify.looks import Looks, look_plan
@@ -9,12 +10,13 @@ from multiguard.certify.radii import (
     certified_radii_batch,
     certified_size,
     exact_radii,
-    label_radii,
 )
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
+from multiguard.certify.single_labels import label_radii
 from multiguard.certify.stopping import StoppingRule
 
 __all__ = [
+    "BETTING_RADII",
     "METHODS",
     "Looks",
     "Method",

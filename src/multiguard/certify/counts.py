@@ -61,17 +61,23 @@ def count_votes(
     With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws.
     """
     given, true = np.asarray(votes), check_labels(labels, num_labels, allow_none=True)
+    checked = check_votes(given, rule, num_labels)
     if isinstance(rule, Threshold):
-        check_sets(given, num_labels)
-        counts = _count_sets(given, true, weights)
+        counts = _count_sets(checked, true, weights)
         outside = np.setdiff1d(np.arange(num_labels), true)
         most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
-        return replace(counts, suspects=_count_sets(given, most_hit, weights))
-    if given.dtype == np.bool_:
-        ranked = _ranked_from_hits(given, rule.k_prime, num_labels)
-    else:
-        ranked = check_ranked(given, k_prime=rule.k_prime, num_labels=num_labels)
-    return _count_ranked(ranked, true, rule.k_prime, num_labels, weights)
+        return replace(counts, suspects=_count_sets(checked, most_hit, weights))
+    return _count_ranked(checked, true, rule.k_prime, num_labels, weights)
+
+
+def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
+    """The votes as the rule needs them: ranked labels (draws, >= k'), or the set of each draw (draws, num_labels)."""
+    if isinstance(rule, Threshold):
+        check_sets(votes, num_labels)
+        return votes
+    if votes.dtype == np.bool_:
+        return _ranked_from_hits(votes, rule.k_prime, num_labels)
+    return check_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
 
 
 def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:

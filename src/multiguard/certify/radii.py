@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.betting import betting_radii
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
+from multiguard.certify.coupled import coupled_radii
+from multiguard.certify.draws import read_draws
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import At, scale_radii
@@ -91,8 +94,10 @@ def certified_radii(
         rule: The smoothed classifier.
         sigma: The standard deviation of the noise, in the unit of the input (pixels in [0, 1]) and of the radii.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
-        method: "joint" or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1, corrected), "jia"
-            (each label on its own) and "cohen" (k = k' = d = 1).
+        method: "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1,
+            corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "betting" are sigma
+            times those of `BETTING_RADII`. They hold for any number of draws, also one that was decided by looking at
+            the votes, and a run may be extended by more draws; so "betting" takes no looks.
         num_labels: c, the number of labels there are; boolean votes have it.
         looks: For adaptive draws the looks, fixed before the draws; the number of draws must be one of `looks.draws`.
             The radii hold whatever decided at which look to stop.
@@ -107,6 +112,8 @@ def certified_radii(
     options = check_options(rule, num_labels, sigma, alpha, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
+    if method == "betting":
+        return bet(given, labels, rule, num_labels, sigma, alpha, looks)
     return best_over_looks([counts_at_looks(given, labels, rule, num_labels, looks)], rule, looks, *options)[0]
 
 
@@ -133,6 +140,12 @@ def certified_radii_batch(
     [[-inf], [0.695]]
     """
     options = check_options(rule, num_labels, sigma, alpha, method)
+    if method == "betting":
+
+        def read(given: ArrayLike, true: ArrayLike) -> Radii:
+            return bet(given, true, rule, num_labels, sigma, alpha, looks)
+
+        return list(each_image(votes, labels, read))
     counts = each_image(votes, labels, lambda given, true: counts_at_looks(given, true, rule, num_labels, looks))
     return best_over_looks(list(counts), rule, looks, *options)
 
@@ -165,63 +178,12 @@ def exact_radii(
     options = check_options(rule, num_labels, sigma, 0.5, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
-    counts = count_votes(sets, labels, rule, num_labels, check_distribution(probabilities, len(sets)))
+    weights = check_distribution(probabilities, len(sets))
+    if method == "betting":
+        true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
+        return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
+    counts = count_votes(sets, labels, rule, num_labels, weights)
     return solve([counts], rule, Exact(), *options)[0]
-
-
-def label_radii(
-    votes: ArrayLike,
-    labels: ArrayLike,
-    rule: Rule,
-    *,
-    num_labels: int,
-    sigma: float,
-    alpha: float = 0.001,
-    looks: Looks | None = None,
-) -> Floats:
-    """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
-
-    For `TopK` that is against all other labels (method joint). Several labels together hold with what is left of 1
-    after alpha for each. The arguments are those of `certified_radii`.
-
-    Returns:
-        (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
-
-    >>> from multiguard.certify import Threshold
-    >>> sets = np.array([[True, True], [True, False]] * 100)
-    >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
-    array([-inf, 1.04])
-    """
-    only = label_radii_batch([votes], [labels], rule, num_labels=num_labels, sigma=sigma, alphas=[alpha], looks=looks)
-    return only[0]
-
-
-def label_radii_batch(
-    votes: Iterable[ArrayLike],
-    labels: Iterable[ArrayLike],
-    rule: Rule,
-    *,
-    num_labels: int,
-    sigma: float,
-    alphas: Sequence[float],
-    looks: Looks | None = None,
-) -> list[Floats]:
-    """For each image the promise of `label_radii`, each with an alpha of its own."""
-    rule.check(num_labels)
-
-    def read(given: ArrayLike, true: ArrayLike) -> list[list[VoteCounts]]:
-        counts = counts_at_looks(given, true, rule, num_labels, looks)
-        return [[each.alone(int(label)) for each in counts] for label in np.asarray(true)]
-
-    images = list(each_image(votes, labels, read))
-    radii = [np.empty(0)] * len(images)
-    for alpha in dict.fromkeys(alphas):
-        same = [i for i, each in enumerate(alphas) if each == alpha]
-        alone = [counts for i in same for counts in images[i]]
-        solved = iter(best_over_looks(alone, rule, looks, check_sigma(sigma), check_alpha(alpha), None))
-        for i in same:
-            radii[i] = np.array([next(solved).true[0] for _ in images[i]])
-    return radii
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
@@ -252,6 +214,30 @@ def check_options(rule: Rule, num_labels: int, sigma: float, alpha: float, metho
     """Sigma, alpha and the method, if each is within its range and the rule fits the number of labels."""
     rule.check(num_labels)
     return check_sigma(sigma), check_alpha(alpha), check_method(method, rule)
+
+
+def check_no_looks(looks: Looks | None) -> None:
+    """Raises if looks are given to the method betting."""
+    if looks is not None:
+        raise InvalidInputError(
+            "method 'betting' takes no looks: its radii hold at any number of draws; leave looks out, or use 'joint'"
+        )
+
+
+def bet(
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    sigma: float,
+    alpha: float,
+    looks: Looks | None = None,
+    at: At = None,
+) -> Radii:
+    """The radii of one image by the method betting; with `at`, r = R / sigma, only these matter."""
+    check_no_looks(looks)
+    true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha, at)
+    return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
 
 
 def counts_at_looks(

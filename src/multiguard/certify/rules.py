@@ -16,7 +16,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
 RuleName = Literal["top-k", "threshold"]
-Method = Literal["joint", "paper", "independent", "jia", "cohen"]
+Method = Literal["joint", "betting", "paper", "independent", "jia", "cohen"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 
@@ -87,7 +87,7 @@ class Threshold:
 
     t: float
     name: ClassVar[RuleName] = "threshold"
-    methods: ClassVar[tuple[Method, ...]] = ("joint", "independent")
+    methods: ClassVar[tuple[Method, ...]] = ("joint", "betting", "independent")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "t", check_fraction("threshold", self.t))

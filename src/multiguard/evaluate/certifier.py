@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Looks, Method, Radii, Rule, certified_radii_batch
 from multiguard.certify.arrays import Floats
-from multiguard.certify.radii import label_radii_batch
+from multiguard.certify.single_labels import label_radii_batch
 from multiguard.certify.rules import check_method
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig

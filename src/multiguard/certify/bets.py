@@ -1,0 +1,138 @@
+"""Bets on one draw whose mean payoff is at most 1 while a pair (U, V) is broken at r.
+
+A draw that hits a labels of S and b labels of T is worth W: H_S/u - H_T/v for the top-k rule, H_S/u - t for a floor of
+the threshold rule, t - H_T/v for a ceiling. Where the pair is broken, W has mean at most 0 at x + delta. Let w_0 < w_1 <
+... be its values. For any scores z_1 >= z_2 >= ...
+
+    slope_l = exp(z_l r - r^2/2),   h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,
+    b0 = sum_l (w_l - w_{l-1}) (slope_l Phi(z_l) - Phi(z_l - r)) - w_0
+
+have E[h(W)] <= b0 at x, so that 1 + stake (h(W) - b0) has mean at most 1. `docs/theory.md` has the proof.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from multiguard.certify.arrays import Floats, Ints
+
+# No r beyond this is told apart: the largest r at which a law is taken to break.
+_FURTHEST = 6.4
+_STEPS = 12
+# Scores beyond this have slopes so large or small that they only lose digits.
+_MOST_SCORE = 5.0
+# b0 is raised by this fraction of the largest numbers it is made of, and no bet pays less than _LEAST_PAYOFF.
+_ROUNDING = 1e-12
+_LEAST_PAYOFF = 0.01
+
+
+@dataclass(frozen=True)
+class Game:
+    """The values of W, each times a positive whole number: u v W (top-k), u W (floor) or v W (ceiling).
+
+    Attributes:
+        most_in: The most labels of S that a draw can hit; 0 without S.
+        most_out: The most labels of T that a draw can hit; 0 without T.
+        most_hits: The most labels that a draw can hit.
+        threshold: t of the threshold rule; None for the top-k rule.
+    """
+
+    most_in: int
+    most_out: int
+    most_hits: int
+    threshold: float | None = None
+
+    def cells(self) -> tuple[Ints, Ints]:
+        """(cells,) and (cells,) the labels of S and of T that a draw hits, all that is possible."""
+        a, b = np.divmod(np.arange((self.most_in + 1) * (self.most_out + 1)), self.most_out + 1)
+        possible = a + b <= self.most_hits
+        return a[possible], b[possible]
+
+    def worth(self, u: int, v: int) -> Floats:
+        """(cells,) the value of each cell; one with more hits than S or T has labels counts as one with so many."""
+        a, b = self.cells()
+        hits_in, hits_out = np.minimum(a, u), np.minimum(b, v)
+        if self.threshold is None:
+            return np.asarray(hits_in * v - hits_out * u, dtype=np.float64)
+        return hits_in - u * self.threshold if self.most_in else v * self.threshold - hits_out
+
+
+@dataclass(frozen=True, eq=False)
+class Ladders:
+    """The values of W in rising order for some (u, v), one row each; equal values have a gap of 0.
+
+    Attributes:
+        order: (rows, cells) the cells from the least W up.
+        gaps: (rows, cells - 1) from each value to the next.
+        least: (rows,) w_0, the least possible value.
+        possible: (rows, cells) whether S and T have enough labels for the cell, in the order of `order`.
+    """
+
+    order: Ints
+    gaps: Floats
+    least: Floats
+    possible: Floats
+
+
+@cache
+def ladders(game: Game, us: tuple[int, ...], vs: tuple[int, ...]) -> Ladders:
+    """A row for each u and v, u the slower index."""
+    a, b = game.cells()
+    worth = np.array([game.worth(u, v) for u in us for v in vs])
+    possible = np.array([(a <= u) & (b <= v) for u in us for v in vs], dtype=np.float64)
+    order = np.argsort(worth, axis=1, kind="stable")
+    rising = np.take_along_axis(worth, order, axis=1)
+    return Ladders(order, np.diff(rising, axis=1), rising[:, 0], np.take_along_axis(possible, order, axis=1))
+
+
+def scores_of(law: Floats) -> Floats:
+    """Phi^-1 of the probability of each value or more, but the least; law: (rows, cells) along a ladder."""
+    tails: Floats = ndtri(np.clip(np.cumsum(law[:, :0:-1], axis=1)[:, ::-1], 0.0, 1.0))
+    return tails
+
+
+def breaking(scores: Floats, gaps: Floats, least: Floats) -> Floats:
+    """(rows,) about the r up to which C > 0 for a law with these scores, at most 6.4; 0 where there is none."""
+    low, high = np.zeros(len(scores)), np.full(len(scores), _FURTHEST)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        kept = least + np.einsum("ij,ij->i", gaps, ndtr(scores - middle[:, None])) > 0
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+    return low
+
+
+def information(law: Floats, scores: Floats, gaps: Floats, r: Floats) -> Floats:
+    """(rows,) about how fast log K grows per draw of this law at r - x, divided by x^2; r: where the law breaks."""
+    shifted = np.clip(scores, -_MOST_SCORE, _MOST_SCORE)
+    rise = np.einsum("ij,ij->i", gaps, np.exp(-((shifted - r[:, None]) ** 2) / 2)) / np.sqrt(2 * np.pi)
+    h = np.zeros_like(law)
+    np.cumsum(gaps * np.exp(shifted * r[:, None] - r[:, None] ** 2 / 2), axis=1, out=h[:, 1:])
+    mean = np.einsum("ij,ij->i", law, h)
+    variance = np.einsum("ij,ij->i", law, (h - mean[:, None]) ** 2)
+    return rise**2 / (2 * np.maximum(variance, 1e-12 * (1 + mean**2)))
+
+
+def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats) -> Floats:
+    """(rows, cells) h(W) - b0 along the ladder, b0 rounded up: its mean at x is at most 0 while the pair is broken."""
+    z = np.minimum.accumulate(np.clip(scores, -_MOST_SCORE, _MOST_SCORE), axis=1)
+    r = r[:, None]
+    slopes = np.minimum.accumulate(np.exp(z * r - r**2 / 2), axis=1)
+    b0 = np.einsum("ij,ij->i", gaps, slopes * ndtr(z) - ndtr(z - r)) - least
+    b0 += _ROUNDING * (np.einsum("ij,ij->i", gaps, slopes + 1) - least)
+    x = np.zeros((len(gaps), gaps.shape[1] + 1))
+    np.cumsum(gaps * slopes, axis=1, out=x[:, 1:])
+    x -= b0[:, None]
+    return x
+
+
+def best_stakes(law: Floats, x: Floats) -> tuple[Floats, Floats]:
+    """(rows,) the stake with the fastest growth of log K for draws of this law, and (rows,) that growth per draw."""
+    most = (1 - _LEAST_PAYOFF) / -x[:, 0]
+    low, high = np.zeros(len(x)), most
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        rising = np.einsum("ij,ij->i", law, x / (1 + middle[:, None] * x)) > 0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    return low, np.einsum("ij,ij->i", law, np.log1p(low[:, None] * x))

@@ -1,0 +1,108 @@
+"""The betting certificate with exact probabilities: what infinitely many draws would prove.
+
+A pair (U, V) is refuted at r if some S in U and T in V have C > 0, where
+
+    C = w_0 + sum_l (w_l - w_{l-1}) down(Pr(W >= w_l)),    W = H_S/u - H_T/v
+
+is a lower bound of the mean of W at x + delta; for `Threshold` W = H_S/u - t, and W = t - H_T/v.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtr
+
+from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.bets import Game, ladders, scores_of
+from multiguard.certify.draws import Draws
+from multiguard.certify.layers import crossing
+from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.subsets import best_within, subset_sizes
+
+# Every subset of L is tried up to so many labels, beyond them single labels.
+_MOST_TRUE = 10
+# Every subset of the likeliest labels outside L is tried, so many labels together with those of L; the others alone.
+_MOST_LABELS = 14
+
+
+def coupled_radii(draws: Draws, chances: Floats, rule: Rule) -> tuple[Floats, Floats | None]:
+    """As `betting_radii`, each row of `draws` with its chance in place of being a draw; every r counts."""
+    d, rivals = draws.num_true, draws.rivals
+    if isinstance(rule, TopK):
+        sizes = min(d, rule.k)
+        certain = min(sizes, max(0, rule.k - rivals))
+        pairs = [(d - e + 1, rule.k - e + 1) for e in range(certain + 1, sizes + 1)]
+        r = _Means(draws, chances, Game(min(d, rule.k_prime), rule.k_prime, rule.k_prime)).radii(pairs)
+        return np.minimum.accumulate(np.concatenate([np.full(certain, np.inf), r])), None
+    floors = _Means(draws, chances, Game(d, 0, d, rule.t)).radii([(d - e, 0) for e in range(d)])
+    ceilings = _Means(draws, chances, Game(0, rivals, rivals, rule.t)).radii([(0, m + 1) for m in range(rivals)])
+    return np.minimum.accumulate(floors), np.maximum.accumulate(ceilings)
+
+
+class _Means:
+    """C of every S and T that is tried, as a function of r."""
+
+    def __init__(self, draws: Draws, chances: Floats, game: Game) -> None:
+        hits_in = draws.patterns[draws.pattern] if game.most_in else np.zeros((draws.count, 0), dtype=np.bool_)
+        hits_out = np.zeros((draws.count, draws.rivals if game.most_out else 0), dtype=np.bool_)
+        if game.most_out:
+            hits_out[draws.draw, draws.rival] = True
+        d = hits_in.shape[1]
+        self.order_in, order_out = np.argsort(-chances @ hits_in), np.argsort(-chances @ hits_out)
+        self.all_in = d <= _MOST_TRUE
+        self.together = min(len(order_out), _MOST_LABELS - min(d, _MOST_TRUE // 2))
+        subsets = _subsets(np.arange(d)) if self.all_in else np.eye(d, dtype=np.int64)
+        alone = np.eye(len(order_out), dtype=np.int64)[order_out[self.together :]]
+        rivals = np.concatenate([_subsets(order_out[: self.together], len(order_out)), alone])
+        self.us, self.vs = subsets.sum(axis=1), rivals.sum(axis=1)
+        widths = tuple(range(int(self.us.max()) + 1)), tuple(range(int(self.vs.max()) + 1))
+        ladder = ladders(game, *widths)
+        self.row = self.us[:, None] * len(widths[1]) + self.vs
+        laws = _laws(hits_in @ subsets.T, hits_out @ rivals.T, chances, game)
+        self.scores = scores_of(np.take_along_axis(laws, ladder.order[self.row.ravel()], axis=1))
+        self.gaps, self.least = ladder.gaps[self.row.ravel()], ladder.least[self.row.ravel()]
+
+    def radii(self, pairs: Sequence[tuple[int, int]]) -> Floats:
+        """(claims,) up to which r every pair of these |U|, |V| is refuted."""
+        if not pairs:
+            return np.empty(0)
+
+        def weakest(r: Floats) -> Floats:
+            return np.array([self._weakest(float(at), *pair) for at, pair in zip(r, pairs, strict=True)])
+
+        return crossing(weakest, lambda r: np.zeros(len(r)), len(pairs))
+
+    def _weakest(self, r: float, out: int, into: int) -> float:
+        """The least over U and V of the largest C over S in U and T in V."""
+        means = (self.least + np.einsum("ij,ij->i", self.gaps, ndtr(self.scores - r))).reshape(self.row.shape)
+        means[(self.us == 0) & (out > 0)] = -np.inf
+        means[:, (self.vs == 0) & (into > 0)] = -np.inf
+        within = self._within_u(means, out)
+        sets = best_within(np.ascontiguousarray(within[:, : 1 << self.together]), np.maximum)
+        among = sets[:, subset_sizes(self.together) == into]
+        return float(min(among.min(initial=np.inf), within[:, 1 << self.together :].min(initial=np.inf)))
+
+    def _within_u(self, means: Floats, out: int) -> Floats:
+        """(sets U, T) the largest mean over S in U; for many labels single ones of which every U has one."""
+        if not self.all_in:
+            return means[self.order_in[: len(self.order_in) - out + 1]]
+        return best_within(np.ascontiguousarray(means.T), np.maximum)[:, self.us == out].T
+
+
+def _subsets(labels: Ints, width: int | None = None) -> Ints:
+    """(2^labels, width) every subset of these labels; bit i of the index stands for labels[i]."""
+    marks = np.zeros((1 << len(labels), len(labels) if width is None else width), np.int64)
+    marks[:, labels] = np.arange(len(marks))[:, None] >> np.arange(len(labels)) & 1
+    return marks
+
+
+def _laws(hits_in: Ints, hits_out: Ints, chances: Floats, game: Game) -> Floats:
+    """(S by T, cells) the chance of each cell; hits_in: (rows, S), hits_out: (rows, T)."""
+    a, b = game.cells()
+    out = (hits_out.T[:, :, None] == np.arange(game.most_out + 1)).astype(np.float64) * chances[:, None]
+    into = (hits_in.T[:, :, None] == np.arange(game.most_in + 1)).astype(np.float64)
+    table = np.stack([np.einsum("na,tnb->tab", each, out, optimize=True) for each in into])
+    laws: Floats = table[:, :, a, b].reshape(-1, len(a))
+    return laws
+
+
