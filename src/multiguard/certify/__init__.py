@@ -3,7 +3,7 @@
 from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
-from multiguard.certify.looks import Looks, look_plan
+from multiguard.certify.outlook import Outlook, betting_outlooks
 from multiguard.certify.radii import (
     Radii,
     certified_radii,
@@ -13,19 +13,18 @@ from multiguard.certify.radii import (
 )
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
 from multiguard.certify.single_labels import label_radii
-from multiguard.certify.stopping import StoppingRule
 
 __all__ = [
     "BETTING_RADII",
     "METHODS",
-    "Looks",
     "Method",
+    "Outlook",
     "Radii",
     "Rule",
     "RuleName",
-    "StoppingRule",
     "Threshold",
     "TopK",
+    "betting_outlooks",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",
@@ -34,6 +33,5 @@ __all__ = [
     "exact_radii",
     "hits_from_ranked",
     "label_radii",
-    "look_plan",
     "make_rule",
 ]

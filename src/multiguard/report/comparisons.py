@@ -49,7 +49,7 @@ def run_families(study: "Study") -> list[Family]:
 
 def _config(run: CertificatesFolder) -> tuple[object, object]:
     """What two runs must share to be compared in their noise or their training."""
-    return run.certificates.config, run.provenance.get("looks")
+    return run.certificates.config, run.provenance.get("stops")
 
 
 def _without_noise(run: CertificatesFolder) -> bool:
@@ -74,7 +74,7 @@ def _differences(runs: Runs) -> dict[str, str]:
 
 def _all_words(run: CertificatesFolder) -> dict[str, str]:
     words = config_words(run)
-    adaptive = "" if run.provenance.get("looks") is None else "adaptive, "
+    adaptive = "" if run.provenance.get("stops") is None else "adaptive, "
     return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
 
 

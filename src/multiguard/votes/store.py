@@ -1,6 +1,7 @@
 """The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         remedy = "Vote again with the same command to resume it, or pass partial=True to read these shards."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    shards = [read_shard(folder, manifest, index) for index in indices]
+    shards = []
+    for index in indices:
+        with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
+            shards.append(read_shard(folder, manifest, index))
     digest = file_checksum(folder / MANIFEST_NAME)
     if not manifest.finished:
         digest = checksum({"manifest": digest, "shards": {one.path.name: one.shard.sha256 for one in shards}})
@@ -47,9 +51,8 @@ class Votes:
     A shard stays in memory while its images are read, and its checksum is computed from those very bytes: a shard that
     is replaced after the folder was opened is refused.
 
-    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: they
-    are returned only to a caller who passes the looks (`looks=votes.looks`), over which alpha must be split. Pilot
-    draws have methods of their own and are never among the draws that certify.
+    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: only
+    the method betting certifies them. Pilot draws have methods of their own and are never among the draws that certify.
 
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -90,9 +93,9 @@ class Votes:
         return self.provenance.rule
 
     @property
-    def looks(self) -> tuple[int, ...] | None:
-        """The numbers of draws at which an image of an adaptive run may have stopped; None for a fixed n."""
-        return self.provenance.looks
+    def adaptive(self) -> bool:
+        """Whether the votes decided how many draws each image has; False for a fixed n."""
+        return self.provenance.stops is not None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -104,24 +107,20 @@ class Votes:
         """Return how many draws certify one image, without reading its votes."""
         return self._heads[position].draws
 
-    def row(self, position: int, *, looks: tuple[int, ...] | None = None) -> VoteRow:
-        """Return one image; `looks` are those over which the caller splits alpha: `votes.looks`, None for a fixed n."""
-        if looks is None and self.looks is not None:
-            raise VotesError(
-                f"these are votes of an adaptive run with looks at {self.looks} draws: their number of draws was not "
-                "fixed beforehand, so alpha must be split over the looks; certify them as adaptive (looks=votes.looks)."
-            )
-        if looks != self.looks:
-            raise VotesError(f"these votes have looks {self.looks}, not {looks}; pass looks=votes.looks.")
-        return self._row(position)
+    def row(self, position: int) -> VoteRow:
+        """Return one image."""
+        shard, row = self._locations[position]
+        if self._open is None or self._open[0] is not shard:
+            self._open = (shard, shard.open())
+        return read_row(self._open[1], row, self._heads[position], self.provenance)
 
-    def ranked(self, position: int, *, looks: tuple[int, ...] | None = None) -> Ranked:
-        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
-        return self.row(position, looks=looks).ranked
+    def ranked(self, position: int) -> Ranked:
+        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`."""
+        return self.row(position).ranked
 
-    def hits(self, position: int, *, looks: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
-        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
-        return self.row(position, looks=looks).hits
+    def hits(self, position: int) -> NDArray[np.bool_]:
+        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`."""
+        return self.row(position).hits
 
     def pilot_ranked(self, position: int) -> Ranked:
         """Return (pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
@@ -132,13 +131,7 @@ class Votes:
         return as_hits(self._pilot(position))
 
     def _pilot(self, position: int) -> DrawVotes:
-        pilot = self._row(position).pilot
+        pilot = self.row(position).pilot
         if pilot is None:
             raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
         return pilot
-
-    def _row(self, position: int) -> VoteRow:
-        shard, row = self._locations[position]
-        if self._open is None or self._open[0] is not shard:
-            self._open = (shard, shard.open())
-        return read_row(self._open[1], row, self._heads[position], self.provenance)
