@@ -1,8 +1,8 @@
 """Bets on one draw whose mean payoff is at most 1 while a pair (U, V) is broken at r.
 
 A draw that hits a labels of S and b labels of T is worth W: H_S/u - H_T/v for the top-k rule, H_S/u - t for a floor of
-the threshold rule, t - H_T/v for a ceiling. Where the pair is broken, W has mean at most 0 at x + delta. Let w_0 < w_1 <
-... be its values. For any scores z_1 >= z_2 >= ...
+the threshold rule, t - H_T/v for a ceiling. Where the pair is broken, W has mean at most 0 at x + delta. Let its values
+be w_0 < w_1 < ... For any scores z_1 >= z_2 >= ...
 
     slope_l = exp(z_l r - r^2/2),   h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,
     b0 = sum_l (w_l - w_{l-1}) (slope_l Phi(z_l) - Phi(z_l - r)) - w_0
@@ -111,7 +111,8 @@ def information(law: Floats, scores: Floats, gaps: Floats, r: Floats) -> Floats:
     np.cumsum(gaps * np.exp(shifted * r[:, None] - r[:, None] ** 2 / 2), axis=1, out=h[:, 1:])
     mean = np.einsum("ij,ij->i", law, h)
     variance = np.einsum("ij,ij->i", law, (h - mean[:, None]) ** 2)
-    return rise**2 / (2 * np.maximum(variance, 1e-12 * (1 + mean**2)))
+    per_draw: Floats = rise**2 / (2 * np.maximum(variance, 1e-12 * (1 + mean**2)))
+    return per_draw
 
 
 def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats) -> Floats:

@@ -7,7 +7,8 @@ Size e is claimed at r once K has reached E / alpha for every pair, at r and at 
 beforehand; E is the number of sizes. `docs/theory.md` has the proof.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,80 +29,97 @@ _MOST_TOGETHER = 6
 _SLACK, _SLACK_PER_DRAW = 1e-8, 1e-12
 
 
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    """Claims about one image from the weakest to the strongest, each implied by the next.
+
+    Attributes:
+        game: What a draw is worth.
+        pairs: (|U|, |V|) of each claim.
+        fractions: The fraction of alpha for each claim; at most 1 together.
+    """
+
+    game: Game
+    pairs: Sequence[tuple[int, int]]
+    fractions: Floats
+
+    def claims(self, alpha: float, radii: int | None = None) -> list[Claim]:
+        """The claims, all of which hold at once; with fewer `radii` than claims as `radii` says."""
+        fractions = self.fractions if not self.is_nested(radii) else np.full(len(self.pairs), 1 / (radii or 1))
+        each = zip(self.pairs, fractions, strict=True)
+        return [Claim(out, into, float(-np.log(alpha * fraction))) for (out, into), fraction in each]
+
+    def is_nested(self, radii: int | None) -> bool:
+        """Whether so few radii matter that alpha is better divided among them; then a claim needs all weaker ones."""
+        return radii is not None and radii < len(self.pairs)
+
+
 def betting_radii(draws: Draws, rule: Rule, alpha: float, at: At = None) -> tuple[Floats, Floats | None]:
     """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings.
 
     With `at`, the only r that matter, a radius is the largest of them that is claimed.
     """
     if isinstance(rule, TopK):
-        return _sizes(draws, rule, alpha, at), None
+        certain = np.full(certain_sizes(draws, rule), np.inf)
+        return np.concatenate([certain, _claimed(draws, top_k_sizes(draws, rule), alpha, at)]), None
     return floor_radii(draws, rule, alpha / 2, at), ceiling_radii(draws, rule, alpha / 2, at)
 
 
 def floor_radii(draws: Draws, rule: Threshold, alpha: float, at: At = None) -> Floats:
     """(d,) the r up to which at least 1, 2, ..., d labels of L are claimed to stay in."""
-    d = draws.num_true
-    return _staircase(draws, Game(min(d, _most_subset(d)), 0, d, rule.t), [(d - e, 0) for e in range(d)], alpha, at)
+    return _claimed(draws, floors(draws, rule), alpha, at)
 
 
 def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, at: At = None) -> Floats:
     """(c - d,) the r up to which at most 0, 1, ... labels outside L are claimed to come in."""
+    return _claimed(draws, ceilings(draws, rule), alpha, at)[::-1]
+
+
+def certain_sizes(draws: Draws, rule: TopK) -> int:
+    """How many sizes cannot fail: the labels outside L are too few to push them out."""
+    return min(draws.num_true, rule.k, max(0, rule.k - draws.rivals))
+
+
+def top_k_sizes(draws: Draws, rule: TopK) -> Staircase:
+    """The sizes that have to be proved, each with the same fraction of alpha."""
+    d, sizes = draws.num_true, range(certain_sizes(draws, rule) + 1, min(draws.num_true, rule.k) + 1)
+    game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime)
+    return Staircase(game, [(d - e + 1, rule.k - e + 1) for e in sizes], np.full(len(sizes), 1 / max(1, len(sizes))))
+
+
+def floors(draws: Draws, rule: Threshold) -> Staircase:
+    """At least 1, 2, ..., d labels of L stay in, each with the same fraction of alpha."""
+    d = draws.num_true
+    game = Game(_most_subset(d), 0, d, rule.t)
+    return Staircase(game, [(d - e, 0) for e in range(d)], np.full(d, 1 / max(1, d)))
+
+
+def ceilings(draws: Draws, rule: Threshold) -> Staircase:
+    """At most c - d - 1, ..., 1, 0 labels outside L come in; fractions like ..., 1/12, 1/6, 1/2."""
     most = min(draws.rivals, _MOST_TOGETHER)
-    pairs = [(0, m + 1) for m in range(draws.rivals)]
-    return _staircase(draws, Game(0, most, most, rule.t), pairs[::-1], alpha, at, _earlier_more)[::-1]
+    sizes = np.arange(draws.rivals, 0, -1)
+    fractions = (1 - 1e-12) * (1 + 1 / max(1, draws.rivals)) / (sizes * (sizes + 1))
+    return Staircase(Game(0, most, most, rule.t), [(0, int(size)) for size in sizes], fractions)
 
 
-def _sizes(draws: Draws, rule: TopK, alpha: float, at: At) -> Floats:
-    """(min(d, k),) the r of each size; +inf where the labels outside L are too few to push it out."""
-    d, sizes = draws.num_true, min(draws.num_true, rule.k)
-    certain = min(sizes, max(0, rule.k - draws.rivals))
-    pairs = [(d - e + 1, rule.k - e + 1) for e in range(certain + 1, sizes + 1)]
-    most_in = min(rule.k_prime, _most_subset(d))
-    game = Game(most_in, min(rule.k_prime, max((into for _, into in pairs), default=1)), rule.k_prime)
-    return np.concatenate([np.full(certain, np.inf), _staircase(draws, game, pairs, alpha, at)])
-
-
-def _equal(claims: int) -> Floats:
-    return np.full(claims, 1 / claims)
-
-
-def _earlier_more(claims: int) -> Floats:
-    """Fractions for claims in falling order of |V|: like 1/2, 1/6, 1/12, ... for |V| = 1, 2, 3, ..."""
-    sizes = np.arange(claims, 0, -1)
-    return (1 + 1 / claims) / (sizes * (sizes + 1)) * (1 - 1e-12)
-
-
-def _staircase(
-    draws: Draws,
-    game: Game,
-    pairs: list[tuple[int, int]],
-    alpha: float,
-    at: At,
-    fractions: Callable[[int], Floats] = _equal,
-) -> Floats:
-    """The r of each claim, given (|U|, |V|) of the claims from the weakest to the strongest; they never rise.
-
-    All claims hold at once: each has its fraction of alpha. Where fewer r matter than there are claims, each has alpha
-    divided by the number of these r instead, and a claim needs all weaker ones.
-    """
-    if not pairs:
-        return np.empty(0)
-    radii = BETTING_RADII if at is None else np.unique(np.array(at, dtype=np.float64))
-    nested = len(radii) < len(pairs)
-    parts = np.full(len(pairs), 1 / len(radii)) if nested else fractions(len(pairs))
-    claims = [Claim(out, into, float(-np.log(alpha * part))) for (out, into), part in zip(pairs, parts, strict=True)]
-    proved = is_proved(wealth(draws, game, claims, radii), claims, draws.count)
-    held: Bools = np.logical_and.accumulate(proved, axis=1)
-    if nested:
-        held = np.logical_and.accumulate(held, axis=0)
-    r = np.append(-np.inf, radii)[held.sum(axis=1)]
-    return np.maximum.accumulate(r[::-1])[::-1]
-
-
-def is_proved(log_k: Floats, claims: list[Claim], draws: int) -> Bools:
+def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
     """(claims, radii) whether the wealth of the weakest pair suffices."""
     needed = np.array([claim.needed for claim in claims])
     return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
+
+
+def _claimed(draws: Draws, staircase: Staircase, alpha: float, at: At) -> Floats:
+    """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
+    if not staircase.pairs:
+        return np.empty(0)
+    radii = BETTING_RADII if at is None else np.unique(np.array(at, dtype=np.float64))
+    asked = None if at is None else len(radii)
+    claims = staircase.claims(alpha, asked)
+    held = np.logical_and.accumulate(is_proved(wealth(draws, staircase.game, claims, radii), claims, draws.count), 1)
+    if staircase.is_nested(asked):
+        held = np.logical_and.accumulate(held, axis=0)
+    r = np.append(-np.inf, radii)[held.sum(axis=1)]
+    return np.maximum.accumulate(r[::-1])[::-1]
 
 
 def _most_subset(num_true: int) -> int:

@@ -91,16 +91,22 @@ class Block:
         return inside
 
     def gains(self, claim: Claim, subset: int, v: int, logs: Floats) -> Floats:
-        """(radii,) the least that a pair with this S and any V gains in the block; logs: (a, b, radii) log g.
+        """(radii,) the least that a pair with this S and any V gains in the block, betting on v labels of V.
 
         T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v. A draw
         that hits B labels after those loses at most (log g(a, 0) - log g(a, B)) / B per label of T that it hits.
+
+        Args:
+            claim: The claim.
+            subset: The index of S.
+            v: The number of labels in T.
+            logs: (a, b, radii) log g of a draw that hits a labels of S and b of T.
         """
         rows = slice(self.first, self.last)
         a = self._overlap[subset][self._pattern[rows]]
-        base: Floats = np.bincount(a, minlength=len(logs)) @ logs[:, 0]
+        gain: Floats = np.bincount(a, minlength=len(logs)) @ logs[:, 0]
         if claim.into == 0:
-            return base
+            return gain
         before, width = claim.into - v, len(logs) * logs.shape[1]
         b = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
         later = self._place[self._start :] >= before
@@ -110,7 +116,8 @@ class Block:
         losses = (logs[:, :1] - logs) / np.maximum(np.arange(logs.shape[1]), 1)[None, :, None]
         used = table.any(axis=0)
         weights = table[:, used].astype(np.float64) @ losses.reshape(width, -1)[used]
-        return base - np.partition(weights, len(weights) - v, axis=0)[len(weights) - v :].sum(axis=0)
+        gain -= np.partition(weights, len(weights) - v, axis=0)[len(weights) - v :].sum(axis=0)
+        return gain
 
     def _hits_ahead(self, most: int) -> Ints:
         """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""

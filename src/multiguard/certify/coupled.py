@@ -104,5 +104,3 @@ def _laws(hits_in: Ints, hits_out: Ints, chances: Floats, game: Game) -> Floats:
     table = np.stack([np.einsum("na,tnb->tab", each, out, optimize=True) for each in into])
     laws: Floats = table[:, :, a, b].reshape(-1, len(a))
     return laws
-
-

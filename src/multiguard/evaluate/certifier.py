@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Radii, Rule, certified_radii_batch
 from multiguard.certify.arrays import Floats
-from multiguard.certify.single_labels import label_radii_batch
 from multiguard.certify.rules import check_method
+from multiguard.certify.single_labels import label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name
@@ -147,7 +147,7 @@ def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenanc
     others = [method for method in checked if method != "betting"]
     if run.stops is not None and others:
         raise InvalidInputError(
-            f"method {others[0]!r} needs a number of draws that is fixed beforehand, and these votes are adaptive: they "
-            "decided themselves how many draws each image has; certify them by the method 'betting'"
+            f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they decided "
+            "themselves how many draws each image has; certify them by the method 'betting'"
         )
     return checked

@@ -1,0 +1,112 @@
+"""What betting has claimed so far, and whether more draws can be expected to claim more."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify.arguments import check_alpha, check_radii, check_sigma, each_image
+from multiguard.certify.arrays import Bools, Floats
+from multiguard.certify.betting import BETTING_RADII, Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.draws import Draws, read_draws
+from multiguard.certify.layers import scale_radii
+from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.wealth import pace, wealth
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """Where the claims about one image stand at the requested radii. A forecast, never a proof.
+
+    The claims of `TopK` are the sizes that can fail, from the smallest; those of `Threshold` the floors, then the
+    ceilings, each from the weakest.
+
+    Attributes:
+        draws: The draws so far.
+        claimed: (claims, radii) whether log K of every pair has reached what is needed at this radius.
+        missing: (claims, radii) what log K of the weakest pair still lacks.
+        pace: (claims, radii) the square root of the growth of log K that is expected per draw to come.
+    """
+
+    draws: int
+    claimed: Bools
+    missing: Floats
+    pace: Floats
+
+    def reachable(self, draws: int, forecast_margin: float) -> Bools:
+        """(claims, radii) what is not claimed yet, but would be by so many draws in all if they are favourable.
+
+        Args:
+            draws: The draws in all.
+            forecast_margin: How many standard deviations better than expected they are taken to be.
+        """
+        left = max(0, draws - self.draws)
+        if left == 0 or forecast_margin == np.inf:
+            return ~self.claimed & np.bool_(left > 0)
+        pace = np.maximum(self.pace + forecast_margin / np.sqrt(2 * self.draws), 0.0)
+        gain = pace**2 * left + forecast_margin * pace * np.sqrt(2 * left)
+        return np.asarray(~self.claimed & (gain >= self.missing))
+
+
+def betting_outlooks(
+    votes: Iterable[ArrayLike],
+    labels: Iterable[ArrayLike],
+    rule: Rule,
+    *,
+    num_labels: int,
+    sigma: float,
+    radii: Sequence[float],
+    alpha: float = 0.001,
+) -> list[Outlook]:
+    """For each image where the claims of the method betting stand after the draws so far, any number of them.
+
+    Args:
+        votes: For each image all its votes so far, as `certified_radii_batch` takes them.
+        labels: For each image the indices of L.
+        rule: The smoothed classifier.
+        num_labels: c, the number of labels there are.
+        sigma: The standard deviation of the noise.
+        radii: The requested radii, in the unit of sigma.
+        alpha: The error allowed, as in `certified_radii`.
+
+    >>> clear, open_, hopeless = [[0]] * 400, [[0]] * 75 + [[1]] * 25, [[0], [1]] * 200
+    >>> outlooks = betting_outlooks(
+    ...     [clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), num_labels=2, sigma=0.5, radii=[0.2]
+    ... )
+    >>> [bool(outlook.claimed[0, 0]) for outlook in outlooks]
+    [True, False, False]
+    >>> [bool(outlook.reachable(10_000, forecast_margin=2)[0, 0]) for outlook in outlooks]
+    [False, True, False]
+    """
+    rule.check(num_labels)
+    r, alpha = _needed_r(check_radii(radii), check_sigma(sigma)), check_alpha(alpha)
+
+    def read(given: ArrayLike, true: ArrayLike) -> Outlook:
+        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, r)
+
+    return list(each_image(votes, labels, read))
+
+
+def _needed_r(radii: Floats, sigma: float) -> Floats:
+    """(radii,) the least r of the list that is enough for each radius; far beyond its end where none is."""
+    listed = np.append(BETTING_RADII, 2 * BETTING_RADII[-1])
+    return listed[np.searchsorted(scale_radii(BETTING_RADII, sigma), radii)]
+
+
+def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
+    rising, back = np.unique(r, return_inverse=True)
+    parts: list[tuple[Staircase, float]] = [(top_k_sizes(draws, rule), alpha)] if isinstance(rule, TopK) else []
+    if not isinstance(rule, TopK):
+        parts = [(floors(draws, rule), alpha / 2), (ceilings(draws, rule), alpha / 2)]
+    empty = np.empty((0, len(rising)))
+    claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
+    for staircase, level in parts:
+        claims = staircase.claims(level)
+        if claims:
+            log_k = wealth(draws, staircase.game, claims, rising)
+            claimed.append(is_proved(log_k, claims, draws.count))
+            missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
+            paces.append(np.stack([pace(draws, staircase.game, claim, rising) for claim in claims]))
+    columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
+    return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)

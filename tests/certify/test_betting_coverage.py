@@ -1,0 +1,116 @@
+"""How often the claims of the method betting are false, evaluated by exact binomial tests."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
+
+from multiguard.certify import Rule, Threshold, TopK, certified_radii, wealth
+from multiguard.certify.bets import Game
+from multiguard.certify.betting import betting_radii, ceiling_radii, floor_radii
+from multiguard.certify.blocks import Claim
+from multiguard.certify.draws import Draws, read_draws
+
+R = 0.5
+T = 0.4
+DRAWS = 400
+Claimed = Callable[[Draws, float], bool]
+
+
+def too_many(wrong: int, cases: int, alpha: float) -> float:
+    """The p-value of so many false claims where each may be false with probability alpha."""
+    return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
+
+
+def size_one(rule: TopK) -> Claimed:
+    return lambda draws, alpha: betting_radii(draws, rule, alpha, at=(R,))[0][0] >= R
+
+
+# A classifier that breaks the claim exactly at R, its rule, L, and whether the claim is made at R.
+CASES: dict[str, tuple[Staircase, Rule, list[int], Claimed]] = {
+    "half-space": (two_labels(R), TopK(1, 1), [0], size_one(TopK(1, 1))),
+    "staircase": (top_two_of_five(R), TopK(2, 2), [0], size_one(TopK(2, 2))),
+    "floor": (floor_of_two(R, T), Threshold(T), [0, 1], lambda d, a: floor_radii(d, Threshold(T), a, at=(R,))[0] >= R),
+    "ceiling": (
+        ceiling_of_two(R, T),
+        Threshold(T),
+        [0],
+        lambda d, a: ceiling_radii(d, Threshold(T), a, at=(R,))[1] >= R,
+    ),
+}
+
+
+def first(draws: Draws, count: int) -> Draws:
+    """The first draws."""
+    end = np.searchsorted(draws.draw, count)
+    return Draws(draws.patterns, draws.pattern[:count], draws.draw[:end], draws.rival[:end], draws.rivals)
+
+
+def false_claims(case: str, alpha: float, images: int, looks: tuple[int, ...] = (DRAWS,), seed: int = 0) -> int:
+    """In how many images the broken claim is made after any of these numbers of draws."""
+    model, rule, labels, claimed = CASES[case]
+    rng, wrong = np.random.default_rng([seed, round(alpha * 100)]), 0
+    for _ in range(images):
+        votes = model.votes(rng, max(looks))
+        draws = read_draws(votes, labels, rule, votes.shape[1])
+        wrong += any(claimed(first(draws, look), alpha) for look in looks)
+    return wrong
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.4])
+@pytest.mark.parametrize("case", CASES)
+def test_fixed_draws(case: str, alpha: float) -> None:
+    """At a radius at which the claim is broken by a hair, it is made as rarely as promised."""
+    assert too_many(false_claims(case, alpha, 150), 150, alpha) > 1e-4
+
+
+@pytest.mark.parametrize("case", ["half-space", "staircase"])
+def test_best_moment(case: str) -> None:
+    """The same if an image stops at its best moment, and goes on if there was none."""
+    looks = (60, 100, 140, 200, 260, 330, 400)
+    assert too_many(false_claims(case, 0.4, 60, looks, seed=1), 60, 0.4) > 1e-4
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("alpha", [0.1, 0.2, 0.4])
+@pytest.mark.parametrize("case", CASES)
+def test_best_moment_soak(case: str, alpha: float) -> None:
+    """Many more images, at many more moments."""
+    assert too_many(false_claims(case, alpha, 4000, tuple(range(40, 801, 20)), seed=2), 4000, alpha) > 1e-4
+
+
+def fair_labels(rng: np.random.Generator, draws: int) -> np.ndarray:
+    """Twelve labels that are all out of g_t by a hair."""
+    return rng.random((draws, 12)) < T * (1 - 1e-12)
+
+
+def test_bets_on_draws_that_chose_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bets chosen from the draws that they are made on are caught; the same on fresh draws are not."""
+    monkeypatch.setattr(wealth, "BETTING_CUTS", (100,))
+    rng, alpha, images = np.random.default_rng(3), 0.4, 120
+    wrong = {"same": 0, "fresh": 0}
+    for _ in range(images):
+        earlier, later = fair_labels(rng, 100), fair_labels(rng, 100)
+        for name, second in (("same", earlier), ("fresh", later)):
+            draws = read_draws(np.concatenate([earlier, second]), range(12), Threshold(T), 12)
+            claim = Claim(out=12, into=0, needed=-np.log(alpha))
+            wrong[name] += wealth.wealth(draws, Game(12, 0, 12, T), [claim], np.zeros(1))[0, 0] >= claim.needed
+    assert too_many(wrong["fresh"], images, alpha) > 1e-4
+    assert too_many(wrong["same"], images, alpha) < 1e-6
+
+
+def test_labels_chosen_by_pilot_draws() -> None:
+    """Sets chosen by other draws among labels of nearly the same probability keep the promise."""
+    rng, alpha, images, k = np.random.default_rng(4), 0.4, 60, 2
+    wrong = 0
+    for _ in range(images):
+        chances = np.full(6, 1 / 6) + 1e-4 * rng.standard_normal(6)
+        chances /= chances.sum()
+        pilot, fresh = (rng.choice(6, (250, 1), p=chances) for _ in range(2))
+        chosen = np.argsort(-np.bincount(pilot[:, 0], minlength=6))[:k]
+        kept = np.isin(np.argsort(-chances)[:k], chosen).sum()
+        radii = certified_radii(fresh, chosen, TopK(k, 1), sigma=1.0, alpha=alpha, num_labels=6, method="betting").true
+        wrong += bool(np.any(radii[kept:] >= 0))
+    assert too_many(wrong, images, alpha) > 1e-4
