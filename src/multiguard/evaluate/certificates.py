@@ -190,7 +190,7 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
         raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
     rows: list[VoteRow] = []
     for position in range(len(votes)):
-        rows.append(votes.row(position))
+        rows.append(votes.row(position, adaptive=votes.adaptive))
         if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
             rows = []

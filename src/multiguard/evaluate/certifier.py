@@ -147,7 +147,7 @@ def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenanc
     others = [method for method in checked if method != "betting"]
     if run.stops is not None and others:
         raise InvalidInputError(
-            f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they decided "
-            "themselves how many draws each image has; certify them by the method 'betting'"
+            f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they "
+            "decided themselves how many draws each image has; certify them by the method 'betting'"
         )
     return checked

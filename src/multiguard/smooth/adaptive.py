@@ -13,8 +13,8 @@ from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
 from multiguard.votes.types import as_array
 
-# An image may stop after so many draws: where the method betting chooses its bets again, and once before.
-_STOPS = (50, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
+# An image may stop after so many draws; those at which the method betting chooses its bets again are among them.
+_STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class AdaptivePlan:
 
     >>> from multiguard.certify import TopK
     >>> AdaptivePlan(TopK(k=5, k_prime=3), radii=(0.25, 0.5), max_draws=1000).stops
-    (50, 100, 200, 500, 1000)
+    (50, 100, 200, 300, 500, 700, 1000)
     """
 
     rule: Rule  # the smoothed classifier

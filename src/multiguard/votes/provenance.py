@@ -117,6 +117,9 @@ def _check_rule(run: Provenance) -> None:
 def _check_stops(run: Provenance) -> None:
     if (run.stops is None) != (run.stopping is None):
         raise InvalidInputError("stops and stopping belong together: give both or none.")
-    for name, numbers in (("stops", run.stops or (run.draws,)), ("earlier_draws", (*run.earlier_draws, run.draws))):
-        if numbers[0] < 1 or numbers[-1] != run.draws or any(a >= b for a, b in pairwise(numbers)):
+    earlier = (*run.earlier_draws, run.draws) if run.earlier_draws else None
+    for name, numbers in (("stops", run.stops), ("earlier_draws", earlier)):
+        if numbers is None:
+            continue
+        if not numbers or numbers[0] < 1 or numbers[-1] != run.draws or any(a >= b for a, b in pairwise(numbers)):
             raise InvalidInputError(f"{name} must increase from at least 1 to draws = {run.draws}, not {numbers}.")

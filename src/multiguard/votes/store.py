@@ -52,7 +52,8 @@ class Votes:
     is replaced after the folder was opened is refused.
 
     In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: only
-    the method betting certifies them. Pilot draws have methods of their own and are never among the draws that certify.
+    the method betting may certify them, and they are returned only to a caller who passes `adaptive=True`. Pilot draws
+    have methods of their own and are never among the draws that certify.
 
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -107,20 +108,22 @@ class Votes:
         """Return how many draws certify one image, without reading its votes."""
         return self._heads[position].draws
 
-    def row(self, position: int) -> VoteRow:
-        """Return one image."""
-        shard, row = self._locations[position]
-        if self._open is None or self._open[0] is not shard:
-            self._open = (shard, shard.open())
-        return read_row(self._open[1], row, self._heads[position], self.provenance)
+    def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
+        """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
+        if self.adaptive and not adaptive:
+            raise VotesError(
+                "these are votes of an adaptive run: they decided themselves how many draws an image has, so only the "
+                "method 'betting' may certify them; to do so, read them with adaptive=True."
+            )
+        return self._row(position)
 
-    def ranked(self, position: int) -> Ranked:
-        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`."""
-        return self.row(position).ranked
+    def ranked(self, position: int, *, adaptive: bool = False) -> Ranked:
+        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
+        return self.row(position, adaptive=adaptive).ranked
 
-    def hits(self, position: int) -> NDArray[np.bool_]:
-        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`."""
-        return self.row(position).hits
+    def hits(self, position: int, *, adaptive: bool = False) -> NDArray[np.bool_]:
+        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
+        return self.row(position, adaptive=adaptive).hits
 
     def pilot_ranked(self, position: int) -> Ranked:
         """Return (pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
@@ -131,7 +134,13 @@ class Votes:
         return as_hits(self._pilot(position))
 
     def _pilot(self, position: int) -> DrawVotes:
-        pilot = self.row(position).pilot
+        pilot = self._row(position).pilot
         if pilot is None:
             raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
         return pilot
+
+    def _row(self, position: int) -> VoteRow:
+        shard, row = self._locations[position]
+        if self._open is None or self._open[0] is not shard:
+            self._open = (shard, shard.open())
+        return read_row(self._open[1], row, self._heads[position], self.provenance)
