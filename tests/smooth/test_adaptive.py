@@ -18,7 +18,7 @@ from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.votes import LabelSets, read_votes
 
 TOP_K = AdaptivePlan(TopK(2, 2), radii=(0.1, 0.4), max_draws=300, alpha=0.01)
-SETS = AdaptivePlan(Threshold(0.5), radii=(0.8,), max_draws=300, alpha=0.01)
+SETS = AdaptivePlan(Threshold(0.5), radii=(0.3,), max_draws=300, alpha=0.01)
 PLANS = pytest.mark.parametrize("plan", [TOP_K, SETS], ids=["ranks", "sets"])
 
 

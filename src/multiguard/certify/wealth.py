@@ -17,10 +17,9 @@ from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
 # The draws after which bets are chosen again, from all draws before; draws before the first are not bet on.
-_STEADY = (1, 2, 5)
-BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in _STEADY))
+BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
 # The numbers of draws by which a bet may hope to reach what it needs.
-_HORIZONS = (500, *(m * 10**e for e in range(3, 9) for m in _STEADY))
+_HORIZONS = tuple(10**e for e in range(3, 9))
 # Draws of the cautious law that were never seen: as many at the least W as spread over all values.
 _CAUTION = 0.4
 # The same of the bold law, nearly all at the least W.

@@ -27,8 +27,8 @@ _Sweep = Annotated[
 _Out = Annotated[Path | None, Option(help="The certificates folder to write [certificates beside the votes].")]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "paper", "independent", "jia"),
-    "threshold": ("joint", "independent"),
+    "top-k": ("joint", "betting", "paper", "independent", "jia"),
+    "threshold": ("joint", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Score = Literal["precision", "recall", "f1", "false_ceiling"]
 FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
-METHOD_NAMES = {"joint": "joint", "paper": "paper (Theorem 1)", "independent": "independent"}
+METHOD_NAMES = {"joint": "joint", "betting": "betting", "paper": "paper (Theorem 1)", "independent": "independent"}
 METHOD_NAMES |= {"jia": "Jia et al.", "cohen": "Cohen et al."}
 POINTWISE = (
     "Each curve is valid pointwise, for a configuration fixed in advance; "

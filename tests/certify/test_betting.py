@@ -1,0 +1,166 @@
+"""The method betting: what it claims, what it refuses, exact probabilities, and outlooks."""
+
+import numpy as np
+import pytest
+from tests.certify.cases import random_distribution, random_ranked
+from tests.certify.limit import limit_radius
+
+from multiguard.certify import (
+    Rule,
+    StoppingRule,
+    Threshold,
+    TopK,
+    betting_outlooks,
+    certified_radii,
+    certified_radii_batch,
+    exact_radii,
+    label_radii,
+    look_plan,
+)
+from multiguard.certify.betting import betting_radii
+from multiguard.certify.draws import read_draws
+from multiguard.errors import InvalidInputError
+
+BETTING = {"sigma": 1.0, "alpha": 0.01, "method": "betting"}
+
+
+def test_few_draws() -> None:
+    """Draws before the first cut prove nothing; a few more do."""
+    assert certified_radii([[0]] * 30, [0], TopK(1, 1), num_labels=2, **BETTING).true[0] == -np.inf
+    assert certified_radii([[0]] * 90, [0], TopK(1, 1), num_labels=2, **BETTING).true[0] > 0.2
+
+
+def test_batch_of_any_draws() -> None:
+    """Images with different numbers of draws each have the radii that they have alone."""
+    rng = np.random.default_rng(0)
+    votes = [random_ranked(rng, labels=8, depth=2, draws=n, spread=2.0) for n in (20, 120, 333, 700)]
+    labels = [
+        np.argsort(-np.bincount(each.ravel(), minlength=8))[:d] for each, d in zip(votes, (1, 2, 3, 2), strict=True)
+    ]
+    together = certified_radii_batch(votes, labels, TopK(3, 2), num_labels=8, **BETTING)
+    for each, own, radii in zip(votes, labels, together, strict=True):
+        alone = certified_radii(each, own, TopK(3, 2), num_labels=8, **BETTING)
+        assert np.array_equal(alone.true, radii.true)
+    assert np.isfinite(together[3].true).any()
+
+
+def test_certain_sizes() -> None:
+    """Sizes that cannot fail have infinite radii and take nothing of alpha."""
+    votes = random_ranked(np.random.default_rng(1), labels=5, depth=2, draws=300, spread=3.0)
+    likely = np.argsort(-np.bincount(votes.ravel(), minlength=5))
+    radii = certified_radii(votes, likely[:3], TopK(3, 2), num_labels=5, **BETTING).true
+    assert radii[0] == np.inf
+    assert np.all(np.isfinite(radii[1:]) | np.isneginf(radii[1:]))
+    assert np.all(certified_radii(votes, likely[:3], TopK(5, 2), num_labels=5, **BETTING).true == np.inf)
+
+
+@pytest.mark.parametrize("rule", [TopK(20, 14), Threshold(0.5)], ids=["top-k", "threshold"])
+def test_many_labels(rule: Rule) -> None:
+    """More labels in L than subsets can be taken of; some claims are made, none that the votes contradict."""
+    rng = np.random.default_rng(2)
+    votes = rng.random((400, 40)) < np.repeat([0.97, 0.05], [14, 26])
+    if isinstance(rule, TopK):
+        votes = np.argsort(-(votes + 0.1 * rng.random(votes.shape)), axis=1)[:, :14]
+    radii = certified_radii(votes, range(14), rule, num_labels=40, **BETTING)
+    assert np.sum(radii.true > 0.3) >= 10
+    assert radii.false is None or np.sum(radii.false > 0.3) >= 10
+
+
+def test_single_radius() -> None:
+    """One radius takes all of alpha: it claims at least what the whole list does."""
+    rng = np.random.default_rng(3)
+    gained = 0
+    for _ in range(12):
+        votes = random_ranked(rng, labels=8, depth=3, draws=300, spread=1.0)
+        labels = np.argsort(-np.bincount(votes.ravel(), minlength=8))[:4]
+        draws = read_draws(votes, labels, TopK(5, 3), 8)
+        full = betting_radii(draws, TopK(5, 3), 0.01)[0] >= 0.3
+        single = betting_radii(draws, TopK(5, 3), 0.01, at=(0.3,))[0] >= 0.3
+        gained += int(single.sum()) - int(full.sum())
+    assert gained > 0
+
+
+def test_refused_looks() -> None:
+    """Looks and betting exclude each other."""
+    looks = look_plan(100)
+    with pytest.raises(InvalidInputError, match="takes no looks"):
+        certified_radii([[0]] * 100, [0], TopK(1, 1), num_labels=2, looks=looks, **BETTING)
+    with pytest.raises(InvalidInputError, match="takes no looks"):
+        label_radii([[0]] * 100, [0], TopK(1, 1), num_labels=2, sigma=1.0, method="betting", looks=looks)
+    with pytest.raises(InvalidInputError, match="takes no looks"):
+        StoppingRule(TopK(1, 1), looks, radii=[0.5], num_labels=2, sigma=1.0, method="betting")
+
+
+def test_refused_votes() -> None:
+    """A label twice in a draw or in L is refused."""
+    with pytest.raises(InvalidInputError, match="twice"):
+        certified_radii([[0, 0]] * 50, [0], TopK(2, 2), num_labels=3, **BETTING)
+    with pytest.raises(InvalidInputError, match="different"):
+        certified_radii([[0, 1]] * 50, [0, 0], TopK(2, 2), num_labels=3, **BETTING)
+
+
+def test_labels_alone() -> None:
+    """The radius of a label alone is that of L = {label}, in the order given."""
+    votes = random_ranked(np.random.default_rng(4), labels=6, depth=2, draws=300, spread=2.0)
+    likely = np.argsort(-np.bincount(votes.ravel(), minlength=6))[:2]
+    alone = label_radii(votes, likely, TopK(3, 2), num_labels=6, **BETTING)
+    for label, radius in zip(likely, alone, strict=True):
+        assert radius == certified_radii(votes, [label], TopK(3, 2), num_labels=6, **BETTING).true[0]
+    assert np.any(alone > 0)
+
+
+def test_exact_probabilities() -> None:
+    """With exact probabilities betting is at least joint, and never beyond the exact limit."""
+    rng = np.random.default_rng(6)
+    better = 0
+    for _ in range(3):
+        sets, chances = random_distribution(rng, labels=5, k_prime=2)
+        labels = sorted(np.argsort(-chances @ sets)[:2].tolist())
+        joint, betting = (
+            exact_radii(sets, chances, labels, TopK(2, 2), sigma=1.0, method=m).true for m in ("joint", "betting")
+        )
+        for e in (1, 2):
+            if betting[e - 1] > 0:
+                assert betting[e - 1] <= limit_radius(sets, chances, labels, k=2, e=e) + 1e-9
+        assert np.all(betting >= joint - 1e-6)
+        better += int(np.sum(betting > joint + 1e-3))
+    assert better
+
+
+def test_exact_beyond_subsets() -> None:
+    """More labels outside L than subsets are taken of: labels that never come change nothing."""
+    rng = np.random.default_rng(7)
+    sets, chances = random_distribution(rng, labels=6, k_prime=2)
+    labels = np.argsort(-chances @ sets)[:2]
+    wide = np.concatenate([sets, np.zeros((len(sets), 12), dtype=np.bool_)], axis=1)
+    radii = [exact_radii(each, chances, labels, TopK(2, 2), sigma=1.0, method="betting").true for each in (sets, wide)]
+    assert np.allclose(radii[0], radii[1], atol=1e-6)
+
+
+def test_exact_sets() -> None:
+    """Floors and ceilings with exact probabilities are at least those of joint."""
+    sets, chances = random_distribution(np.random.default_rng(8), labels=5, k_prime=2)
+    joint, betting = (
+        exact_radii(sets, chances, [0, 1], Threshold(0.3), sigma=1.0, method=m) for m in ("joint", "betting")
+    )
+    assert np.all(betting.true >= joint.true - 1e-6)
+    assert np.all(betting.false >= joint.false - 1e-6)
+
+
+@pytest.mark.parametrize("rule", [TopK(2, 1), Threshold(0.4)], ids=["top-k", "threshold"])
+def test_outlook(rule: Rule) -> None:
+    """Claimed is what certified_radii claims at that radius; with every draw taken nothing is reachable."""
+    rng = np.random.default_rng(9)
+    votes = [rng.random((n, 5)) < [0.9, 0.6, 0.3, 0.2, 0.1] for n in (60, 250, 600)]
+    if isinstance(rule, TopK):
+        votes = [random_ranked(rng, labels=5, depth=1, draws=n, spread=1.5) for n in (60, 250, 600)]
+    labels = [[0, 1]] * 3
+    options = {"num_labels": 5, "sigma": 0.5, "alpha": 0.01}
+    outlooks = betting_outlooks(votes, labels, rule, radii=[0.0, 0.1], **options)
+    proved = certified_radii_batch(votes, labels, rule, method="betting", **options)
+    for outlook, radii in zip(outlooks, proved, strict=True):
+        floors = outlook.claimed[: len(radii.true)]
+        assert np.all((radii.true >= 0.1) <= floors[:, 1] | np.isinf(radii.true))
+        assert not outlook.reachable(outlook.draws, 5.0).any()
+        assert np.array_equal(outlook.reachable(10**6, np.inf), ~outlook.claimed)
+        assert np.all(outlook.missing[outlook.claimed] <= 0)
