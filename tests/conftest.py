@@ -3,16 +3,13 @@
 from pathlib import Path
 
 import pytest
-import torch
+
+from multiguard.models.torchvision_operators import declare_absent_operators
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
-# torchvision's wheel may be built for another torch; it then lacks operators that timm's import looks up.
-_OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
-for _name in ("nms", "qnms"):
-    if not hasattr(torch.ops.torchvision, _name):
-        _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+declare_absent_operators()  # for tests that import timm or transformers themselves
 
 
 def _real(path: str) -> Path:

@@ -147,6 +147,21 @@ def test_exact_sets() -> None:
     assert np.all(betting.false >= joint.false - 1e-6)
 
 
+def test_exact_ties() -> None:
+    """Labels of the same probability: nothing is claimed, whatever rounding makes of it."""
+    radii = exact_radii(np.eye(5, dtype=np.bool_), [0.2] * 5, [0, 1, 2], TopK(1, 1), sigma=1.0, method="betting")
+    assert radii.true[0] == -np.inf
+    rotations = np.array([np.roll([True] * 7 + [False], i) for i in range(8)])
+    ceilings = exact_radii(rotations, [1 / 8] * 8, [], Threshold(0.875), sigma=1.0, method="betting").false
+    assert np.all(ceilings == -np.inf)
+
+
+def test_exact_tails() -> None:
+    """A label that is returned nearly always is not taken for one that always is."""
+    radii = exact_radii(np.eye(2, dtype=np.bool_), [1.0, 5e-10], [0], TopK(1, 1), sigma=1.0, method="betting")
+    assert 6.0 < radii.true[0] < 6.2
+
+
 @pytest.mark.parametrize("rule", [TopK(2, 1), Threshold(0.4)], ids=["top-k", "threshold"])
 def test_outlook(rule: Rule) -> None:
     """Claimed is what certified_radii claims at that radius; with every draw taken nothing is reachable."""

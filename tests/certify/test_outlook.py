@@ -83,7 +83,7 @@ def test_round_radius() -> None:
 def test_settled_images() -> None:
     """Settled: everything claimed, no labels, no chance, a radius beyond the list. Open: what draws would prove."""
     sure, likely = np.zeros((300, 1), np.int64), np.arange(100)[:, None] // 75
-    votes, labels, one = [sure, sure[:50], sure[:50], likely], [[0], [], [1], [0]], {"rule": TopK(1, 1)}
+    votes, labels, one = [sure, sure[:50], sure, likely], [[0], [], [1], [0]], {"rule": TopK(1, 1)}
     reached = [bool(np.any(outlook.reachable(10_000, 2.0))) for outlook in outlooks(votes, labels, **one)]
     assert reached == [False, False, False, True]
     assert not np.any(outlooks([sure], [[0]], radii=[50.0], **one)[0].reachable(10_000, 2.0))

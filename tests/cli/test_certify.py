@@ -261,7 +261,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "--max-draws is 0; expected 1 or more"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--alpha", 0], "alpha"),
         ([*ADAPTIVE, "--radius", 0.5, "--rule", "threshold", "--threshold", 2], "strictly between 0 and 1"),
-        (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "(--labels)"),
+        (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "give --labels FILE"),
         (
             [*VOTE, "--data", "folder", "--root", "images", "--no-labels", "--labels", "names.txt", "--split", "x"],
             "images without labels have no CSV",

@@ -43,7 +43,7 @@ def test_score_order_note(home):
         "scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); "
         "--labels FILE if the model's differs"
     )
-    assert json.loads((home / "v/source.json").read_text())["model"]["labels"] == "dataset"
+    assert "labels" not in json.loads((home / "v/source.json").read_text())["model"]
     code, out, err = command(*VOTE, "--labels", "names.txt", "--out", "w")
     assert code == 0, err
     assert "order" not in out
@@ -88,8 +88,8 @@ def test_other_noise_and_seed(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["predict", "digit.png", *MODEL, "--sigma", 1], "--labels FILE (labels=[...])"),
-        (["vote", "--model", MODEL[1], "--data", "digits", "--sigma", 1, "--out", "v"], "--output logits or prob"),
+        (["predict", "digit.png", *MODEL, "--sigma", 1], "--labels FILE, one name per line"),
+        (["vote", "--model", MODEL[1], *VOTE[5:], "--rule", "threshold", "--out", "v"], "--output logits or prob"),
         (
             ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
             "pilot_draws must",

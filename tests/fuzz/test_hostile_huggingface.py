@@ -103,6 +103,13 @@ def test_wrapped_network_of_timm(tmp_path):
     images = torch.rand(2, 3, 32, 32)
     assert classifier.label_names == ("cat", "dog")
     assert torch.allclose(classifier(images), model((images - 0.5) / 0.5).logits, atol=1e-5)
+    (folder / "preprocessor_config.json").unlink()
+    stored = json.loads((folder / "config.json").read_text())
+    own = {"mean": [0.1] * 3, "std": [0.2] * 3, "input_size": [3, 64, 64]}
+    (folder / "config.json").write_text(json.dumps({**stored, "pretrained_cfg": own}))
+    classifier = load_classifier(f"hf:{folder}").eval()
+    assert classifier.image_size == (64, 64)
+    assert torch.allclose(classifier(images), model((images - 0.1) / 0.2).logits, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["own", "perceiver", "shieldgemma2", "bert", None, ["vit"]])
@@ -138,7 +145,7 @@ def test_known_model_types():
 )
 def test_size(vit, tmp_path, entries):
     """A network larger than the tensors in the folder is refused before it is built."""
-    with pytest.raises(ModelError, match=r"at most 1,048,576 is supported|a larger network than its files hold"):
+    with pytest.raises(ModelError, match=r"at most 1,048,576 is|a larger network than its files hold|is no height"):
         load_classifier(f"hf:{edited(vit, tmp_path, **entries)}")
 
 

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -29,6 +30,26 @@ def expected_votes(scores, draws: int = 20, size: int = 32) -> np.ndarray:
 def votes_of(classifier: Classifier, draws: int = 20, size: int = 32) -> np.ndarray:
     assert classifier.label_names == tuple(LABELS)
     return Smoother(classifier, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
+
+
+def write_onnx(file, rows):
+    """A linear network as an ONNX file for batches of `rows` images ("N" for any number), and as a torch module."""
+    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
+    pytest.importorskip("onnxruntime")
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
+    names = {"weight": network[1].weight, "bias": network[1].bias}
+    tensors = [onnx.numpy_helper.from_array(tensor.detach().numpy(), name) for name, tensor in names.items()]
+    nodes = [
+        helper.make_node("Flatten", ["images"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "weight", "bias"], ["scores"], transB=1),
+    ]
+    inputs = [helper.make_tensor_value_info("images", 1, [rows, 3, 32, 32])]
+    outputs = [helper.make_tensor_value_info("scores", 1, [rows, 4])]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    file.write_bytes(model.SerializeToString())
+    return network
 
 
 class Trap:

@@ -71,6 +71,48 @@ def test_votes_without_normalisation(saved_model, make_folder):
     assert np.array_equal(votes, expected_votes(lambda x: saved_model[0](x).logits))
 
 
+def test_size_of_folder(make_folder):
+    """The size comes from the last step that changes it, or from the config."""
+    crop = {"do_center_crop": True, "crop_size": {"height": 224, "width": 224}, "size": {"shortest_edge": 256}}
+    cases = [
+        ({}, (32, 32)),
+        ({"size": {"height": 48, "width": 64}}, (48, 64)),
+        ({"size": 24}, (24, 24)),
+        ({"size": {"shortest_edge": 40}}, (40, 40)),
+        (crop, (224, 224)),
+        ({**crop, "do_center_crop": False}, (256, 256)),
+        ({"size": 24, "do_resize": False}, (32, 32)),
+    ]
+    folder = make_folder()
+    for processor, size in cases:
+        (folder / "preprocessor_config.json").write_text(json.dumps({"do_normalize": False, **processor}))
+        assert load_classifier(f"hf:{folder}").image_size == size
+    assert load_classifier(f"hf:{folder}", image_size=(16, 16)).image_size == (16, 16)
+
+
+def test_scale_and_channel_order(saved_model, make_folder):
+    """Another scale of pixels and blue first are what the model's own processor does to an image."""
+    transformers = pytest.importorskip("transformers")
+    settings = {"do_resize": False, "rescale_factor": 1 / 127.5, "image_mean": [0.1] * 3, "image_std": [0.4] * 3}
+    folder = make_folder(do_flip_channel_order=True, **settings)
+    image = np.random.default_rng(0).integers(0, 256, (3, 32, 32), dtype=np.uint8)
+    processed = transformers.ViTImageProcessor(**settings)(image[::-1].copy(), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        scores = load_classifier(f"hf:{folder}").eval()(torch.from_numpy(image)[None] / 255)
+        assert torch.allclose(scores, saved_model[0](processed).logits, atol=1e-5)
+
+
+def test_missing_processor(saved_model, folder):
+    """A missing preprocessor config is named with the options that replace it."""
+    (folder / "preprocessor_config.json").unlink()
+    with pytest.raises(ModelError, match=r"no preprocessor_config\.json.*--mean, --std and --size"):
+        load_classifier(f"hf:{folder}")
+    classifier = load_classifier(f"hf:{folder}", mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    assert classifier.image_size == (32, 32)
+    mean, std = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1), torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
+    assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0]((x - mean) / std).logits))
+
+
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "preprocessor_config.json"])
 def test_weights_hash(saved_model, folder, file):
     """The hash covers every file that is read."""
@@ -135,12 +177,23 @@ def test_declared_probabilities(folder):
     ("config", "processor", "message"),
     [
         ({"problem_type": "single_label_classification"}, {}, "problem_type"),
-        ({}, {"rescale_factor": 1 / 127.5}, r"\[0, 1\]"),
-        ({}, {"do_rescale": False}, r"\[0, 1\]"),
+        ({}, {"do_rescale": False}, "do_rescale"),
+        ({}, {"rescale_factor": -1}, "rescale_factor"),
+        ({}, {"rescale_offset": True}, "rescale_offset"),
+        ({}, {"do_convert_grayscale": True}, "do_convert_grayscale"),
+        ({}, {"do_pad": True}, "do_pad"),
+        ({}, {"include_top": True}, "include_top"),
+        ({}, {"image_std": [0.5, -0.5, 0.5]}, "image_std .* above 0"),
+        ({}, {"image_std": [0.5, 0.0, 0.5]}, "image_std .* above 0"),
+        ({}, {"image_mean": [0.5, 0.5]}, "image_mean .* expected 1 or 3 numbers"),
+        ({}, {"image_mean": ["a"]}, "image_mean"),
+        ({}, {"size": {"longest_edge": 3}}, "--size"),
+        ({}, {"size": [1, 2, 3]}, "--size"),
+        ({}, {"do_flip_channel_order": True}, "do_flip_channel_order and a normalisation"),
     ],
 )
 def test_unsuitable_model(make_folder, config, processor, message):
-    """A single-label model, and one whose pixels are not in [0, 1], are refused."""
+    """A single-label model, and preprocessing that is not supported, are refused by name."""
     with pytest.raises(ModelError, match=message):
         load_classifier(f"hf:{make_folder(config, **processor)}")
 
@@ -165,3 +218,23 @@ def test_code_in_hf_folder(folder, make_folder):
     with pytest.raises(ModelError, match="auto_map"):
         load_classifier(f"hf:{folder}")
     assert not sprung.exists()
+
+
+def test_model_object(saved_model):
+    """A model object has its labels and returns logits."""
+    classifier = load_classifier(saved_model[0])
+    assert (classifier.output, classifier.label_names) == ("logits", tuple(LABELS))
+    assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0](x).logits))
+    with pytest.raises(ModelError, match="returns logits"):
+        load_classifier(saved_model[0], output="probabilities")
+    with pytest.raises(ModelError, match="returns 4 scores, and --labels"):
+        load_classifier(saved_model[0], labels=["cat"])
+
+
+def test_text_model_object():
+    """A model of token ids is refused: no noise can be added to them."""
+    transformers = pytest.importorskip("transformers")
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=20, **small))
+    with pytest.raises(ModelError, match="token ids"):
+        load_classifier(model)

@@ -13,12 +13,22 @@ from multiguard.models.model_folder import ModelCard, save_folder
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("toy_models:missing", "no function"),
-        ("no_such_module_here:f", "no function"),
+        ("toy_models:missing", "unknown name in toy_models 'missing'"),
+        ("no_such_module_here:f", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module_here'"),
         ("toy_models:not_a_function", "is of type int"),
         ("toy_models:a_number", "not int"),
         ("resnet18", "unknown model"),
         ("timm:", "unknown model"),
+        (":x", "unknown model ':x'"),
+        ("x:", "unknown model"),
+        (":", "unknown model"),
+        ("", "unknown model"),
+        ("no_such_file.py:net", "is no such file"),
+        ("weights.pth", "weights alone do not say which network"),
+        ("weights.safetensors", "weights alone do not say which network"),
+        ("gone.onnx", "no such file"),
+        ("torch:no_such_name", "unknown name in torch"),
+        ("shutil:copyfile", "requires 2 arguments; expected a function of one batch"),
     ],
 )
 def test_unknown_spec(spec, message):

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from multiguard.errors import ModelError
 from multiguard.models import model_folder
-from multiguard.models.backbone import build_backbone, check_image_size
+from multiguard.models.backbone import build_backbone, check_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import ModelCard, load_backbone, load_folder, read_card, save_folder
@@ -136,12 +136,12 @@ def test_readable_card(tmp_path, network):
 def test_network_of_fixed_size(tmp_path):
     """A network for one size is built for the size of the card."""
     built = build_backbone("timm:test_vit3", 3, size=64)
-    check_image_size(built, 64)
+    check_backbone(built, 64, 3)
     save_folder(tmp_path, card(architecture="timm:test_vit3", image_size=(64, 64)), built.network)
     with pytest.raises(ModelError, match=r"test_vit3 takes no images of 96x96 \(Input height \(96\).*; try 64"):
-        check_image_size(load_backbone(tmp_path), 96)
+        check_backbone(load_backbone(tmp_path), 96, 3)
     assert load_folder(tmp_path)(torch.zeros(1, 3, 64, 64)).shape == (1, 3)
-    check_image_size(build_backbone("timm:resnet18", 3, size=64), 64)
+    check_backbone(build_backbone("timm:resnet18", 3, size=64), 64, 3)
 
 
 def test_dropout_of_loaded_backbone(tmp_path, network):

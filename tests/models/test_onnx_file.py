@@ -3,31 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from small_models import LABELS, expected_votes, votes_of
-from torch import nn
+from small_models import LABELS, expected_votes, votes_of, write_onnx
 
 from multiguard.errors import ModelError
 from multiguard.models import load_classifier
-
-
-def write_onnx(file, rows):
-    """A linear network as an ONNX file for batches of `rows` images ("N" for any number), and as a torch module."""
-    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
-    pytest.importorskip("onnxruntime")
-    torch.manual_seed(1)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
-    names = {"weight": network[1].weight, "bias": network[1].bias}
-    tensors = [onnx.numpy_helper.from_array(tensor.detach().numpy(), name) for name, tensor in names.items()]
-    nodes = [
-        helper.make_node("Flatten", ["images"], ["flat"]),
-        helper.make_node("Gemm", ["flat", "weight", "bias"], ["scores"], transB=1),
-    ]
-    inputs = [helper.make_tensor_value_info("images", 1, [rows, 3, 32, 32])]
-    outputs = [helper.make_tensor_value_info("scores", 1, [rows, 4])]
-    graph = helper.make_graph(nodes, "linear", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    file.write_bytes(model.SerializeToString())
-    return network
+from multiguard.smooth import Smoother
 
 
 @pytest.mark.parametrize("rows", ["N", 1, 8])
@@ -56,11 +36,22 @@ def test_hash_of_external_tensors(tmp_path):
     assert load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
 
 
-def test_undeclared_scores(tmp_path):
-    """The kind of the scores must be declared."""
+def test_undeclared_labels_and_scores(tmp_path):
+    """Labels are named by their indices, which the file counts; a score threshold needs the kind of scores."""
     write_onnx(tmp_path / "model.onnx", "N")
-    with pytest.raises(ModelError, match="--output logits"):
-        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS)
+    classifier = load_classifier(f"onnx:{tmp_path / 'model.onnx'}")
+    assert (classifier.label_names, classifier.output) == (("0", "1", "2", "3"), None)
+    with pytest.raises(ModelError, match="--output logits or probabilities"):
+        Smoother(classifier, sigma=0.5, score_threshold=0.5, device="cpu")
+    with pytest.raises(ModelError, match=r"returns 4 scores, and --labels .* names 2"):
+        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=["cat", "dog"])
+
+
+def test_session(tmp_path):
+    """A session of onnxruntime is the same model as its file."""
+    network = write_onnx(tmp_path / "model.onnx", "N")
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "model.onnx"))
+    assert np.array_equal(votes_of(load_classifier(session, labels=LABELS)), expected_votes(network))
 
 
 def test_damaged_onnx_file(tmp_path):

@@ -41,11 +41,12 @@ def test_function_that_returns_classifier():
 
 
 def test_undeclared_options():
-    """The labels and the kind of scores of a module must be declared."""
-    with pytest.raises(ModelError, match="labels="):
-        load_classifier(small_network(), output="logits")
-    with pytest.raises(ModelError, match="--output logits"):
-        load_classifier(small_network(), labels=LABELS)
+    """Labels are counted by the first input; the kind of scores is declared, and only where it is known."""
+    classifier = load_classifier(small_network())
+    assert (classifier.num_labels, classifier.output) == (None, None)
+    with pytest.raises(ModelError, match="give labels="):
+        _ = classifier.label_names
+    assert classifier.find_labels(torch.zeros(2, 3, 8, 8)) == classifier.label_names == ("0", "1", "2", "3")
     with pytest.raises(ModelError, match="'scores'"):
         load_classifier(small_network(), labels=LABELS, output="scores")
     with pytest.raises(ModelError, match="has its own weights"):
@@ -57,6 +58,76 @@ def test_method_of_module(method):
     """A method of a module is refused: it would hide the module."""
     with pytest.raises(ModelError, match="give the module itself"):
         load_classifier(getattr(small_network(), method), labels=LABELS, output="logits")
+
+
+OWN_FILE = """
+import sys
+import numpy as np
+import torch
+from torch import nn
+from beside_own_model import WIDTH
+
+net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, WIDTH))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = net
+    def forward(self, images): return self.body(images)
+def build(): return net
+def scores(images): return images.flatten(1)[:, :4]
+def array_scores(images): return images.reshape(len(images), -1)[:, :4].astype(np.float64)
+def pair(images, labels): return images
+def leaves(): sys.exit(3)
+def breaks(): raise ValueError("no weights\\nhere")
+def nothing(): return None
+class Callable:
+    def __call__(self, images): return scores(images)
+thing = Callable()
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    """A file of the user's in the current folder."""
+    (tmp_path / "own_model.py").write_text(OWN_FILE)
+    (tmp_path / "beside_own_model.py").write_text("WIDTH = 4\n")
+    (tmp_path / "broken_model.py").write_text("import no_such_library\n")
+    (tmp_path / "torch.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield tmp_path
+    for name in ("own_model", "beside_own_model"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("file", ["own_model.py", "{home}/own_model.py", "own_model"])
+@pytest.mark.parametrize("name", ["net", "Net", "build", "scores", "array_scores", "thing"])
+def test_file_in_current_folder(own_file, file, name):
+    """A model, a class, a function that makes one and a function of a batch are all taken, by file or by module."""
+    classifier = load_classifier(f"{file.format(home=own_file)}:{name}", labels=LABELS)
+    assert classifier(torch.rand(2, 3, 8, 8)).shape == (2, 4)
+    assert classifier.code_hash is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("own_model.py:bild", "unknown name in own_model.py 'bild': did you mean 'build'"),
+        ("own_model.py:pair", "requires 2 arguments"),
+        ("own_model.py:leaves", "failed when it was called without arguments: SystemExit: 3"),
+        ("own_model.py:breaks", "ValueError: no weights here"),
+        ("own_model.py:nothing", "not NoneType"),
+        ("own_model.py:WIDTH", "is of type int"),
+        ("broken_model.py:net", "cannot be imported: ModuleNotFoundError: No module named 'no_such_library'"),
+        ("torch.py:x", "torch is the name of a module that is loaded already; rename the file"),
+    ],
+)
+def test_mistakes_in_own_file(own_file, spec, message):
+    """Every mistake is one line."""
+    with pytest.raises(ModelError, match=message) as raised:
+        load_classifier(spec, labels=LABELS)
+    assert "\n" not in str(raised.value)
 
 
 FILES = {

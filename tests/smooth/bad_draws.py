@@ -21,7 +21,10 @@ BadDraws = dict[tuple[int, int], str]  # (image, draw) -> the problem there
 
 
 def smoother_of(scores, batch_size=16, name="bad", **options) -> Smoother:
-    classifier = load_classifier(scores, labels=list("abcde"), output="logits", name=name)
+    def tensors_only(images: Tensor) -> Tensor:  # called once per batch, the first included
+        return scores(images.clone())
+
+    classifier = load_classifier(tensors_only, labels=list("abcde"), output="logits", name=name)
     return Smoother(classifier, sigma=0.5, k_max=3, device="cpu", batch_size=batch_size, **options)
 
 

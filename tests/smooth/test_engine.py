@@ -56,10 +56,11 @@ def test_shared_threads(source):
 
     def scores(images: Tensor) -> Tensor:
         assert alone.acquire(blocking=False), "two batches run at once"
-        time.sleep(0.001)  # lets another thread in, as a device or a large product does
-        found = exact(images)
-        alone.release()
-        return found
+        try:
+            time.sleep(0.001)  # lets another thread in, as a device or a large product does
+            return exact(images)
+        finally:
+            alone.release()
 
     f = load_classifier(scores, labels=exact.label_names, output="logits")
     shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise=source)

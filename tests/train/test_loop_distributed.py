@@ -27,7 +27,7 @@ def train_linear(out):
     """Train without noise, shift and batch normalisation: nothing that depends on the process."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
-    start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32)
+    start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32, own_head=False)
     hyperparameters = hyperparameters_for("digits", epochs=2, sigma=0.0, shift=0, batch=16)
     train(start, *(load_pixels(DigitsDataset(split, images=60)) for split in ("train", "val")), hyperparameters, out)
 

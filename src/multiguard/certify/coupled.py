@@ -10,10 +10,10 @@ is a lower bound of the mean of W at x + delta; for `Threshold` W = H_S/u - t, a
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.bets import Game, ladders, scores_of
+from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws
 from multiguard.certify.layers import crossing
 from multiguard.certify.rules import Rule, TopK
@@ -23,11 +23,13 @@ from multiguard.certify.subsets import best_within, subset_sizes
 _MOST_TRUE = 10
 # Every subset of the likeliest labels outside L is tried, so many labels together with those of L; the others alone.
 _MOST_LABELS = 14
+# The mean must exceed 0 by this fraction of its positive part, so that rounding breaks no tie.
+_MARGIN = 1e-11
 
 
 def coupled_radii(draws: Draws, chances: Floats, rule: Rule) -> tuple[Floats, Floats | None]:
     """As `betting_radii`, each row of `draws` with its chance in place of being a draw; every r counts."""
-    d, rivals = draws.num_true, draws.rivals
+    d, rivals, chances = draws.num_true, draws.rivals, chances / chances.sum()
     if isinstance(rule, TopK):
         sizes = min(d, rule.k)
         certain = min(sizes, max(0, rule.k - rivals))
@@ -59,7 +61,7 @@ class _Means:
         ladder = ladders(game, *widths)
         self.row = self.us[:, None] * len(widths[1]) + self.vs
         laws = _laws(hits_in @ subsets.T, hits_out @ rivals.T, chances, game)
-        self.scores = scores_of(np.take_along_axis(laws, ladder.order[self.row.ravel()], axis=1))
+        self.scores = _scores(np.take_along_axis(laws, ladder.order[self.row.ravel()], axis=1))
         self.gaps, self.least = ladder.gaps[self.row.ravel()], ladder.least[self.row.ravel()]
 
     def radii(self, pairs: Sequence[tuple[int, int]]) -> Floats:
@@ -74,7 +76,8 @@ class _Means:
 
     def _weakest(self, r: float, out: int, into: int) -> float:
         """The least over U and V of the largest C over S in U and T in V."""
-        means = (self.least + np.einsum("ij,ij->i", self.gaps, ndtr(self.scores - r))).reshape(self.row.shape)
+        kept = np.einsum("ij,ij->i", self.gaps, ndtr(self.scores - r))
+        means = (self.least + (1 - _MARGIN) * kept).reshape(self.row.shape)
         means[(self.us == 0) & (out > 0)] = -np.inf
         means[:, (self.vs == 0) & (into > 0)] = -np.inf
         within = self._within_u(means, out)
@@ -94,6 +97,13 @@ def _subsets(labels: Ints, width: int | None = None) -> Ints:
     marks = np.zeros((1 << len(labels), len(labels) if width is None else width), np.int64)
     marks[:, labels] = np.arange(len(marks))[:, None] >> np.arange(len(labels)) & 1
     return marks
+
+
+def _scores(laws: Floats) -> Floats:
+    """As `scores_of`, with the digits of tails near 1 too."""
+    above, below = np.cumsum(laws[:, :0:-1], axis=1)[:, ::-1], np.cumsum(laws[:, :-1], axis=1)
+    scores: Floats = np.where(above > 0.5, -ndtri(np.minimum(below, 1.0)), ndtri(np.minimum(above, 1.0)))
+    return scores
 
 
 def _laws(hits_in: Ints, hits_out: Ints, chances: Floats, game: Game) -> Floats:

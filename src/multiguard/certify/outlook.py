@@ -9,10 +9,14 @@ from numpy.typing import ArrayLike
 from multiguard.certify.arguments import check_alpha, check_radii, check_sigma, each_image
 from multiguard.certify.arrays import Bools, Floats
 from multiguard.certify.betting import BETTING_RADII, Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.blocks import Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import scale_radii
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.wealth import pace, wealth
+
+# A claim is out of reach where its pace is so many standard deviations below 0.
+_FAR = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +108,20 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
     for staircase, level in parts:
         claims = staircase.claims(level)
         if claims:
-            log_k = wealth(draws, staircase.game, claims, rising)
+            paces.append(np.stack([pace(draws, staircase.game, claim, rising) for claim in claims]))
+            log_k = _wealth_where_open(draws, staircase, claims, rising, paces[-1])
             claimed.append(is_proved(log_k, claims, draws.count))
             missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
-            paces.append(np.stack([pace(draws, staircase.game, claim, rising) for claim in claims]))
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
     return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)
+
+
+def _wealth_where_open(
+    draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, paces: Floats
+) -> Floats:
+    """(claims, radii) as `wealth`, but 0 for a claim whose pace shows that it is neither made nor within reach."""
+    log_k = np.zeros((len(claims), len(radii)))
+    open_ = np.flatnonzero(np.any(paces > -_FAR / np.sqrt(2 * draws.count), axis=1))
+    if len(open_):
+        log_k[open_] = wealth(draws, staircase.game, [claims[i] for i in open_], radii)
+    return log_k

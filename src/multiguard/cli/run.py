@@ -71,8 +71,9 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
     recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
-    if recipe.model is not None and runs_code(recipe.model.spec):
-        print_line(f"model: {recipe.model.spec} is code that the recipe names; it is imported and called")
+    named = recipe.model.spec if recipe.model is not None else recipe.train.model if recipe.train is not None else None
+    if named is not None and runs_code(named):
+        print_line(f"model: {named} is code that the recipe names; it is imported and called")
     done: dict[str, bool] = {}
 
     def on_step(step: str, text: str) -> None:

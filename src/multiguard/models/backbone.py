@@ -1,7 +1,7 @@
 """Networks by the name of their architecture: the built-in one, or any of timm's, with or without weights."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ class Backbone:
     std: tuple[float, ...]  # per channel, to divide them by
     image_size: int  # the height and width it was designed for
     fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head
+    own_head: bool = field(kw_only=True)  # whether weights without label names filled the head: their order is unknown
+    config: Mapping[str, Any] = field(default_factory=dict)  # what a Hugging Face network is built from
+    code_hash: str | None = None  # sha256 of the user's files that make the network; None where no code does
 
 
 def build_backbone(
@@ -65,15 +68,21 @@ def input_size(architecture: str) -> int:
 
 
 @torch.no_grad()
-def check_image_size(backbone: Backbone, size: int) -> None:
-    """Raises `ModelError` unless the network accepts images of this height and width."""
+def check_backbone(backbone: Backbone, size: int, labels: int) -> None:
+    """Raises `ModelError` unless the network has one score per label for images of this height and width."""
     was_training = backbone.network.training
     try:
-        backbone.network.eval()(torch.zeros(1, 3, size, size))
-    except (AssertionError, RuntimeError) as error:
-        reason = f"takes no images of {size}x{size} ({summary(error)}); try {backbone.image_size}"
-        raise ModelError(f"{backbone.architecture} {reason}") from error
+        scores = backbone.network.eval()(torch.zeros(1, 3, size, size))
+    except Exception as error:  # of the user's own code, too
+        hint = f"; try {backbone.image_size}" if backbone.image_size else ""
+        raise ModelError(
+            f"{backbone.architecture} takes no images of {size}x{size} ({summary(error)}){hint}"
+        ) from error
     backbone.network.train(was_training)
+    shape = tuple(getattr(getattr(scores, "logits", scores), "shape", ()))
+    if shape != (1, labels):
+        what = f"returns shape {shape} for one image"
+        raise ModelError(f"{backbone.architecture} {what}; the data has {labels} labels, so (1, {labels}) is expected")
 
 
 def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
@@ -83,7 +92,9 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
     fresh = () if weights is None else _fill(network, Path(weights), ("head",))
-    return Backbone(architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh)
+    return Backbone(
+        architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh, own_head=weights is not None and not fresh
+    )
 
 
 def _timm_backbone(
@@ -103,7 +114,9 @@ def _timm_backbone(
     heads = (head,) if isinstance(head, str) else tuple(head)
     fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
     image_size = int(config["input_size"][-1])
-    return Backbone(architecture, network, tuple(config["mean"]), tuple(config["std"]), image_size, fresh)
+    filled = config["num_classes"] == classes if weights == PRETRAINED else weights is not None and not fresh
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled)
 
 
 def _size_option(name: str, size: int | None) -> dict[str, int]:

@@ -6,22 +6,29 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 
 Output = Literal["logits", "probabilities"]
+_SCORE_DIMENSIONS = 2  # (B, c)
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
 
 
 class Classifier(nn.Module):
     """A base classifier whose input is the image itself, so that a radius is always measured in pixels in [0, 1].
 
+    Inputs that are no images (rows of a table, sound, embeddings) are taken in their own unit.
+
     Args:
-        network: Any callable or module (B, *input_shape) -> (B, c).
-        label_names: The c label names, in the order of the scores.
-        output: Whether the scores are logits or probabilities; declared, never guessed from values.
+        network: Any callable or module (B, *input_shape) -> (B, c). An output with `logits`, as Hugging Face models
+            return, and a NumPy array become a tensor.
+        label_names: The c label names, in the order of the scores; None where their number is unknown until
+            `find_labels`.
+        output: Whether the scores are logits or probabilities; declared, never guessed from values. None where it is
+            undeclared: the ranking of labels does not need it, a score threshold does.
         mean: Per-channel mean subtracted inside the classifier, after the noise; None for none.
         std: Per-channel standard deviation divided by inside the classifier; None for none.
         image_size: (height, width) the network expects; None for any size.
@@ -39,10 +46,10 @@ class Classifier(nn.Module):
 
     def __init__(
         self,
-        network: Callable[[Tensor], Tensor],
-        label_names: Sequence[str],
+        network: Callable[[Tensor], Any],
+        label_names: Sequence[str] | None,
         *,
-        output: Output,
+        output: Output | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         image_size: tuple[int, int] | None = None,
@@ -52,7 +59,7 @@ class Classifier(nn.Module):
         code_hash: str | None = None,
     ) -> None:
         super().__init__()
-        self.network, self.label_names = network, tuple(label_names)
+        self.network, self._label_names = network, None if label_names is None else tuple(label_names)
         self.output, self.image_size = output, image_size
         self.name, self.trained_sigma = name, trained_sigma
         self.weights_hash, self.code_hash = weights_hash, code_hash
@@ -62,13 +69,60 @@ class Classifier(nn.Module):
     mean: Tensor | None
     std: Tensor | None
 
+    @property
+    def num_labels(self) -> int | None:
+        """The number of labels c; None where only the first input will tell (`find_labels`)."""
+        return None if self._label_names is None else len(self._label_names)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The c label names, in the order of the scores; `ModelError` where their number is not known yet."""
+        if self._label_names is None:
+            raise ModelError(
+                f"{self.name}: how many labels it has is unknown before its first input; give labels=[...]"
+            )
+        return self._label_names
+
+    @torch.no_grad()
+    def find_labels(self, inputs: Tensor) -> tuple[str, ...]:
+        """The label names; where their number is unknown, one forward pass counts them, and indices name them.
+
+        >>> classifier = Classifier(lambda rows: rows[:, :2], None, name="first two")
+        >>> classifier.num_labels, classifier.find_labels(torch.zeros(1, 5)), classifier.num_labels
+        (None, ('0', '1'), 2)
+        """
+        if self._label_names is None:
+            scores = self.eval()(inputs)
+            if not isinstance(scores, Tensor) or scores.ndim != _SCORE_DIMENSIONS or len(scores) != len(inputs):
+                what = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+                raise ModelError(f"{self.name} returned {what} for {len(inputs)} inputs; one row of scores per input")
+            self._label_names = index_names(scores.shape[1])
+        return self._label_names
+
+    def name_labels(self, names: Sequence[str]) -> None:
+        """Name the labels of a classifier whose number of labels is unknown."""
+        self._label_names = tuple(names)
+
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each image in [0, 1]."""
         if self.mean is not None:
             images = images - self.mean
         if self.std is not None:
             images = images / self.std
-        return self.network(images)
+        scores = self.network(images)
+        if not isinstance(scores, Tensor):
+            scores = getattr(scores, "logits", scores)
+            return torch.from_numpy(scores).to(images.device) if isinstance(scores, np.ndarray) else scores
+        return scores
+
+
+def index_names(count: int) -> tuple[str, ...]:
+    """The names of labels that have none: their indices.
+
+    >>> index_names(3)
+    ('0', '1', '2')
+    """
+    return tuple(map(str, range(count)))
 
 
 def _channels(values: Sequence[float] | None) -> Tensor | None:
@@ -91,12 +145,16 @@ class ModelOptions:
         """These options, with the model's own values where none were given."""
         return replace(self, **{name: value for name, value in defaults.items() if not getattr(self, name)})
 
-    def make_classifier(self, network: Callable[[Tensor], Tensor], spec: str, weights_hash: str | None) -> Classifier:
-        """The network as a `Classifier`; missing labels or an undeclared kind of scores raise `ModelError`."""
+    def make_classifier(self, network: Callable[[Tensor], Any], spec: str, weights_hash: str | None) -> Classifier:
+        """The network as a `Classifier`; an unknown kind of scores raises `ModelError`."""
+        if self.output is not None and self.output not in get_args(Output):
+            raise ModelError(
+                f"{spec}: its scores are --output logits or probabilities (output=...), not {self.output!r}."
+            )
         return Classifier(
             network,
-            self.require_labels(spec),
-            output=self.require_output(spec),
+            self.labels,
+            output=self.output,
             mean=self.mean,
             std=self.std,
             image_size=self.image_size,
@@ -110,12 +168,10 @@ class ModelOptions:
             raise ModelError(f"{spec}: give the label names in the order of the scores, --labels FILE (labels=[...]).")
         return tuple(self.labels)
 
-    def require_output(self, spec: str) -> Output:
-        """The declared kind of the scores, which is never guessed from values; `ModelError` where there is none."""
-        if self.output is None or self.output not in get_args(Output):
-            given = f"not {self.output!r}"
-            raise ModelError(f"{spec}: declare its scores with --output logits or probabilities (output=...), {given}.")
-        return self.output
+    def check_count(self, count: int | None, spec: str) -> None:
+        """Raises `ModelError` for label names of another number than the model's scores, where that is known."""
+        if self.labels is not None and count not in (None, len(self.labels)):
+            raise ModelError(f"{spec} returns {count} scores, and --labels (labels=[...]) names {len(self.labels)}.")
 
     def refuse_weights(self, spec: str) -> None:
         """Raises `ModelError` for a weights file where the model has its own."""

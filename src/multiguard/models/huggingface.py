@@ -1,6 +1,8 @@
 """`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +15,21 @@ from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.huggingface_config import check_config, size_limit
+from multiguard.models.image_processor import (
+    PREPROCESSOR,
+    ImageProcessor,
+    missing_processor,
+    own_size,
+    read_processor,
+    timm_processor,
+)
+from multiguard.models.spec import HF_CONFIG
 from multiguard.models.weights import import_library, summary
 
-_CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 _INDEX = "model.safetensors.index.json"
-_MULTI_LABEL = "multi_label_classification"
-_UNIT = 1 / 255
+MULTI_LABEL = "multi_label_classification"
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _MAX_JSON = 1 << 23  # bytes
-
-
-class _Logits(nn.Module):
-    """The model's logits as a plain tensor."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.model(pixel_values=images).logits
-        return logits
 
 
 def load_hf(folder: str, options: ModelOptions) -> Classifier:
@@ -41,52 +38,109 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
-    config = _read_json(path / _CONFIG, spec)
-    check_config(config, spec)
-    _refuse_other_files(path, spec)
-    if (kind := config.get("problem_type")) != _MULTI_LABEL:
-        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
-    mean, std = _normalisation(path, spec)
+    config = read_config(path, spec)
+    if (kind := config.get("problem_type")) != MULTI_LABEL:
+        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {MULTI_LABEL!r}.")
+    processor = find_processor(path, config, options, spec)
     digest = hf_checksum(folder)
-    model = _load_model(path, config, spec)
-    labels = [str(model.config.id2label.get(index, index)) for index in range(len(model.config.id2label))]
-    filled = options.fill(labels=labels, output="logits", mean=mean, std=std)
-    return filled.make_classifier(_Logits(model), spec, digest)
+    model, wrong = read_model(path, config, spec)
+    if wrong:  # a checkpoint without its head, for example, leaves tensors at their random values
+        raise ModelError(
+            f"{spec}: its safetensors lack, or have in another shape, {', '.join(sorted(wrong.values())[:4])} "
+            f"({len(wrong)} in all), which would stay random; save the complete model after training."
+        )
+    labels = own_labels(model.config)
+    options.check_count(len(labels), spec)
+    own = {"mean": processor.mean, "std": processor.std, "image_size": processor.image_size}
+    network = _BlueFirst(model) if processor.flipped else model
+    return options.fill(labels=labels, output="logits", **own).make_classifier(network, spec, digest)
 
 
 def hf_checksum(folder: str) -> str:
     """The hash of all that is read of a folder: the tensors, and the files that determine how they are used."""
     path = Path(folder)
+    names = [name for name in (HF_CONFIG, PREPROCESSOR) if name == HF_CONFIG or (path / name).exists()]
     try:
-        return files_checksum([path / _CONFIG, path / _PREPROCESSOR, *sorted(path.glob("*.safetensors"))])
+        return files_checksum([*(path / name for name in names), *sorted(path.glob("*.safetensors"))])
     except OSError as error:
         raise ModelError(f"hf:{folder}: {error.filename} cannot be read: {error.strerror}") from error
 
 
-def _load_model(path: Path, config: dict[str, Any], spec: str) -> Any:
-    transformers = import_library("transformers", "hf")
-    dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
-    options, maker = {dtype: torch.float32}, transformers.AutoModelForImageClassification
-    try:
-        parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(config)
-        with torch.device("meta"), size_limit(*_stored_size(path), spec):
+class _BlueFirst(nn.Module):
+    """A network that takes its channels in the order blue, green, red."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Any:
+        return self.model(images.flip(1))
+
+
+def find_processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
+    """How images become the network's input: as the folder says, or as the options do where it does not."""
+    if (path / PREPROCESSOR).exists():
+        return read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
+    if options.mean is not None and options.std is not None:
+        return ImageProcessor(image_size=own_size(config, spec))
+    if config["model_type"] == "timm_wrapper":
+        return timm_processor(config, spec)
+    raise missing_processor(spec)
+
+
+def own_labels(config: Any) -> tuple[str, ...]:
+    """The label names of a parsed config, in the order of the scores."""
+    return tuple(str(config.id2label.get(index, index)) for index in range(len(config.id2label)))
+
+
+def read_config(path: Path, spec: str) -> dict[str, Any]:
+    """The folder's config.json, which asks for nothing outside the folder; otherwise it raises `ModelError`."""
+    config = _read_json(path / HF_CONFIG, spec)
+    check_config(config, spec)
+    _refuse_other_files(path, spec)
+    return config
+
+
+def build_model(config: dict[str, Any], size: tuple[int, int], spec: str) -> Any:
+    """The network of a config, checked against the (numbers, tensors) that are stored before it takes any memory."""
+    with _one_line(spec):
+        maker, options = _maker()
+        parsed = import_library("transformers", "hf").CONFIG_MAPPING[config["model_type"]].from_dict(config)
+        with torch.device("meta"), size_limit(*size, spec):
             maker.from_config(parsed, trust_remote_code=False, **options)
-        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options)
+        return maker.from_config(parsed, trust_remote_code=False, **options)
+
+
+def read_model(path: Path, config: dict[str, Any], spec: str, **more: Any) -> tuple[Any, dict[str, str]]:
+    """The network with the folder's tensors, and by name what they lack or have in another shape."""
+    with _one_line(spec):
+        maker, options = _maker()
+        with torch.device("meta"):
+            parsed = build_model(config, stored_size(path), spec).config
+        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options, **more)
+    wrong = [*info["missing_keys"], *info["mismatched_keys"]]  # the latter with both shapes
+    return model, {key if isinstance(key, str) else key[0]: str(key) for key in wrong}
+
+
+@contextmanager
+def _one_line(spec: str) -> Iterator[None]:
+    """A config that fits no model may raise anything."""
+    try:
+        yield
     except ModelError:
         raise
-    except Exception as error:  # a config that fits no model may raise anything
+    except Exception as error:
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
-    # A checkpoint without its head, for example, leaves tensors at their random values.
-    wrong = sorted(str(key) for key in (*info["missing_keys"], *info["mismatched_keys"]))
-    if wrong:
-        raise ModelError(
-            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
-            "which would stay random; save the complete model after training."
-        )
-    return model
 
 
-def _stored_size(path: Path) -> tuple[int, int]:
+def _maker() -> tuple[Any, dict[str, Any]]:
+    """What builds image classifiers, and its option for float32, which has had another name."""
+    transformers = import_library("transformers", "hf")
+    option = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
+    return transformers.AutoModelForImageClassification, {option: torch.float32}
+
+
+def stored_size(path: Path) -> tuple[int, int]:
     """How many numbers the folder's tensors have, and how many tensors there are."""
     sizes: list[int] = []
     for file in path.glob("*.safetensors"):
@@ -105,31 +159,6 @@ def _refuse_other_files(path: Path, spec: str) -> None:
     for name in set(map(str, named.values())) if isinstance(named, dict) else ():
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise ModelError(f"{spec}: {_INDEX} names {name!r}, which is not a safetensors file in the folder.")
-
-
-def _normalisation(path: Path, spec: str) -> tuple[list[float] | None, list[float] | None]:
-    """Mean and standard deviation for pixels in [0, 1], from the folder's image processor."""
-    config = _read_json(path / _PREPROCESSOR, spec)
-    rescaled, factor = config.get("do_rescale", True), config.get("rescale_factor", _UNIT)
-    if not rescaled or not _is_number(factor) or abs(factor - _UNIT) > 1e-9:
-        raise ModelError(
-            f"{spec}: its image processor does not scale to [0, 1], so a radius would not be in pixels; wrap the model "
-            "in a callable that scales its input."
-        )
-    if not config.get("do_normalize", True):
-        return None, None
-    return _numbers(config, "image_mean", spec), _numbers(config, "image_std", spec)
-
-
-def _numbers(config: dict[str, Any], name: str, spec: str) -> list[float]:
-    values = config.get(name)
-    if not isinstance(values, list) or not values or not all(_is_number(value) for value in values):
-        raise ModelError(f"{spec}: {_PREPROCESSOR} has {name} = {str(values)[:60]!r}, not a list of numbers.")
-    return [float(value) for value in values]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _read_json(path: Path, spec: str) -> dict[str, Any]:

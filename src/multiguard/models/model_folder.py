@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
-from multiguard.io.records import convert, decode_json
+from multiguard.io.records import checksum, convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first
-from multiguard.models.weights import read_weights, summary
+from multiguard.models.huggingface_backbone import HF, build_hf
+from multiguard.models.spec import CARD_FILE, parse_spec
+from multiguard.models.weights import load_weights, read_weights
 
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
-CARD_FILE = "model.json"
 MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
 _MAX_SIDE = 1 << 14
@@ -32,7 +33,7 @@ _CHANNELS = 3
 class ModelCard:
     """The content of model.json, which describes the weights beside it."""
 
-    architecture: str  # how to build the network: "cnn", "cnn:WIDTH" or "timm:NAME"
+    architecture: str  # how to build the network: "cnn", "cnn:WIDTH", "timm:NAME", "hf", or the user's module:function
     label_names: tuple[str, ...]  # in the order of the scores
     image_size: tuple[int, int]  # (height, width) of its input
     mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise
@@ -43,6 +44,7 @@ class ModelCard:
     training: Mapping[str, Any] = field(default_factory=dict)  # how it was trained: dataset, recipe, versions
     history: tuple[Mapping[str, Any], ...] = ()  # one record per epoch
     weights_sha256: str = ""  # of model.safetensors
+    config: Mapping[str, Any] = field(default_factory=dict)  # what a network of "hf" is built from
 
     def classifier(self, network: nn.Module) -> Classifier:
         """The network as the base classifier that this card describes."""
@@ -54,9 +56,13 @@ class ModelCard:
             std=self.std,
             image_size=self.image_size,
             name=self.architecture,
-            weights_hash=self.weights_sha256 or None,
+            weights_hash=self.identity(self.weights_sha256) or None,
             trained_sigma=self.trained_sigma,
         )
+
+    def identity(self, weights: str) -> str:
+        """The hash of weights of this checksum together with the config, if there is one, that says how to use them."""
+        return hashlib.sha256(f"{weights} {checksum(self.config)}".encode()).hexdigest() if self.config else weights
 
     @property
     def trained_sigma(self) -> float | None:
@@ -124,37 +130,63 @@ def _check_card(card: ModelCard) -> None:
         raise ValueError("training.recipe is not an object")
 
 
-def load_folder(path: Path | str) -> Classifier:
-    """The classifier in the folder, in eval mode; its weights have the hash that the card records."""
-    card, backbone, tensors = _read_folder(Path(path))
+def load_folder(path: Path | str, network: nn.Module | None = None) -> Classifier:
+    """The classifier in the folder, in eval mode; its weights have the hash that the card records.
+
+    Args:
+        path: The folder.
+        network: The network that the user's code makes, where the folder was trained from code; no folder runs any.
+    """
+    card, backbone, tensors = _read_folder(Path(path), network=network)
     classifier = card.classifier(backbone.network)
     if card.denoiser:
         denoiser = FFDNet()
         _load_part(denoiser, tensors, "denoiser", Path(path))
         classifier = denoise_first(classifier, denoiser, card.sigma)
-        classifier.weights_hash = card.weights_sha256
+        classifier.weights_hash = card.identity(card.weights_sha256)
     return classifier.eval().requires_grad_(False)
 
 
-def load_backbone(path: Path, *, dropout: float = 0.0) -> Backbone:
+def load_backbone(path: Path, *, dropout: float = 0.0, network: nn.Module | None = None) -> Backbone:
     """The network of a model folder without its denoiser, for further training with this dropout before its head."""
-    return _read_folder(path, dropout)[1]
+    return _read_folder(path, dropout, network)[1]
 
 
-def _read_folder(path: Path, dropout: float = 0.0) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
+def _read_folder(
+    path: Path, dropout: float = 0.0, network: nn.Module | None = None
+) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
     """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
     card, file = read_card(path), path / WEIGHTS_FILE
-    if folder_checksum(path) != card.weights_sha256:
+    if _stored_checksum(path) != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
     tensors = read_weights(file)
+    made = network or _build_network(path, card, tensors, dropout)
+    _load_part(made, tensors, "network", path)
+    size = card.image_size[0]
+    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False, config=card.config)
+    return card, backbone, tensors
+
+
+def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float) -> nn.Module:
+    """The network of the card's architecture, before its weights; code that the card names is not run."""
+    kind = parse_spec(card.architecture).kind if card.architecture != HF else HF
+    if kind == "code":
+        raise ModelError(
+            f"{path} was trained from {card.architecture}, which is code, and no code runs because a file names it; if "
+            f"you trust it, name it yourself: --model {card.architecture} --weights {path}"
+        )
+    if kind == HF:
+        return build_hf(card.config, tensors, str(path))
     _check_memory(path, card, tensors)
-    backbone = build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0])
-    _load_part(backbone.network, tensors, "network", path)
-    return card, replace(backbone, mean=card.mean, std=card.std, image_size=card.image_size[0]), tensors
+    return build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0]).network
 
 
 def folder_checksum(path: Path) -> str:
-    """The sha256 of the folder's weights."""
+    """The hash of what decides the folder's scores, before it is taken for a model."""
+    return read_card(path).identity(_stored_checksum(path))
+
+
+def _stored_checksum(path: Path) -> str:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
@@ -163,10 +195,7 @@ def folder_checksum(path: Path) -> str:
 
 def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:
     part = {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
-    try:
-        module.load_state_dict(part)
-    except RuntimeError as error:
-        raise ModelError(f"{path}: the weights do not fit the card's architecture ({summary(error)})") from error
+    load_weights(module, part, str(path))
 
 
 def _check_memory(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> None:

@@ -5,43 +5,59 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, files_checksum
-from multiguard.models.classifier import Classifier, ModelOptions
+from multiguard.models.classifier import Classifier, ModelOptions, index_names
+from multiguard.models.host_network import HostNetwork
 from multiguard.models.weights import import_library, summary
 
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
-    """The classifier in an ONNX file with one input and one output; the kind of its scores must be declared.
+    """The classifier in an ONNX file with one input and one output.
 
     Only the file and the tensors in its folder are read, and no library that it names is loaded.
     """
     path, spec = Path(file), f"onnx:{file}"
     options.refuse_weights(spec)
-    options.require_labels(spec)
-    options.require_output(spec)
-    weights_hash = onnx_checksum(file)
-    network = OnnxNetwork(path)
-    return options.fill(image_size=network.image_size).make_classifier(network, spec, weights_hash)
+    weights_hash, runtime = onnx_checksum(file), import_library("onnxruntime", "onnx")
+    try:
+        session = runtime.InferenceSession(str(path), providers=runtime.get_available_providers())
+    except Exception as error:
+        raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
+    return wrap_session(session, options, spec, weights_hash)
 
 
-class OnnxNetwork:
+def is_session(model: object) -> bool:
+    """Whether the object is a session of onnxruntime."""
+    return all(hasattr(model, name) for name in ("get_inputs", "get_outputs", "run"))
+
+
+def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: str | None = None) -> Classifier:
+    """The classifier of a session of onnxruntime with one input and one output."""
+    network = OnnxNetwork(session, spec)
+    options.check_count(network.num_labels, spec)
+    own = None if network.num_labels is None else index_names(network.num_labels)
+    return options.fill(image_size=network.image_size, labels=own).make_classifier(network, spec, weights_hash)
+
+
+class OnnxNetwork(HostNetwork):
     """A callable (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size."""
 
-    def __init__(self, path: Path) -> None:
-        runtime = import_library("onnxruntime", "onnx")
-        try:
-            self._session = runtime.InferenceSession(str(path), providers=runtime.get_available_providers())
-        except Exception as error:
-            raise ModelError(f"onnx:{path} cannot be loaded: {summary(error)}") from error
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+    def __init__(self, session: Any, spec: str) -> None:
+        inputs, outputs = session.get_inputs(), session.get_outputs()
         if len(inputs) != 1 or len(outputs) != 1:
             names = [[node.name for node in nodes] for nodes in (inputs, outputs)]
-            raise ModelError(f"onnx:{path} must have one input and one output, not {names[0]} and {names[1]}.")
-        self._input, self._shape = inputs[0].name, list(inputs[0].shape)
+            raise ModelError(f"{spec} must have one input and one output, not {names[0]} and {names[1]}.")
+        self._session, self._input = session, inputs[0].name
+        self._shape, self._scores = list(inputs[0].shape), list(outputs[0].shape)
+
+    @property
+    def num_labels(self) -> int | None:
+        """The number of scores where the graph fixes it; None where it does not."""
+        count = self._scores[-1] if self._scores else None
+        return count if isinstance(count, int) else None
 
     @property
     def image_size(self) -> tuple[int, int] | None:
@@ -49,14 +65,13 @@ class OnnxNetwork:
         size = tuple(self._shape[2:])
         return size if len(size) == 2 and all(isinstance(side, int) for side in size) else None
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """The scores of each image, on the device of the input."""
-        array = images.detach().to(torch.float32).cpu().numpy()
-        fixed = self._shape[0] if isinstance(self._shape[0], int) else len(array)
-        parts = [self._run(array[start : start + fixed], fixed) for start in range(0, len(array), fixed)]
-        return torch.from_numpy(np.concatenate(parts)).to(images.device)
+    def scores(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """The scores of each row."""
+        fixed = self._shape[0] if isinstance(self._shape[0], int) else len(rows)
+        parts = [self._run(rows[start : start + fixed], fixed) for start in range(0, len(rows), fixed)]
+        return np.concatenate(parts)
 
-    def _run(self, rows: np.ndarray[Any, np.dtype[np.float32]], size: int) -> Any:
+    def _run(self, rows: NDArray[np.float32], size: int) -> Any:
         padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), np.float32)])
         return self._session.run(None, {self._input: padded})[0][: len(rows)]
 

@@ -1,52 +1,178 @@
-"""Models that are Python objects: a `Classifier`, a module, a callable, or a `module:function` that returns one."""
+"""Models that a user's own code makes, by the name `module:function` or `file.py:function`."""
 
 import hashlib
 import importlib
+import importlib.util
+import inspect
 import sys
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from torch import nn
 
-from multiguard.errors import ModelError
+from multiguard.errors import ModelError, MultiGuardError
 from multiguard.io.files import file_checksum
-from multiguard.models.classifier import Classifier, ModelOptions, state_hash
+from multiguard.io.names import unknown_name
+from multiguard.models.backbone import Backbone
+from multiguard.models.classifier import Classifier, ModelOptions
+from multiguard.models.host_network import FunctionNetwork
+from multiguard.models.model_folder import load_backbone, load_folder
+from multiguard.models.python_object import is_model, wrap_model
+from multiguard.models.weights import load_weights, read_weights, summary
 
 _LIBRARIES = {"site-packages", "dist-packages"}
 
 
-def wrap_model(model: object, options: ModelOptions, spec: str) -> Classifier:
-    """The model as a `Classifier`; its labels and the kind of its scores must be declared.
+def load_code(spec: str, options: ModelOptions) -> Classifier:
+    """The model that `module:name` or `file.py:name` names; the only kind of model that runs user code.
 
-    A `Classifier` declares them itself and is returned as it is.
+    The name stands for a model, for a function of a batch that returns its scores (one required argument), or for a
+    function or class that is called without arguments and returns one of these.
     """
-    if isinstance(model, Classifier):
-        options.refuse_all(spec)
-        return model
-    options.refuse_weights(spec)
-    if not callable(model):
-        raise ModelError(f"{spec} must be a Classifier, a torch module or a callable, not {type(model).__name__}.")
-    if isinstance(getattr(model, "__self__", None), nn.Module):
-        raise ModelError(
-            f"{spec} is a method of a torch module, which would hide the module from evaluation mode, from the device "
-            "and from the record of its weights; give the module itself."
-        )
-    return options.make_classifier(model, spec, state_hash(model) if isinstance(model, nn.Module) else None)
-
-
-def load_function(spec: str, options: ModelOptions) -> Classifier:
-    """What `module:function` returns when called without arguments; the only kind of model that runs user code."""
-    module_name, _, function_name = spec.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-        maker = getattr(module, function_name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"{spec} names no function that can be imported: {error}") from error
-    if not callable(maker):
-        raise ModelError(f"{spec} is of type {type(maker).__name__}; it must be a function that returns the model.")
-    classifier = wrap_model(maker(), options, spec)
-    classifier.code_hash = code_hash(module, maker, classifier)
+    module, found = find_code(spec)
+    classifier = _filled(made_model(found, spec), options, spec)
+    classifier.code_hash = code_hash(module, found, classifier)
     return classifier
+
+
+def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
+    """The model, with the weights that are given: those of a folder that was trained from it, or of a file."""
+    if options.weights is None:
+        return wrap_model(model, options, spec)
+    own, rest = deepcopy(model), replace(options, weights=None)
+    network = _trainable(own, spec)
+    if options.weights.is_dir():
+        rest.refuse_all(str(options.weights))
+        return load_folder(options.weights, network)
+    load_weights(network, read_weights(options.weights), str(options.weights))
+    return wrap_model(own, rest, spec)
+
+
+def _trainable(model: Any, spec: str) -> nn.Module:
+    """The torch module of a model, which has weights to fill and to train."""
+    network = model.network if isinstance(model, Classifier) else model
+    if not isinstance(network, nn.Module):
+        kind = type(network).__name__
+        raise ModelError(f"{spec}: a {kind} has no weights to fill or train; leave out weights, or give a module.")
+    return network
+
+
+def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Backbone:
+    """A copy of the module that the user's code makes, to be trained.
+
+    It takes pixels in [0, 1] unless the code makes a `Classifier`, which has its own mean and standard deviation.
+    """
+    module, found = find_code(spec)
+    model = deepcopy(made_model(found, spec))
+    network, classifier = _trainable(model, spec), wrap_model(model, ModelOptions(), spec)
+    digest, named = code_hash(module, found, classifier), classifier.num_labels is not None
+    if weights is not None and Path(weights).is_dir():
+        return replace(load_backbone(Path(weights), network=network), architecture=spec, code_hash=digest)
+    if weights is not None:
+        load_weights(network, read_weights(Path(weights)), weights)
+    if named and classifier.label_names != tuple(labels):
+        raise ModelError(f"{spec} names other labels than the data, or in another order.")
+    mean, std = classifier.mean, classifier.std
+    return Backbone(
+        spec,
+        network,
+        (0.0,) if mean is None else tuple(mean.flatten().tolist()),
+        (1.0,) if std is None else tuple(std.flatten().tolist()),
+        (classifier.image_size or (0, 0))[0],
+        own_head=weights is not None and not named,
+        code_hash=digest,
+    )
+
+
+def code_checksum(spec: str) -> str:
+    """The hash of the user's files that make the model of this spec."""
+    module, found = find_code(spec)
+    return code_hash(module, found, wrap_model(made_model(found, spec), ModelOptions(), spec))
+
+
+def find_code(spec: str) -> tuple[ModuleType, Any]:
+    """The module and the object in it that the spec names; an error of the user's code is one line."""
+    name, _, attribute = spec.rpartition(":")
+    try:
+        module = _import_file(Path(name)) if name.endswith(".py") else _import_module(name)
+    except MultiGuardError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"{spec}: {name} cannot be imported: {_told(error)}") from error
+    if not hasattr(module, attribute):
+        known = [one for one in vars(module) if not one.startswith("_")]
+        raise ModelError(f"{spec}: {unknown_name(f'name in {name}', attribute, known)}")
+    return module, getattr(module, attribute)
+
+
+def made_model(found: Any, spec: str) -> Any:
+    """The model itself: the object that is named, or what it returns when it is called without arguments."""
+    if is_model(found):
+        return found
+    if not callable(found):
+        kinds = "a model, a function of a batch, or a function that returns one of them"
+        raise ModelError(f"{spec} is of type {type(found).__name__}; expected {kinds}.")
+    if (required := _required_arguments(found)) == 1 and not isinstance(found, type):
+        return found
+    if required:
+        raise ModelError(
+            f"{spec} requires {required} arguments; expected a function of one batch that returns its scores, or one "
+            "without arguments that returns the model."
+        )
+    try:
+        return found()
+    except MultiGuardError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"{spec} failed when it was called without arguments: {_told(error)}") from error
+
+
+def _required_arguments(function: Any) -> int:
+    """How many arguments a function needs; 1, a batch, where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    named = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return sum(one.default is one.empty and one.kind not in named for one in parameters)
+
+
+def _import_module(name: str) -> ModuleType:
+    """A module of the Python path, or of the current folder, as `python -m` finds it."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The module in a file; the files beside it can be imported by it, as if it were run."""
+    path = path.resolve()
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and _file(loaded) == path:
+        return loaded
+    if loaded is not None or not path.is_file():
+        reason = "is the name of a module that is loaded already; rename the file" if loaded else "is no such file"
+        raise ModelError(f"{path.stem if loaded else path} {reason}")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    if found is None or found.loader is None:
+        raise ModelError(f"{path} is no Python file")
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {summary(error)}" if str(error) else type(error).__name__
 
 
 def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
@@ -58,11 +184,15 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     if home_file is None:
         raise ModelError(f"{home.__name__} has no file to identify its code by; move the function into a .py file.")
     modules = list(classifier.modules())
-    parts = [maker, *modules, *(module.network for module in modules if isinstance(module, Classifier))]
+    parts = [maker, *modules, *(_own_part(module.network) for module in modules if isinstance(module, Classifier))]
     names = {name for part in parts for name in _defining_modules(part)}
     files = {name: file for name in names if (file := _user_file(name, home)) is not None} | {home.__name__: home_file}
     listing = "".join(f"{name} {file_checksum(file)};" for name, file in sorted(files.items()))
     return hashlib.sha256(listing.encode()).hexdigest()
+
+
+def _own_part(network: object) -> object:
+    return network.function if isinstance(network, FunctionNetwork) else network
 
 
 def _defining_modules(part: object) -> set[str]:

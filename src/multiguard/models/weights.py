@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.models.torchvision_operators import declare_absent_operators
 
+_NEED_TORCHVISION = ("timm", "transformers")
 _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 
@@ -48,13 +50,25 @@ def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
     return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
 
 
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Fill every tensor of a network from these by name and shape; any difference raises `ModelError`."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ModelError(f"{source}: the weights do not fit the network's architecture ({summary(error)})") from error
+
+
 def import_library(module: str, extra: str) -> Any:
     """The imported module; where it does not import, a `ModelError` that names the extra to install."""
+    if module in _NEED_TORCHVISION:
+        declare_absent_operators()
     try:
         return importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:  # the latter where torchvision was built for another torch
+    except ModuleNotFoundError as error:
+        raise ModelError(f"this model needs {error.name}; pip install 'multiguard[{extra}]'.") from error
+    except (ImportError, RuntimeError) as error:  # another library that it imports is broken
         raise ModelError(
-            f"this model needs {module}, which does not import ({error}); pip install 'multiguard[{extra}]'."
+            f"this model needs {module}, which is installed and does not import: {summary(error)}"
         ) from error
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
 from multiguard.certify.rules import TopK
 from multiguard.data.image import image_hash
-from multiguard.data.label_table import read_lines
 from multiguard.data.sample import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
@@ -23,7 +22,7 @@ from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
-from multiguard.pipeline.job_model import brings_labels, load_model, recorded_model
+from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
@@ -175,7 +174,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
     source = _voted_source(job, certified)
     images = source.open()
-    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source, images), job.part.device)
+    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source), job.part.device)
     notes = execution_notes(certified, smoother)
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
@@ -251,9 +250,7 @@ def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(
-    job: AttackJob, certified: CertificatesFolder, source: Source, images: IndexedDataset
-) -> Classifier:
+def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
     other = InvalidInputError(
@@ -261,8 +258,9 @@ def _voted_classifier(
     )
     if not runs_code(part.spec) and weights_checksum(part.spec, part.weights) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    names = tuple(images.label_names) if part.labels is None else tuple(read_lines(part.labels))
-    classifier = load_model(part, source.size, None if brings_labels(part.spec) else names)
+    classifier = load_model(part, source.size)
+    if classifier.num_labels is None:
+        classifier.name_labels(certified.certificates.label_names)
     same = (
         state_hash(classifier) == run["classifier_hash"]
         and classifier.code_hash == run["code_hash"]

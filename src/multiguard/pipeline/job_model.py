@@ -7,30 +7,48 @@ from typing import Any, Literal
 import torch
 
 from multiguard.certify.rules import RuleName
-from multiguard.errors import InvalidInputError
+from multiguard.data.label_table import read_lines
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
 from multiguard.models import Classifier, load_classifier
 from multiguard.models.backbone import input_size
-from multiguard.models.loading import LOADERS
-from multiguard.models.model_folder import CARD_FILE, read_card
+from multiguard.models.model_folder import read_card
+from multiguard.models.spec import parse_spec
 from multiguard.pipeline.parts import ModelPart
 from multiguard.results import CertificatesFolder
 
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
 
-def load_model(model: ModelPart, size: int | None = None, labels: tuple[str, ...] | None = None) -> Classifier:
-    """The classifier of a recipe or a command.
+def load_model(model: ModelPart, size: int | None = None) -> Classifier:
+    """The classifier of a recipe or a command; only the user's own code may leave its labels unnamed.
 
     Args:
         model: Which one, and what it does not say of itself.
         size: Height and width of its images; None for its own.
-        labels: The label names, where the model does not bring them.
     """
-    side = None if size is None or Path(model.spec).is_dir() else (size, size)
+    kind = parse_spec(model.spec).kind
+    labels = None if model.labels is None else tuple(read_lines(model.labels))
+    if labels is None and kind in ("timm", "onnx"):
+        raise unnamed_labels(model.spec)
+    side = None if size is None or _card_folder(model) is not None else (size, size)
     more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
     return load_classifier(model.spec, labels=labels, image_size=side, **more)
+
+
+def unnamed_labels(spec: str) -> InvalidInputError:
+    """The error where nothing says which score belongs to which label."""
+    file = "give --labels FILE, one name per line in the order of the scores"
+    return InvalidInputError(f"{spec} does not say which score belongs to which label; {file}")
+
+
+def _card_folder(model: ModelPart) -> Path | None:
+    """The model folder whose card says everything, named itself or as the weights of the user's code."""
+    parsed = parse_spec(model.spec)
+    if parsed.kind == "code" and model.weights is not None and model.weights.is_dir():
+        return model.weights
+    return Path(parsed.target) if parsed.kind == "folder" else None
 
 
 def square_size(classifier: Classifier, spec: str, size: int | None) -> int | None:
@@ -43,7 +61,7 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     """
     own = classifier.image_size
     if own is None:
-        return size if size is not None or not spec.startswith("timm:") else input_size(spec)
+        return size if size is not None or parse_spec(spec).kind != "timm" else input_size(spec)
     if own[0] != own[1]:
         raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[1]}; only square images are supported here")
     if size not in (None, own[0]):
@@ -51,17 +69,13 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     return own[0]
 
 
-def brings_labels(spec: str) -> bool:
-    """Whether the model names its labels itself."""
-    return Path(spec).is_dir() or spec.startswith("hf:")
-
-
-def resolve_sigma(spec: str, sigma: float | None) -> tuple[float, float | None]:
+def resolve_sigma(model: ModelPart, sigma: float | None) -> tuple[float, float | None]:
     """The noise to use, and the noise that the model folder was made for; the latter None if the model does not say."""
-    trained = read_card(Path(spec)).sigma if (Path(spec) / CARD_FILE).is_file() else None
+    folder = _card_folder(model)
+    trained = None if folder is None else read_card(folder).sigma
     chosen = trained if sigma is None else sigma
     if chosen is None:
-        raise InvalidInputError(f"no sigma given, and {spec} does not say which; give --sigma, such as 0.5")
+        raise InvalidInputError(f"no sigma given, and {model.spec} does not say which; give --sigma, such as 0.5")
     return chosen, trained
 
 
@@ -94,20 +108,21 @@ def recorded_model(folder: Path, certified: CertificatesFolder) -> ModelPart:
     spec = recorded.get("spec") if isinstance(recorded, dict) else None
     if not isinstance(spec, str):
         raise InvalidInputError(f"{folder} does not name its model; name it with --model")
-    loader, colon, _ = spec.partition(":")
-    if loader not in LOADERS and not Path(spec).is_dir():
-        if colon and not {"/", "\\"} & set(spec):
-            raise InvalidInputError(
-                f"{folder} was voted on with {spec}, which is code, and no code runs because a file names it; if you "
-                f"trust it, name it yourself: --model {spec}"
-            )
+    try:
+        kind = parse_spec(spec).kind
+    except ModelError:
         return _moved_model(folder, spec)
+    if kind == "code":
+        raise InvalidInputError(
+            f"{folder} was voted on with {spec}, which is code, and no code runs because a file names it; if you "
+            f"trust it, name it yourself: --model {spec}"
+        )
     try:
         model = convert(recorded, _RecordedModel)
     except ValueError as error:
         raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
     _check_files(folder, model)
-    labels = None if model.labels in (None, "dataset") else Path(model.labels)  # "dataset": the dataset's own order
+    labels = None if model.labels is None else Path(model.labels)
     weights = None if model.weights is None else Path(model.weights)
     return ModelPart(model.spec, labels, weights, model.output, model.mean, model.std)
 
@@ -128,8 +143,8 @@ def _check_files(folder: Path, model: _RecordedModel) -> None:
             f"{folder} was voted on with pretrained weights, and nothing is fetched because a file says so; if you "
             f"trust it, name them yourself: --model {model.spec} --weights pretrained"
         )
-    onnx = model.spec.removeprefix("onnx:") if model.spec.startswith("onnx:") else None
-    labels = None if model.labels == "dataset" else model.labels
-    for named in (model.weights, labels, onnx):
+    parsed = parse_spec(model.spec)
+    onnx = parsed.target if parsed.kind == "onnx" else None
+    for named in (model.weights, model.labels, onnx):
         if named is not None and Path(named).exists() and not Path(named).is_file():
             raise InvalidInputError(f"{folder} names {named}, which is not a regular file; name the model with --model")

@@ -127,8 +127,11 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     {'epochs': 2}
     """
 
-    model: Annotated[str | None, Help("cnn, cnn:WIDTH, timm:NAME or a model folder [digits: cnn].")] = None
+    model: Annotated[
+        str | None, Help("cnn, cnn:WIDTH, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn].")
+    ] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
+    labels: Annotated[Path | None, Help("Label names of the head in that file, one per line, in score order.")] = None
     split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
     val_split: Annotated[str | None, Help("The split to validate on [matches --split, or a held-out tenth].")] = None
     images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
@@ -152,10 +155,10 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: Annotated[str, Help("A model folder, timm:NAME, hf:FOLDER, onnx:FILE or module:function.", name="model")]
-    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's or data's].")] = None
-    weights: Annotated[Path | None, Help("A .safetensors or .pth file (timm).")] = None
-    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are (onnx, module).")] = None
+    spec: Annotated[str, Help("A model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")]
+    labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's].")] = None
+    weights: Annotated[Path | None, Help("A weights file (timm, module), or a trained folder (module).")] = None
+    output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are, for thresholds.")] = None
     mean: Annotated[tuple[float, ...] | None, Help("Channel means, as in 0.48,0.46,0.41 [the model's].")] = None
     std: Annotated[
         tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")

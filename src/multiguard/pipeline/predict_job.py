@@ -6,12 +6,11 @@ from pathlib import Path
 
 from multiguard.certify.rules import Rule, TopK
 from multiguard.data.image import read_image
-from multiguard.data.label_table import read_lines
 from multiguard.errors import DataError, ImageError, ImageFailure, ModelError
 from multiguard.evaluate import CertifyConfig
 from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
-from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size
+from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size, unnamed_labels
 from multiguard.pipeline.parts import ModelPart, PredictPart
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.noise import resolve_seed
@@ -55,10 +54,11 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     """
     if job.part.on_error == "stop":
         _check_readable(job.images)
-    labels = None if job.model.labels is None else tuple(read_lines(job.model.labels))
-    classifier = load_model(job.model, job.part.size, labels)
+    classifier = load_model(job.model, job.part.size)
+    if classifier.num_labels is None:
+        raise unnamed_labels(job.model.spec)
     rule = job.part.rule_for(len(classifier.label_names))
-    sigma, _ = resolve_sigma(job.model.spec, job.part.sigma)
+    sigma, _ = resolve_sigma(job.model, job.part.sigma)
     smoother = _smoother(job.part, classifier, rule, sigma)
     size = square_size(classifier, job.model.spec, job.part.size)
     seed = resolve_seed(job.part.seed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from multiguard.errors import VotesError
 from multiguard.io.files import file_checksum
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.parts import ModelPart, TrainPart, VotePart
+from multiguard.pipeline.parts import TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
 from multiguard.results import CertificatesFolder, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
@@ -134,10 +134,11 @@ class VoteStep(Step):
 
     @cached_property
     def _prepared(self) -> "PreparedVote":
+        from multiguard.pipeline.train_job import trained_model
         from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
         recipe, part = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
-        model = recipe.model or ModelPart(str(self._arm.home / "model"))
+        model = recipe.model or trained_model(recipe, self._arm.home / "model")
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
         target = recipe.config if part.adaptive else None
         prepared = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, part, target, self.plan.command))

@@ -8,9 +8,11 @@ from multiguard.data.catalog import default_split
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.model_folder import read_card
+from multiguard.models.model_folder import folder_checksum
+from multiguard.models.python_code import code_checksum
+from multiguard.models.spec import parse_spec
 from multiguard.pipeline.folders import discard_model
-from multiguard.pipeline.parts import DataPart, TrainPart
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
 from multiguard.train.hyperparameters import hyperparameters_for
@@ -42,7 +44,7 @@ def training_job(
         cache: A folder for decoded images; None to keep none.
         **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
     """
-    same = ("model", "weights", "split", "val_split", "images", "val_images", "denoiser", "workers")
+    same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "workers")
     return TrainJob(
         data.name,
         out,
@@ -64,6 +66,14 @@ def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> TrainJo
     return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
 
 
+def trained_model(recipe: RunRecipe, folder: Path) -> ModelPart:
+    """The model that a run trains: its folder, or the code that the recipe names with the folder's weights."""
+    start = None if recipe.train is None else recipe.train.model
+    if start is not None and parse_spec(start).kind == "code":
+        return ModelPart(start, weights=folder)
+    return ModelPart(str(folder))
+
+
 def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
     """Everything that decides the outcome of a training job, by name.
 
@@ -71,12 +81,13 @@ def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
     """
     training, validation = open_splits(job)
     recipe.require_labels(len(training.label_names))
-    started = None if job.start_folder is None else read_card(job.start_folder).weights_sha256
     return {
         **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
         "train.model": job.start,
-        "train.model_weights": started,
+        "train.model_weights": job.start_checksum,
+        "train.code": code_checksum(job.start) if parse_spec(job.start).kind == "code" else None,
         "train.weights": _weights_checksum(job.weights),
+        "train.labels": _weights_checksum(job.labels),
         "train.denoiser": _weights_checksum(job.denoiser),
         "data.size": job.image_size,
         **image_hashes("train.images", training, job.root),
@@ -95,7 +106,9 @@ def discard_old_model(job: TrainJob) -> None:
 
 
 def _weights_checksum(name: str | Path | None) -> str | None:
-    """The hash of a file; the name itself if it is not one."""
-    if name is None or not Path(name).is_file():
-        return None if name is None else str(name)
-    return file_checksum(Path(name))
+    """The hash of a file or of a model folder's weights; the name itself if it is neither."""
+    if name is None:
+        return None
+    if Path(name).is_dir():
+        return folder_checksum(Path(name))
+    return file_checksum(Path(name)) if Path(name).is_file() else str(name)

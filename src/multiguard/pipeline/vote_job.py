@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data.image import image_hash
-from multiguard.data.label_table import read_lines
 from multiguard.data.sample import Dataset, IndexedDataset
 from multiguard.data.source import FOLDER, Source
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
@@ -23,12 +22,12 @@ from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
 from multiguard.pipeline.job_model import (
-    brings_labels,
     load_model,
     own_device,
     resolve_sigma,
     score_threshold,
     square_size,
+    unnamed_labels,
 )
 from multiguard.pipeline.parts import ModelPart, VotePart
 from multiguard.smooth import AdaptivePlan, Smoother
@@ -88,8 +87,7 @@ class PreparedVote:
     classifier: Classifier
     images: IndexedDataset
     trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
-    # a message if the scores are taken to be in the dataset's order of labels, since neither model nor file gives one
-    order_note: str | None = None
+    order_note: str | None = None  # a message if scores of the user's code are read in the dataset's order of labels
 
     @cached_property
     def classifier_hash(self) -> str:
@@ -194,8 +192,6 @@ class PreparedVote:
         """Record which images and which model were voted on, for reports and attacks."""
         job = self.job
         model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
-        if self.order_note is not None:
-            model["labels"] = "dataset"
         source = {"data": job.source.as_dict(), "model": model, "command": job.command}
         remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
         write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
@@ -207,12 +203,13 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     The labels of a folder with a CSV take the model's order.
     """
     check_content(job.out, "votes")
-    names, note = None if job.model.labels is None else tuple(read_lines(job.model.labels)), None
-    if names is None and not brings_labels(job.model.spec):
-        names = tuple(job.source.open().label_names)
+    classifier, note = load_model(job.model, job.source.size), None
+    if classifier.num_labels is None:
+        if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
+            raise unnamed_labels(job.model.spec)
+        classifier.name_labels(names := job.source.open().label_names)
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
-    classifier = load_model(job.model, job.source.size, names)
-    sigma, trained = resolve_sigma(job.model.spec, job.sigma)
+    sigma, trained = resolve_sigma(job.model, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)

@@ -66,6 +66,9 @@ def pack_labels(scores: Tensor, limit: float) -> Tensor:
 
 def score_limit(classifier: Classifier, score_threshold: float) -> float:
     """The float32 that scores are compared with: the threshold itself, or its logit where scores are logits."""
+    if classifier.output is None:
+        kinds = "--output logits or probabilities (output=...)"
+        raise ModelError(f"{classifier.name}: a score threshold needs to know what its scores are; declare {kinds}")
     logit = math.log(score_threshold) - math.log1p(-score_threshold)
     return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
 

@@ -14,7 +14,7 @@ from multiguard.certify.arguments import check_count, check_fraction, check_sigm
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
-from multiguard.models.onnx_file import OnnxNetwork
+from multiguard.models.host_network import HostNetwork
 from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource, noise_scale
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
@@ -82,15 +82,15 @@ def resolve_settings(
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = _resolve_device(device), len(classifier.label_names)
     cuda = resolved.type == "cuda"
-    # onnxruntime may run the classifier, or the one behind a denoiser.
-    onnx = any(isinstance(getattr(module, "network", None), OnnxNetwork) for module in classifier.modules())
+    # onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
+    outside = any(isinstance(getattr(module, "network", None), HostNetwork) for module in classifier.modules())
     ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
-    if onnx and any(ignored.values()):  # no record may claim an option that had no effect
+    if outside and any(ignored.values()):  # no record may claim an option that had no effect
         raise InvalidInputError(
-            f"{classifier.name} is run by onnxruntime, in float32 and as its file defines it; leave out "
+            f"{classifier.name} runs outside torch (onnxruntime, scikit-learn), in its own precision; leave out "
             f"{', '.join(name for name, given in ignored.items() if given)}."
         )
-    fast = cuda and not onnx
+    fast = cuda and not outside
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")

@@ -23,7 +23,8 @@ from multiguard.io.records import decode_json
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import CARD_FILE, MARK, WEIGHTS_FILE, ModelCard, read_card
+from multiguard.models.model_folder import MARK, WEIGHTS_FILE, ModelCard, read_card
+from multiguard.models.spec import CARD_FILE
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.version import __version__
 
@@ -104,7 +105,8 @@ def new_card(
         **provenance,
     }
     inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_sigma)
-    return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
+    name, config = backbone.architecture, backbone.config
+    return ModelCard(name, *inputs, denoiser=denoiser is not None, training=record, config=config)
 
 
 def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:

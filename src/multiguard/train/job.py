@@ -1,6 +1,6 @@
 """A training job by names and paths: open the data, build the network, train, write the model folder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,18 @@ import torch
 from multiguard.data import IndexedDataset, Pixels, hold_out, load_pixels, open_dataset, subset
 from multiguard.data.catalog import dataset_info, default_split, validation_split
 from multiguard.data.image import decoding_threads
+from multiguard.data.label_table import read_lines
+from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
-from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_image_size, input_size
+from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.denoiser import load_ffdnet
-from multiguard.models.model_folder import CARD_FILE, load_backbone, read_card
+from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
+from multiguard.models.loading import weights_checksum
+from multiguard.models.model_folder import WEIGHTS_FILE, load_backbone, read_card
+from multiguard.models.python_code import code_backbone
+from multiguard.models.spec import Kind, parse_spec
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
@@ -31,9 +37,10 @@ class TrainJob:
     data: str  # the dataset's name
     out: Path  # the model folder to write, or to resume in
     hyperparameters: Hyperparameters
-    model: str | None = None  # "cnn", "cnn:WIDTH", "timm:NAME", or a model folder; None for the cnn of the digits
+    model: str | None = None  # what `parse_spec` takes, or "cnn" or "cnn:WIDTH"; None for the cnn of the digits
     root: Path | None = None  # the dataset's folder
     weights: str | None = None  # a weights file, or "pretrained"
+    labels: Path | None = None  # the label names of the head in that file, one per line, in the order of its scores
     size: int | None = None  # height and width of the images; None for the network's own
     split: str | None = None  # the training split; None for the dataset's default
     val_split: str | None = None  # None for the one that belongs to `split`, or else a held-out tenth
@@ -57,15 +64,32 @@ class TrainJob:
     @property
     def start_folder(self) -> Path | None:
         """The model folder to start from, if it is one."""
-        folder = Path(self.start)
-        return folder if (folder / CARD_FILE).is_file() else None
+        spec = parse_spec(self.start)
+        return Path(spec.target) if spec.kind == "folder" else None
+
+    @property
+    def weights_folder(self) -> Path | None:
+        """The model folder whose weights the user's code starts from, if it is one."""
+        return Path(self.weights) if self.weights is not None and Path(self.weights).is_dir() else None
+
+    @property
+    def start_checksum(self) -> str | None:
+        """The hash of the files that the start is read from; None where it is built from its name."""
+        return weights_checksum(self.start)
 
     @property
     def image_size(self) -> int:
         """Height and width of the images: the given size, or the network's own."""
         if self.size is not None:
             return self.size
-        return input_size(self.start) if self.start_folder is None else read_card(self.start_folder).image_size[0]
+        spec = parse_spec(self.start)
+        if (folder := self.weights_folder or self.start_folder) is not None:
+            return read_card(folder).image_size[0]
+        if spec.kind == "hf":
+            return hf_image_size(spec.target)
+        if spec.kind == "code":
+            raise InvalidInputError(f"{self.start} does not say the size of its images; give --size")
+        return input_size(self.start)
 
 
 def run_job(
@@ -101,7 +125,9 @@ def open_splits(job: TrainJob) -> tuple[IndexedDataset, IndexedDataset]:
     where, seed = {"root": job.root, "table": job.options.get("table")}, job.hyperparameters.seed
     split = job.split or default_split(job.data, "train", **where)
     val_split = job.val_split or validation_split(job.data, split, **where)
-    open_split = partial(open_dataset, job.data, root=job.root, size=job.image_size, **job.options)
+    names = _head_labels(job) if job.data == FOLDER else None  # the order is open only where the user's table has none
+    options = {**job.options, **({} if names is None else {"label_names": names})}
+    open_split = partial(open_dataset, job.data, root=job.root, size=job.image_size, **options)
     parts: tuple[IndexedDataset, IndexedDataset]
     dataset = open_split(split=split)
     parts = hold_out(dataset, _HELD_OUT, seed) if val_split is None else (dataset, open_split(split=val_split))
@@ -116,33 +142,63 @@ def _decode(job: TrainJob, split: IndexedDataset, progress: OnProgress | None) -
     return load_pixels(split, workers=job.workers, cache=job.cache, progress=on_image)
 
 
+def _head_labels(job: TrainJob) -> tuple[str, ...] | None:
+    """The label names of the head that the job starts from, in the order of its scores; None where it has no names."""
+    if job.labels is not None:
+        return tuple(read_lines(job.labels))
+    folder = job.weights_folder or (None if job.model is None else job.start_folder)
+    return None if folder is None else read_card(folder).label_names
+
+
 def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
-    """Build the network that a job starts from, for images of the job's size."""
-    folder, dropout = job.start_folder, job.hyperparameters.dropout
-    if folder is None:
-        labels = len(data.label_names)
-        backbone = build_backbone(job.start, labels, job.weights, dropout=dropout, size=job.image_size)
-    elif job.weights is not None:
-        raise InvalidInputError(f"--weights {job.weights} with the model folder {folder}: give one or the other")
-    elif read_card(folder).label_names != tuple(data.label_names):
-        raise InvalidInputError(f"{folder} was trained for other labels than those of {data.name}")
-    else:
-        backbone = load_backbone(folder, dropout=dropout)
-    check_image_size(backbone, job.image_size)
+    """Build the network that a job starts from, for images of the job's size and the labels of its data."""
+    spec, names = parse_spec(job.start), tuple(data.label_names)
+    if (given := _head_labels(job)) not in (None, names):
+        source = job.labels or job.start
+        raise InvalidInputError(f"{source} was trained for other labels than those of {data.name}, or in another order")
+    if spec.kind in ("hf", "code") and job.hyperparameters.dropout:
+        raise InvalidInputError(f"--dropout is for built-in and timm networks; {job.start} has its own")
+    if job.weights is not None and spec.kind in ("folder", "hf"):
+        raise InvalidInputError(f"--weights {job.weights} with {job.start}, which has its own: give one or the other")
+    backbone = _BUILDERS.get(spec.kind, _built)(job, spec.target, names)
+    if backbone.own_head and given is None:
+        raise InvalidInputError(
+            f"the head of {job.weights} has one score per label, and the file does not say which is which; give "
+            "--labels FILE, one name per line in the order of its scores"
+        )
+    check_backbone(backbone, job.image_size, len(names))
     return backbone
+
+
+def _built(job: TrainJob, _: str, names: tuple[str, ...]) -> Backbone:
+    dropout = job.hyperparameters.dropout
+    return build_backbone(job.start, len(names), job.weights, dropout=dropout, size=job.image_size)
+
+
+def _continued(job: TrainJob, folder: str, _: tuple[str, ...]) -> Backbone:
+    return load_backbone(Path(folder), dropout=job.hyperparameters.dropout)
+
+
+_BUILDERS: dict[Kind, Callable[[TrainJob, str, tuple[str, ...]], Backbone]] = {
+    "folder": _continued,
+    "hf": lambda _, folder, names: hf_backbone(folder, names),
+    "code": lambda job, spec, names: code_backbone(spec, names, job.weights),
+}
 
 
 def _provenance(job: TrainJob, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
     weights: dict[str, str] | None = None
     if job.weights is not None:
-        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(Path(job.weights))}
+        file = Path(job.weights) / WEIGHTS_FILE if job.weights_folder is not None else Path(job.weights)
+        digest = {} if job.weights == PRETRAINED else {"sha256": file_checksum(file)}
         weights = {"source": Path(job.weights).name, **digest}
     return {
         "data": job.data,
         "data_options": {n: str(value) if isinstance(value, Path) else value for n, value in job.options.items()},
         "model": job.start,
-        "model_sha256": None if job.start_folder is None else read_card(job.start_folder).weights_sha256,
+        "model_sha256": job.start_checksum,
         "weights": weights,
         "fresh_tensors": list(backbone.fresh),
+        "code_sha256": backbone.code_hash,
     }

@@ -20,7 +20,8 @@ from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
+from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
+from multiguard.models.spec import CARD_FILE
 from multiguard.models.weights import summary
 from multiguard.train import checkpoint
 from multiguard.train.checkpoint import (

@@ -27,7 +27,7 @@ class Provenance:
     classifier_hash: str  # sha256 of all its tensors when the run began, including its normalisation
     code_hash: str | None  # sha256 of the user's source files that build it; None if no code was named
     trained_sigma: float | None  # standard deviation of the noise in its training, 0.0 for none; None if unknown
-    output: str  # "logits" or "probabilities", as declared
+    output: str | None  # "logits" or "probabilities", as declared; None if undeclared, which a ranking does not need
     label_names: tuple[str, ...]  # the c label names, in index order
     dataset: str  # the dataset, its split, and how its images were sampled
     image_ids: tuple[str, ...]  # the ids of the images, in the order of the shards

@@ -1,0 +1,62 @@
+"""scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.errors import ModelError
+from multiguard.models.classifier import Classifier, ModelOptions, index_names
+from multiguard.models.host_network import HostNetwork
+
+_PRESENT = (1, True, 1.0)  # how a label's class says that the label is there
+
+
+def is_estimator(model: object) -> bool:
+    """Whether the object scores rows as scikit-learn's classifiers do."""
+    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+
+
+def wrap_estimator(model: Any, options: ModelOptions, spec: str) -> Classifier:
+    """The fitted estimator as a `Classifier`; `predict_proba` is preferred, and its scores are probabilities."""
+    options.refuse_weights(spec)
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        raise ModelError(f"{spec} has no classes_; fit it first, or give a function of a batch.")
+    network = EstimatorNetwork(model, classes)
+    if network.is_probability and options.output == "logits":
+        raise ModelError(f"{spec}: predict_proba returns probabilities; leave out output='logits'.")
+    options.check_count(len(classes), spec)
+    output = "probabilities" if network.is_probability else None
+    return options.fill(labels=_names(classes), output=output).make_classifier(network, spec, None)
+
+
+class EstimatorNetwork(HostNetwork):
+    """A callable (B, ...) -> (B, c); each input is flattened to one row."""
+
+    def __init__(self, model: Any, classes: Any) -> None:
+        self.is_probability = hasattr(model, "predict_proba")
+        self._score = model.predict_proba if self.is_probability else model.decision_function
+        self._classes = classes
+
+    def scores(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """One score per row and label."""
+        found = self._score(rows.reshape(len(rows), -1).astype(np.float64))
+        if isinstance(found, list):  # one array per label, with one column per class of it
+            return np.stack([_present(one, own) for one, own in zip(found, self._classes, strict=True)], axis=1)
+        found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+        return found if found.ndim > 1 else np.stack([-found, found], axis=1)  # two classes, one score
+
+
+def _names(classes: Any) -> tuple[str, ...]:
+    """The names of the labels; where each label has classes of its own, they are numbered."""
+    return index_names(len(classes)) if isinstance(classes, list) else tuple(map(str, classes))
+
+
+def _present(scores: Any, classes: Any) -> NDArray[Any]:
+    """The column of one label's scores that says that it is there."""
+    known = [index for index, name in enumerate(classes) if name in _PRESENT]
+    if len(classes) - len(known) > 1:
+        raise ModelError(f"a label has the classes {list(classes)}; expected 0 and 1, absent and present")
+    rows = np.asarray(scores, dtype=np.float64)
+    return rows[:, known[0]] if known else np.zeros(len(rows))  # never present in its training

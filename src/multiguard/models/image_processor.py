@@ -1,0 +1,133 @@
+"""What a Hugging Face folder says about its images: size, normalisation, scale and order of channels."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from multiguard.errors import ModelError
+
+PREPROCESSOR = "preprocessor_config.json"
+_CHANNELS = 3
+_MAX_SIDE = 1 << 14
+_UNIT = 1 / 255
+# Steps that happen here as well, or before the image is read; any other step is refused by its name.
+_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_flip_channel_order")
+_WITHOUT_EFFECT = ("do_reduce_labels", "do_sample_frames")
+_OTHER_STEPS = ("rescale_offset", "offset", "include_top")
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """How pixels in [0, 1] become the network's input."""
+
+    mean: tuple[float, ...] | None = None  # per channel, to subtract from pixels in [0, 1]
+    std: tuple[float, ...] | None = None  # per channel, to divide by then
+    image_size: tuple[int, int] | None = None  # (height, width); None where nothing says it
+    flipped: bool = False  # whether the network takes blue first
+
+
+def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -> ImageProcessor:
+    """The processor of preprocessor_config.json; what it does besides scaling and normalising is refused by name.
+
+    >>> read_processor({"size": 224, "image_mean": [0.5], "image_std": [0.5]}, {}, "hf:model")
+    ImageProcessor(mean=(0.5,), std=(0.5,), image_size=(224, 224), flipped=False)
+    """
+    for name, value in content.items():
+        other = name.startswith("do_") and name not in (*_STEPS, *_WITHOUT_EFFECT)
+        if value and (other or name in _OTHER_STEPS):
+            raise ModelError(
+                f"{spec}: {PREPROCESSOR} has {name} = {str(value)[:40]!r}, a step that is not supported; do it in a "
+                "function of your own, module:function."
+            )
+    if not content.get("do_rescale", True):
+        raise ModelError(
+            f"{spec}: {PREPROCESSOR} has do_rescale = False, so it does not say which pixels the network takes; load "
+            "the model in a function of your own, module:function, that scales pixels from [0, 1]."
+        )
+    scale = _scale(content.get("rescale_factor", _UNIT), spec)
+    mean, std = ((0.0,), (1.0,)) if not content.get("do_normalize", True) else _normalisation(content, spec)
+    flipped = bool(content.get("do_flip_channel_order", False))
+    if flipped and len({*mean}) + len({*std}) > 2:
+        raise ModelError(f"{spec}: {PREPROCESSOR} has do_flip_channel_order and a normalisation per channel; only one.")
+    plain = (mean, std, scale) == ((0.0,), (1.0,), 1.0)
+    return ImageProcessor(
+        None if plain else tuple(value / scale for value in mean),
+        None if plain else tuple(value / scale for value in std),
+        _image_size(content, config, spec),
+        flipped,
+    )
+
+
+def timm_processor(config: dict[str, Any], spec: str) -> ImageProcessor:
+    """The processor in the config of a timm network, which needs no file of its own."""
+    own = config.get("pretrained_cfg")
+    if not isinstance(own, dict) or not {"mean", "std"} <= own.keys():
+        raise missing_processor(spec)
+    size = own.get("input_size")
+    content = {"image_mean": own["mean"], "image_std": own["std"]}
+    if isinstance(size, list) and len(size) == _CHANNELS:
+        content["size"] = {"height": size[1], "width": size[2]}
+    return read_processor(content, config, spec)
+
+
+def missing_processor(spec: str) -> ModelError:
+    """The error where nothing says how images are scaled."""
+    return ModelError(
+        f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, or "
+        "say it: --mean, --std and --size (mean=, std=, image_size=)."
+    )
+
+
+def own_size(config: dict[str, Any], spec: str) -> tuple[int, int] | None:
+    """The size that config.json names, for a folder without a processor."""
+    return _image_size({"do_resize": False}, config, spec)
+
+
+def _scale(factor: Any, spec: str) -> float:
+    """What the network's pixels are divided by to lie in [0, 1]: 1 for the common factor of 1/255."""
+    if not _is_number(factor) or not 0 < factor <= 1:
+        raise ModelError(
+            f"{spec}: {PREPROCESSOR} has rescale_factor = {str(factor)[:40]!r}; expected 0 to 1, as 1/255."
+        )
+    return 1.0 if abs(factor - _UNIT) < 1e-9 else float(factor) / _UNIT
+
+
+def _normalisation(content: dict[str, Any], spec: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    mean, std = _numbers(content, "image_mean", spec), _numbers(content, "image_std", spec)
+    if min(std) <= 0:
+        raise ModelError(f"{spec}: {PREPROCESSOR} has image_std = {list(std)}; expected numbers above 0.")
+    return mean, std
+
+
+def _numbers(content: dict[str, Any], name: str, spec: str) -> tuple[float, ...]:
+    values = content.get(name)
+    values = [values] if _is_number(values) else values
+    if not isinstance(values, list) or len(values) not in (1, _CHANNELS) or not all(map(_is_number, values)):
+        what = f"{name} = {str(values)[:60]!r}"
+        raise ModelError(f"{spec}: {PREPROCESSOR} has {what}; expected 1 or {_CHANNELS} numbers.")
+    return tuple(map(float, values))
+
+
+def _image_size(content: dict[str, Any], config: dict[str, Any], spec: str) -> tuple[int, int] | None:
+    """The size after the last step that changes it; the config's own where no step does."""
+    steps = (("do_center_crop", "crop_size", False), ("do_resize", "size", True))
+    for step, name, default in steps:
+        if content.get(step, default) and content.get(name):
+            return _sides(content[name], name, spec)
+    return _sides(config["image_size"], "image_size", spec) if config.get("image_size") else None
+
+
+def _sides(value: Any, name: str, spec: str) -> tuple[int, int]:
+    given = value
+    if isinstance(value, dict):
+        edge = value.get("shortest_edge")
+        value = [value.get("height", edge), value.get("width", edge)]
+    sides = tuple(value) if isinstance(value, list) else (value, value)
+    whole = all(isinstance(side, int) and not isinstance(side, bool) and 0 < side <= _MAX_SIDE for side in sides)
+    if len(sides) != 2 or not whole:
+        raise ModelError(f"{spec}: {name} = {str(given)[:60]!r} is no height and width; say it: --size (image_size=).")
+    return sides
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

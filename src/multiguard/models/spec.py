@@ -1,0 +1,80 @@
+"""The kinds of models that a name can stand for, told apart by prefix, by suffix or by what a folder holds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from multiguard.errors import ModelError
+
+Kind = Literal["folder", "network", "timm", "hf", "onnx", "code"]
+CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
+_PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
+_NETWORKS = ("cnn", "lite", "unet")  # built-in ones, to be trained
+_INSIDE = "model"  # where a run folder keeps its model
+_WEIGHTS = (".safetensors", ".pth", ".pt", ".bin")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What a name stands for."""
+
+    kind: Kind
+    target: str  # the folder, the file, timm's name, or module:function
+
+    @property
+    def brings_labels(self) -> bool:
+        """Whether the model names its labels itself."""
+        return self.kind in ("folder", "hf")
+
+
+def parse_spec(name: str) -> ModelSpec:
+    """The model that a name stands for; nothing is loaded. A name that stands for none raises `ModelError`.
+
+    >>> parse_spec("timm:resnet50")
+    ModelSpec(kind='timm', target='resnet50')
+    >>> parse_spec("onnx:tagger.onnx") == parse_spec("tagger.onnx")
+    True
+    >>> parse_spec("mymodel.py:net").kind
+    'code'
+    """
+    path = Path(name)
+    if name and path.is_dir():
+        return _folder(path)
+    prefix, _, rest = name.partition(":")
+    if prefix in _NETWORKS:
+        return ModelSpec("network", name)
+    for kind in _PREFIXES:
+        if prefix == kind and rest:
+            return ModelSpec(kind, rest)
+    if path.suffix.lower() == ".onnx":
+        return ModelSpec("onnx", name)
+    if path.suffix.lower() in _WEIGHTS:
+        return _weights_file(path)
+    module, _, function = name.rpartition(":")
+    if module and function and prefix not in _PREFIXES:
+        return ModelSpec("code", name)
+    raise ModelError(
+        f"unknown model {name!r}: expected a model folder that exists, timm:NAME, hf:FOLDER, onnx:FILE, "
+        "module:function or file.py:function."
+    )
+
+
+def _folder(path: Path) -> ModelSpec:
+    """A model folder, the run folder around it, or a Hugging Face folder."""
+    for folder in (path, path / _INSIDE):
+        if (folder / CARD_FILE).is_file():
+            return ModelSpec("folder", str(folder))
+    if (path / HF_CONFIG).is_file():
+        return ModelSpec("hf", str(path))
+    return ModelSpec("folder", str(path))  # it says itself what it lacks
+
+
+def _weights_file(path: Path) -> ModelSpec:
+    """The folder around a weights file that says which network they are of; weights alone do not."""
+    home = path.parent
+    if path.suffix == ".safetensors" and any((home / name).is_file() for name in (CARD_FILE, HF_CONFIG)):
+        return _folder(home)
+    raise ModelError(
+        f"{path}: weights alone do not say which network they are of; name both, as in "
+        f"--model timm:resnet50 --weights {path} --labels labels.txt"
+    )

@@ -1,0 +1,126 @@
+"""scikit-learn estimators: every shape in which they return one score per label."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from multiguard.errors import ModelError
+from multiguard.models import load_classifier
+from multiguard.smooth import Smoother
+
+RNG = np.random.default_rng(0)
+X = RNG.random((80, 6))
+Y = (X[:, :3] + 0.1 * RNG.random((80, 3)) > 0.5).astype(int)
+
+
+def present(model):
+    """The probability of each label by scikit-learn's own convention for one array per label."""
+    return np.stack([rows[:, 1] for rows in model.predict_proba(X)], axis=1)
+
+
+PROBABILITIES = {
+    "one against rest": (OneVsRestClassifier(LogisticRegression()), lambda m: m.predict_proba(X)),
+    "chain": (ClassifierChain(LogisticRegression()), lambda m: m.predict_proba(X)),
+    "network": (MLPClassifier([4], max_iter=20), lambda m: m.predict_proba(X)),
+    "forest": (RandomForestClassifier(5, random_state=0), present),
+    "trees": (ExtraTreesClassifier(5, random_state=0), present),
+    "tree": (DecisionTreeClassifier(random_state=0), present),
+    "neighbours": (KNeighborsClassifier(3), present),
+    "one per label": (MultiOutputClassifier(LogisticRegression()), present),
+    "pipeline": (make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0)), present),
+}
+SCORES = {
+    "margins": OneVsRestClassifier(LinearSVC()),
+    "ridge": RidgeClassifier(),
+    "chain of margins": ClassifierChain(LinearSVC()),
+    "pipeline of margins": make_pipeline(StandardScaler(), OneVsRestClassifier(SGDClassifier(random_state=0))),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", PROBABILITIES)
+def test_probabilities(kind):
+    """The scores are the estimator's own probabilities, one per label."""
+    model, expected = PROBABILITIES[kind]
+    model.fit(X, Y)
+    classifier = load_classifier(model)
+    assert (classifier.output, classifier.label_names) == ("probabilities", ("0", "1", "2"))
+    scores = classifier(torch.from_numpy(X))
+    assert np.allclose(scores.numpy(), expected(model), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_decision_function(kind):
+    """Without probabilities the decision function ranks the labels; its kind is not declared."""
+    model = SCORES[kind].fit(X, Y)
+    classifier = load_classifier(model, labels=["cat", "dog", "emu"])
+    assert classifier.output is None
+    assert np.allclose(classifier(torch.from_numpy(X)).numpy(), model.decision_function(X), atol=1e-6)
+
+
+def test_estimator_of_sparse_rows():
+    """An estimator fitted on sparse rows scores the dense, noisy ones."""
+    model = OneVsRestClassifier(MultinomialNB()).fit(csr_matrix(X), Y)
+    assert np.allclose(load_classifier(model)(torch.from_numpy(X)).numpy(), model.predict_proba(X), atol=1e-6)
+
+
+def test_votes_of_rows():
+    """Rows are voted on like images, in their own unit."""
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    votes = Smoother(load_classifier(model), sigma=0.01, device="cpu").votes(X[0], 200, seed=0, image_id="a")
+    best = int(np.argmax(model.predict_proba(X[:1])))
+    assert (votes[:, 0] == best).mean() > 0.9
+
+
+def test_flattened_images():
+    """An image is a row of its pixels."""
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    images = torch.from_numpy(X).reshape(80, 1, 2, 3)
+    assert np.allclose(load_classifier(model)(images).numpy(), model.predict_proba(X), atol=1e-6)
+
+
+def test_label_of_one_class():
+    """A label that was always or never there in training has probability 1 or 0."""
+    constant = np.stack([Y[:, 0], np.zeros(80, int), np.ones(80, int)], axis=1)
+    classifier = load_classifier(RandomForestClassifier(3, random_state=0).fit(X, constant))
+    assert (classifier(torch.from_numpy(X))[:, 1:].numpy() == [0.0, 1.0]).all()
+
+
+def test_names_of_classes():
+    """The classes of a single-label estimator are its labels."""
+    model = LogisticRegression().fit(X, np.array(["cat", "dog"])[Y[:, 0]])
+    assert load_classifier(model).label_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (RandomForestClassifier(), {}, "fit it first"),
+        (LogisticRegression().fit(X, Y[:, 0]), {"output": "logits"}, "predict_proba returns probabilities"),
+        (LogisticRegression().fit(X, Y[:, 0]), {"labels": ["a"]}, "returns 2 scores, and --labels"),
+        (LogisticRegression().fit(X, Y[:, 0]), {"weights": "x.pth"}, "has its own weights"),
+    ],
+)
+def test_unsuitable_estimator(model, options, message):
+    """What does not fit is one clear line."""
+    with pytest.raises(ModelError, match=message):
+        load_classifier(model, **options)
+
+
+def test_label_of_three_classes():
+    """A label with three classes is neither there nor not."""
+    model = RandomForestClassifier(3, random_state=0).fit(X, np.stack([Y.sum(1), Y[:, 0]], axis=1))
+    with pytest.raises(ModelError, match="expected 0 and 1"):
+        load_classifier(model)(torch.from_numpy(X))
