@@ -39,4 +39,4 @@ $(DOCS_READY): $(READY)
 	touch $@
 
 clean:
-	rm -rf .venv site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .cache site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

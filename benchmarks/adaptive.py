@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.results.tradeoff import draw_tradeoff
 from multiguard import TopK, certified_radii_batch, certified_size
 from multiguard.certify import betting_outlooks
-from multiguard.report.rounding import round_down
+from multiguard.io.rounding import round_down
 from multiguard.smooth import AdaptivePlan
 from multiguard.votes import read_votes
 

@@ -12,7 +12,7 @@ from benchmarks.results.statistics import Images, claims_beyond, false_claim_cha
 from multiguard.certify import TopK
 from multiguard.certify.radii import Radii
 from multiguard.evaluate import set_scores
-from multiguard.report.rounding import percent_value, plain, up_to_digits
+from multiguard.io.rounding import percent_value, plain, up_to_digits
 
 _PAPER = "paper: n trials, with the cap"
 _UNSOUND = "(not sound)"

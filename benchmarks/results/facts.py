@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, markdown, radius_index
 from benchmarks.results.runs import Run
+from multiguard.io.rounding import percent_value, plain
 from multiguard.models.model_folder import ModelCard
-from multiguard.report.rounding import percent_value, plain
 from multiguard.report.words import curve_left_out
 from multiguard.train.loop import kept_epoch
 

@@ -6,7 +6,7 @@ from tests.certify.limit import limit_radius
 
 from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, TopK, exact_radii
-from multiguard.report.rounding import percent_value
+from multiguard.io.rounding import percent_value
 
 METHODS: tuple[Method, ...] = ("joint", "paper", "independent", "jia")
 

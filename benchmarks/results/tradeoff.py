@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import require_folder
+from multiguard.io.rounding import plain
 from multiguard.report import canvas
 from multiguard.report.canvas import DPI, FORMATS, Format, distinct_strokes
-from multiguard.report.rounding import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

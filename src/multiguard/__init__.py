@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiguard.errors import MultiGuardError
     from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, sweep
     from multiguard.models import Classifier, load_classifier
-    from multiguard.results import read_certificates
+    from multiguard.results import Results, read_certificates
     from multiguard.smooth import Smoother, vote_dataset
     from multiguard.votes import Votes, read_votes
 
@@ -39,7 +39,7 @@ _ROOMS = {
     "errors": ("MultiGuardError",),
     "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "sweep"),
     "models": ("Classifier", "load_classifier"),
-    "results": ("read_certificates",),
+    "results": ("Results", "read_certificates"),
     "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
 }
@@ -54,6 +54,7 @@ __all__ = [
     "Dataset",
     "MultiGuardError",
     "Radii",
+    "Results",
     "Sample",
     "Smoother",
     "Threshold",

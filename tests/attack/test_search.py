@@ -6,7 +6,7 @@ import torch
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackPlan, Victim, attack_images
-from multiguard.attack.pgd import NoisyCopies
+from multiguard.attack.target import NoisyCopies
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother

@@ -13,6 +13,8 @@ from multiguard.certify import Threshold, TopK
 from multiguard.evaluate import attack_curves, evaluated_size
 from multiguard.evaluate.attack_outcomes import goals, smallest_bound
 
+KINDS = {"in": "hide", "out": "add"}
+
 # ------------------------------------------------------------------------------------------- curves and verdicts
 
 
@@ -103,14 +105,15 @@ def test_sizes_by_sorting(rule):
         inside = torch.zeros(1, 7, dtype=torch.bool)
         inside[0, list(labels)] = True
         for goal in goals(rule):
-            fractions, objective = torch.from_numpy(counts / 30)[None], Objective(rule, goal)
-            margins = objective.margins(fractions, inside)
+            fractions, objective = torch.from_numpy(counts / 30)[None], Objective(rule, KINDS[goal])
+            aim = inside if goal == "in" else ~inside
+            margins = objective.margins(fractions, aim)
             size = sorted_size(counts / 30, labels, rule, goal)
             estimate, at_most = evaluated_size(counts, 30, labels, rule, goal, beta=0.01)
             assert estimate == size <= at_most
             assert int((margins >= 0).sum()) == size
             assert bool((margins[:, 1:] <= margins[:, :-1]).all()), "margins never rise"
-            value = float(objective.value(fractions, inside))
+            value = float(objective.value(fractions, aim))
             assert size - 1 <= value <= size if size else value < 0
 
 
@@ -118,7 +121,8 @@ def test_fraction_of_t():
     """The smoothed classifier returns a label from t on: a label of L stays, another one has come in."""
     fractions, inside = torch.tensor([[0.25, 0.25, 0.2]], dtype=torch.float64), torch.tensor([[True, False, False]])
     for goal, size in (("in", 1), ("out", 1)):
-        assert int((Objective(Threshold(0.25), goal).margins(fractions, inside) >= 0).sum()) == size, goal
+        aim = inside if goal == "in" else ~inside
+        assert int((Objective(Threshold(0.25), KINDS[goal]).margins(fractions, aim) >= 0).sum()) == size, goal
         assert evaluated_size([5, 5, 4], 20, (0,), Threshold(0.25), goal, beta=0.01)[0] == size
 
 

@@ -8,7 +8,7 @@ from benchmarks.results.__main__ import digits_blocks
 from benchmarks.results.runs import open_run
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.report.rounding import percent_value
+from multiguard.io.rounding import percent_value
 
 ROOT = Path(__file__).parents[2]
 

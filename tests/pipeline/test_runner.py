@@ -220,7 +220,7 @@ def check_report_of_run(home):
     text = page.decode()
     assert "<title>A tiny run</title>" in text
     assert "only the 2 weakest of 6 images" in text
-    assert "were not available" in text
+    assert "made without images" in text
     assert f"multiguard run {home / 'tiny.yaml'} --out {run}" in text.split('id="provenance"')[1]
 
 

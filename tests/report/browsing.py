@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multiguard.report.rounding import radius_text
+from multiguard.io.rounding import radius_text
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 COLUMNS = ("recall", "precision", "f1")

@@ -13,7 +13,7 @@ from multiguard.data import Sample
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
 from multiguard.report import Study
-from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 from multiguard.votes.types import vote_dtype
 
@@ -56,7 +56,7 @@ def make_run(
     failed: Mapping[int, str] | None = None,
     hashes: Mapping[int, str] | None = None,
     **changes,
-) -> CertificatesFolder:
+) -> Results:
     """A certificates folder of random votes; every fifth image has no label, and true labels do not depend on sigma.
 
     The images at the indices `failed` fail for these reasons; those at the indices `hashes` have these hashes.

@@ -17,8 +17,8 @@ from multiguard.certify import Threshold, TopK, certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
+from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent_value, round_up
 from multiguard.version import __version__
 
 
@@ -209,7 +209,7 @@ def test_missing_images(study: Study, text: str, tmp_path: Path) -> None:
     assert "4 could not be found or read and are shown without pixels" in some
     without = {image["id"] for image in stored_data(some)["images"] if image["thumbnail"] is None}
     assert without == {ids[1], *ids[9:]}
-    assert "The image files were not available" in text
+    assert "This page was made without images" in text
 
 
 def test_page_size(study: Study, text: str, tmp_path: Path) -> None:

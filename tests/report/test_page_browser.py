@@ -25,8 +25,8 @@ from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import set_scores
+from multiguard.io.rounding import percent_value
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent_value
 
 
 @pytest.fixture(scope="module")

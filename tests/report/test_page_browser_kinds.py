@@ -22,8 +22,8 @@ from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import Curve
+from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
-from multiguard.report.rounding import percent_value, round_up
 
 MOST_CEILINGS = 4
 FILLING = "fills up k, 0\u00a0draws"

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from toy import Images, linear
 
+from multiguard.data import image_hash
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import classifier as models_classifier
+from multiguard.models import load_classifier
 from multiguard.smooth import Smoother, fingerprint, vote_dataset
 from multiguard.smooth.dataset import VoteRun, _ImageReader, make_scheme
 from multiguard.votes import read_votes
@@ -183,7 +185,7 @@ def test_read_ahead():
             threads.add(threading.get_ident())
             return decode(index)
 
-    reader = _ImageReader(Watched(100), readers=2, record=False)
+    reader = _ImageReader(Watched(100), readers=2, record=False, pixels=True)
     samples = reader.samples(range(100))
     assert next(samples).id == "image-0"
     deadline = time.monotonic() + 10
@@ -222,3 +224,15 @@ def test_decodes_of_fixed_images(tmp_path):
     images = Images(8)
     vote_dataset(smoother(), images, tmp_path, **options)
     assert sorted(images.reads) == [0, 1, 2]
+
+
+def test_rows_of_a_table(tmp_path):
+    """Arrays are voted on as they are, with the hash of every row; data without labels needs pilot draws."""
+    rows = np.random.default_rng(0).normal(3.0, 2.0, (4, 5)).astype(np.float32)
+    smoother = Smoother(load_classifier(lambda x: x.clone(), labels=list("abcde"), name="rows"), 0.5, device="cpu")
+    vote_dataset(smoother, (rows, [[0], ["b", "c"], [], [4]]), tmp_path, draws=10, seed=0)
+    votes = read_votes(tmp_path)
+    assert votes.labels == ((0,), (1, 2), (), (4,))
+    assert list(votes.image_hashes) == [image_hash(row) for row in rows]
+    with pytest.raises(InvalidInputError, match="holds no labels"):
+        vote_dataset(smoother, (rows, None), tmp_path / "unlabelled", draws=10)

@@ -1,7 +1,23 @@
-"""Attacks on the smoothed classifier: what some perturbation of norm R does, beside what is proved that none can do."""
+"""Attacks on multi-label classifiers: what some perturbation of norm R does, beside what is proved that none can do."""
 
-from multiguard.attack.pgd import gradient_error
+from multiguard.attack.direct import Add, AdversarialBatch, AttackGoal, Change, Hide, pgd, random_search
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
+from multiguard.attack.target import gradient_error
 
-__all__ = ["AttackName", "AttackPlan", "AttackResult", "Perturbation", "Victim", "attack_images", "gradient_error"]
+__all__ = [
+    "Add",
+    "AdversarialBatch",
+    "AttackGoal",
+    "AttackName",
+    "AttackPlan",
+    "AttackResult",
+    "Change",
+    "Hide",
+    "Perturbation",
+    "Victim",
+    "attack_images",
+    "gradient_error",
+    "pgd",
+    "random_search",
+]

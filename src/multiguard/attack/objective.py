@@ -1,12 +1,14 @@
 """What an attack minimizes: how many labels stay, and the margin of the weakest label that stays."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from multiguard.certify import Rule, TopK
-from multiguard.evaluate.attack_outcomes import Goal
+from multiguard.certify import Rule, Threshold
+
+Kind = Literal["hide", "add", "change"]
 
 # Fractions lie in [0, 1]. Absent labels get values far below, so that no order of fractions can bring them up.
 _ABSENT = 8.0
@@ -15,43 +17,67 @@ _TINY = 1e-9  # less than the difference of any two fractions
 
 @dataclass(frozen=True)
 class Objective:
-    """Margins of the labels that stay, from the fraction of draws that hit each label."""
+    """Margins of the labels that stay as they are, from the fraction that each label has (`Target`).
 
-    rule: Rule  # which smoothed classifier is attacked
-    goal: Goal  # whether labels of L shall leave ("in") or other labels shall come in ("out")
+    A label of the aim stays as it is if it stays in ("hide"), if it stays out ("add"), or if it stays where it was
+    ("change": the aim holds the labels that were in).
+    """
 
-    def margins(self, fractions: Tensor, in_labels: Tensor) -> Tensor:
+    rule: Rule  # which labels are returned
+    kind: Kind
+
+    def margins(self, fractions: Tensor, aim: Tensor) -> Tensor:
         """(P, sizes), never rising: at least e labels stay exactly where the e-th margin is not negative.
 
-        Top-k rule: at least e labels of L are returned where the e-th largest fraction of L is not below the
-        (k - e + 1)-th largest of the others. Threshold rule: where the e-th largest of L is not below t, and at least
-        e others stay out where their e-th smallest fraction is below t; a fraction of exactly t is in. The fractions
-        are (P, c), and so is the boolean L of each image, `in_labels`.
+        The fractions are (P, c), and so is the boolean `aim` of each image. Threshold rule: a label is in where its
+        fraction is not below t. Top-k rule: at least e labels of the aim are in where the e-th largest of them is not
+        below the (k - e + 1)-th largest of the others; and at least e of d are out where the (m + 1)-th largest of
+        them, m = d - e, is not above the (k - m)-th largest of the others.
         """
-        counted = in_labels if self.goal == "in" else ~in_labels
-        values = fractions if self.goal == "in" else -fractions
-        ours = values.masked_fill(~counted, -_ABSENT).sort(dim=1, descending=True).values
-        if isinstance(self.rule, TopK):
-            rivals = values.masked_fill(in_labels, -3 * _ABSENT).sort(dim=1, descending=True).values
-            margins = ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1)
-        else:
-            margins = ours - self.rule.t if self.goal == "in" else _zero_is_negative(ours + self.rule.t)
-        size = torch.arange(1, margins.shape[1] + 1, device=fractions.device)
-        return torch.where(size <= counted.sum(dim=1, keepdim=True), margins, -_ABSENT)
+        if isinstance(self.rule, Threshold):
+            return self._threshold_margins(fractions, aim, self.rule.t)
+        if self.kind == "add":
+            return _out_of_top(fractions, aim, self.rule.k)
+        ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
+        rivals = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
+        return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
 
-    def value(self, fractions: Tensor, in_labels: Tensor) -> Tensor:
+    def _threshold_margins(self, fractions: Tensor, aim: Tensor, t: float) -> Tensor:
+        inside, outside = fractions - t, _zero_is_negative(t - fractions)
+        stays = {"hide": inside, "add": outside, "change": torch.where(aim, inside, outside)}[self.kind]
+        counted = torch.ones_like(aim) if self.kind == "change" else aim
+        return _first(stays.masked_fill(~counted, -_ABSENT).sort(dim=1, descending=True).values, counted)
+
+    def value(self, fractions: Tensor, aim: Tensor) -> Tensor:
         """(P,), smaller is better for the attack: the number of labels that stay, then the margin of the last one.
 
         With s > 0 labels left it lies between s - 1 and s, with none left below 0.
         """
-        margins = self.margins(fractions, in_labels)
+        margins = self.margins(fractions, aim)
         size = (margins >= 0).sum(dim=1)
         return (size - 1).clamp(min=0) + _last(margins, size).clamp(-1, 1)
 
-    def loss(self, fractions: Tensor, in_labels: Tensor) -> Tensor:
+    def loss(self, fractions: Tensor, aim: Tensor) -> Tensor:
         """(P,), the margin of the weakest label that stays; if none stays, of the label that left last."""
-        margins = self.margins(fractions, in_labels)
+        margins = self.margins(fractions, aim)
         return _last(margins, (margins.detach() >= 0).sum(dim=1))
+
+
+def _out_of_top(fractions: Tensor, aim: Tensor, k: int) -> Tensor:
+    """(P, c), the margins of labels of the aim that are not among the k largest."""
+    ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
+    others = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
+    ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, fractions.shape[1] + 1, device=fractions.device)  # m
+    rank = k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
+    last = fractions.shape[1] - 1
+    margins = others.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
+    return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
+
+
+def _first(margins: Tensor, counted: Tensor) -> Tensor:
+    """The margins of as many labels as are counted; no others stay."""
+    size = torch.arange(1, margins.shape[1] + 1, device=margins.device)
+    return torch.where(size <= counted.sum(dim=1, keepdim=True), margins, -_ABSENT)
 
 
 def _last(margins: Tensor, size: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ class ImageGroup:
     ids: tuple[str, ...]  # their ids
     keys: tuple[bytes, ...]  # the noise key of each
     clean: Tensor  # (P, ...) float32 on the device, the images as they are
-    in_labels: Tensor  # (P, c) boolean on the device, L of each
+    aim: Tensor  # (P, c) boolean on the device, the labels that the objective is about
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -25,7 +25,7 @@ class ImageGroup:
     def take(self, indices: Sequence[int]) -> "ImageGroup":
         """Some of the images."""
         ids, keys = tuple(self.ids[index] for index in indices), tuple(self.keys[index] for index in indices)
-        return ImageGroup(ids, keys, self.clean[list(indices)], self.in_labels[list(indices)])
+        return ImageGroup(ids, keys, self.clean[list(indices)], self.aim[list(indices)])
 
     def rng(self, index: int, *branch: int) -> np.random.Generator:
         """Random numbers of one image, the same whichever images are attacked with it."""

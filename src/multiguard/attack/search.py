@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup, distances
-from multiguard.attack.pgd import Compare, GradientSearch
+from multiguard.attack.perturbation import ImageGroup, distances
 from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.random_search import RandomSearch
+from multiguard.attack.score_search import make_compare, make_search
+from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Rule, TopK
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
+from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import copy_to_device, image_tensor
 from multiguard.smooth.engine import to_pixels
-from multiguard.smooth.noise import Stream, noise_key
+from multiguard.smooth.noise import noise_key
 
 Progress = Callable[[int], None]
 Counts = NDArray[np.int64]
@@ -49,6 +50,8 @@ class Victim:
     labels: tuple[int, ...]  # the indices of L, at least one
     radii: tuple[float, ...]  # the norms allowed, from small to large, all above 0
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class Perturbation:
@@ -61,6 +64,8 @@ class Perturbation:
     image: Pixels  # the perturbed image, float32
     counts: Counts  # (c,), how many of the evaluation draws hit each label
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
@@ -69,6 +74,8 @@ class AttackResult:
     victim: Victim  # the image
     perturbations: tuple[Perturbation, ...]  # what was found
     flat: bool = False  # whether some gradient was 0 or not finite, so that a step of pgd led nowhere
+
+    __repr__ = short_repr
 
 
 def attack_images(
@@ -122,7 +129,8 @@ class _GroupAttack:
     """All attacks on images of one shape."""
 
     def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> None:
-        self._smoother, self._victims, self._rule, self._plan = smoother, victims, rule, plan
+        self._victims, self._rule, self._plan = victims, rule, plan
+        self._target = SmoothedTarget(smoother, rule, plan.seed)
         self._group = _make_group(smoother, victims, plan.seed)
         self._flat: set[str] = set()
         self._found: list[tuple[int, Perturbation]] = []
@@ -134,14 +142,15 @@ class _GroupAttack:
                 self._add(index, CLEAN, goal, 0.0, self._group.clean[index])
         for goal in goals(self._rule):
             for name in self._plan.attacks:
-                self._attack(name, Objective(self._rule, goal))
+                self._attack(name, goal)
         return self._evaluate()
 
-    def _attack(self, name: AttackName, objective: Objective) -> None:
-        """What one attack finds at every radius of every image."""
-        group, victims, compare = self._group, self._victims, self._compare(objective)
-        gradients = GradientSearch(self._smoother, objective, self._plan, compare, self._flat)
-        search = gradients if name == "pgd" else RandomSearch(self._smoother, objective, self._plan, compare)
+    def _attack(self, name: AttackName, goal: Goal) -> None:
+        """What one attack finds at every radius of every image: labels of L leave, or others come in."""
+        victims, objective = self._victims, Objective(self._rule, "hide" if goal == "in" else "add")
+        group = self._group if goal == "in" else replace(self._group, aim=~self._group.aim)
+        search = make_search(name, self._target, objective, self._plan, self._flat)
+        compare = make_compare(self._target, objective, self._plan)
         best = compare(group, group.clean)
         for turn in range(max(len(victim.radii) for victim in victims)):
             allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
@@ -151,20 +160,11 @@ class _GroupAttack:
                 radius = torch.tensor(radii, dtype=torch.float64, device=group.clean.device)
                 best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
             for index in allowed:
-                self._add(index, name, objective.goal, victims[index].radii[turn], best.images[index])
+                self._add(index, name, goal, victims[index].radii[turn], best.images[index])
 
     def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
         norm, no_counts = float(distances(self._group.clean[index][None], image[None])[0]), np.zeros(0, np.int64)
         self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
-
-    def _compare(self, objective: Objective) -> Compare:
-        draws = self._plan.pick_draws
-
-        def compare(group: ImageGroup, images: Tensor) -> Candidates:
-            fractions = torch.from_numpy(self._counts(group.ids, images, draws, "attack") / draws)
-            return Candidates(images, objective.value(fractions.to(images.device), group.in_labels))
-
-        return compare
 
     def _evaluate(self) -> list[AttackResult]:
         """Every perturbation with its hits in fresh draws; equal images are evaluated once."""
@@ -172,7 +172,7 @@ class _GroupAttack:
         images = {key: each.image for key, (_, each) in zip(keys, self._found, strict=True)}
         ids = [self._group.ids[index] for index, _ in images]
         # "judge" names the noise stream of the evaluation draws; another name would draw other noise.
-        counted = self._counts(ids, images.values(), self._plan.evaluation_draws, "judge")
+        counted = self._target.counts(ids, images.values(), self._plan.evaluation_draws, "judge")
         counts = dict(zip(images, counted, strict=True))
         evaluated: list[list[Perturbation]] = [[] for _ in self._victims]
         for key, (index, each) in zip(keys, self._found, strict=True):
@@ -180,22 +180,13 @@ class _GroupAttack:
         pairs = zip(self._victims, evaluated, strict=True)
         return [AttackResult(victim, tuple(found), victim.id in self._flat) for victim, found in pairs]
 
-    def _counts(self, ids: Sequence[str], images: Iterable[Tensor | Pixels], draws: int, stream: Stream) -> Counts:
-        """(images, c), how many draws of each image hit each label; always the same draws of an image."""
-        num_labels, seed = len(self._smoother.classifier.label_names), self._plan.seed
-        pairs = zip(ids, images, strict=True)
-        jobs = (self._smoother.job(image, draws, seed=seed, image_id=name, stream=stream) for name, image in pairs)
-        votes = (each for _, each in self._smoother.run(jobs, steady=True))
-        arrays = (each if isinstance(each, np.ndarray) else each.hits() for each in votes)
-        return np.stack([self._rule.hits(each, num_labels) for each in arrays])
-
 
 def _make_group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> ImageGroup:
     settings, classifier = smoother.settings, smoother.classifier
-    in_labels = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
-    for row, victim in zip(in_labels, victims, strict=True):
+    aim = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
+    for row, victim in zip(aim, victims, strict=True):
         row[list(victim.labels)] = True
     inputs = [image_tensor(victim.id, victim.image, classifier.image_size) for victim in victims]
     clean = torch.stack([to_pixels(copy_to_device(each, settings.device)) for each in inputs])
     keys = tuple(noise_key(seed, victim.id, "attack") for victim in victims)
-    return ImageGroup(tuple(victim.id for victim in victims), keys, clean, in_labels.to(settings.device))
+    return ImageGroup(tuple(victim.id for victim in victims), keys, clean, aim.to(settings.device))

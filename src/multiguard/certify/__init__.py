@@ -11,6 +11,7 @@ from multiguard.certify.radii import (
     certified_size,
     exact_radii,
 )
+from multiguard.certify.registry import register_method
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
 from multiguard.certify.single_labels import label_radii
 
@@ -34,4 +35,5 @@ __all__ = [
     "hits_from_ranked",
     "label_radii",
     "make_rule",
+    "register_method",
 ]

@@ -12,15 +12,17 @@ from multiguard.certify.arguments import check_alpha, check_distribution, check_
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.betting import betting_radii
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
+from multiguard.certify.counts import Group, VoteCounts, check_votes, count_votes, equal_groups, hits_from_ranked
 from multiguard.certify.coupled import coupled_radii
 from multiguard.certify.draws import read_draws
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import scale_radii
+from multiguard.certify.registry import OwnMethod, own_method
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
+from multiguard.io.short_repr import short_repr
 
 # From a group of images, the rule, alpha and bounds to the (images, claims) r of one kind of claim.
 Solver = Callable[[Group, Any, float, Bounds], Floats]
@@ -55,6 +57,8 @@ class Radii:
 
     true: Floats
     false: Floats | None
+
+    __repr__ = short_repr
 
 
 def certified_radii(
@@ -100,6 +104,8 @@ def certified_radii(
         check_labels(labels, num_labels)
     if method == "betting":
         return _bet(given, labels, rule, num_labels, sigma, alpha)
+    if (own := own_method(method)) is not None:
+        return _solve_own(own, given, labels, rule, num_labels, sigma, alpha)
     return solve([count_votes(given, labels, rule, num_labels)], rule, ClopperPearson(), *options)[0]
 
 
@@ -125,10 +131,12 @@ def certified_radii_batch(
     [[-inf], [0.695]]
     """
     options = check_options(rule, num_labels, sigma, alpha, method)
-    if method == "betting":
+    own = own_method(method)
+    if method == "betting" or own is not None:
+        solver = _bet if own is None else partial(_solve_own, own)
 
         def read(given: ArrayLike, true: ArrayLike) -> Radii:
-            return _bet(given, true, rule, num_labels, sigma, alpha)
+            return solver(given, true, rule, num_labels, sigma, alpha)
 
         return list(each_image(votes, labels, read))
     counts = each_image(votes, labels, lambda given, true: count_votes(given, true, rule, num_labels))
@@ -164,6 +172,8 @@ def exact_radii(
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
+    if own_method(method) is not None:
+        raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii")
     if method == "betting":
         true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
         return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
@@ -205,6 +215,17 @@ def _bet(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma
     """The radii of one image by the method betting."""
     true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha)
     return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
+
+
+def _solve_own(
+    own: OwnMethod, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
+) -> Radii:
+    """The radii of one image by a registered method."""
+    true = check_labels(labels, num_labels, allow_none=True).tolist()
+    hits = check_votes(np.atleast_1d(votes), rule, num_labels)
+    if isinstance(rule, TopK):
+        hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
+    return Radii(*own.solve(hits, true, rule, sigma, alpha))
 
 
 def solve(

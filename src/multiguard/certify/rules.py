@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.arrays import Ints
+from multiguard.certify.registry import own_methods
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
 RuleName = Literal["top-k", "threshold"]
-Method = Literal["joint", "betting", "paper", "independent", "jia", "cohen"]
-METHODS: tuple[Method, ...] = get_args(Method)
+RULES: tuple[RuleName, ...] = get_args(RuleName)
+Method = str  # one of `METHODS`, or a name given to `register_method`
+METHODS: tuple[Method, ...] = ("joint", "betting", "paper", "independent", "jia", "cohen")
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,12 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
 
 
 def check_method(method: str, rule: Rule) -> Method:
-    """The method, if the rule has it."""
-    for known in rule.methods:
-        if method == known:
-            return known
+    """The method, if the rule has it or a user registered it for the rule."""
+    known = (*rule.methods, *own_methods(rule.name))
+    if method in known:
+        return method
     raise InvalidInputError(
-        f"{unknown_name(f'method of the {rule.name} rule', str(method), rule.methods)}; "
-        f"choose one of {', '.join(rule.methods)}"
+        f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
     )
 
 

@@ -53,7 +53,7 @@ def certify_command(
     from multiguard.pipeline.certify_job import CertifyJob, certify
 
     name: RuleName = rule.get("rule", "top-k")
-    methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]  # type: ignore[comparison-overlap]
+    methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]
     job = CertifyJob(
         votes,
         out or votes.parent / "certificates",

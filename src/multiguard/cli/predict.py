@@ -14,8 +14,8 @@ from multiguard.cli.options import with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.score_table import rule_text
 from multiguard.cli.terminal import PlainConsole, echo
+from multiguard.io.rounding import plain, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
-from multiguard.report.rounding import plain, radius_text
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predict_job import ImagePrediction, PredictJob, PredictResult

@@ -12,9 +12,9 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
+from multiguard.io.rounding import count, down_to_digits, percent, plain
 from multiguard.pipeline.certify_job import dataset_title
-from multiguard.report.rounding import count, down_to_digits, percent, plain
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 
 _COLUMNS = 7
 _RADIUS_DIGITS = 4
@@ -42,7 +42,7 @@ def rule_text(rule: Rule) -> str:
     return f"k' = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {plain(rule.t)}"
 
 
-def show_scores(written: CertificatesFolder, console: Console) -> None:
+def show_scores(written: Results, console: Console) -> None:
     """Print the scores of every method at a handful of radii, what they mean, and which images are left out."""
     certificates = written.certificates
     own = [one for one in written.curves if one.config == certificates.config and one.averaging == "mean"]
@@ -61,7 +61,7 @@ def show_attack_curves(attacks: Attacks, console: Console) -> None:
         console.print(_attack_table(curve), soft_wrap=False)
 
 
-def _heading(written: CertificatesFolder, curve: Curve) -> list[str]:
+def _heading(written: Results, curve: Curve) -> list[str]:
     """Which images the scores are of, and what is certified."""
     certificates, adaptive = written.certificates, written.provenance["stops"] is not None
     config = certificates.config

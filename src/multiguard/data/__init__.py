@@ -5,6 +5,7 @@ from multiguard.data.check import DataReport, check_dataset
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images
+from multiguard.data.in_memory import as_dataset
 from multiguard.data.pixel_cache import Pixels, load_pixels
 from multiguard.data.sample import Dataset, IndexedDataset, Sample, hold_out, subset
 from multiguard.data.source import Source
@@ -18,6 +19,7 @@ __all__ = [
     "Pixels",
     "Sample",
     "Source",
+    "as_dataset",
     "check_dataset",
     "hold_out",
     "image_hash",

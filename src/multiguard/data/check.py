@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiguard.data.image import decoding_threads
 from multiguard.data.sample import Dataset, Progress
 from multiguard.errors import DataError, ImageError, ImageFailure
+from multiguard.io.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class DataReport:
     labels_per_image: dict[int, int]  # for each number of labels, the number of readable samples with that many
     shapes: dict[tuple[int, int], int]  # for each (height, width), the number of readable samples
     failures: tuple[ImageFailure, ...]  # every row of the table and every sample that cannot be used, in order
+
+    __repr__ = short_repr
 
     @property
     def mean_labels(self) -> float:

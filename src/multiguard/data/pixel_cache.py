@@ -13,6 +13,7 @@ from multiguard.data.image import decoding_threads
 from multiguard.data.sample import IndexedDataset, Progress
 from multiguard.errors import DataError
 from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.short_repr import short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class Pixels:
     ids: tuple[str, ...]
     images: NDArray[np.uint8]  # (n, 3, height, width)
     targets: NDArray[np.uint8]  # (n, c), 1 where the label is present
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         expected = (len(self.images), len(self.label_names))

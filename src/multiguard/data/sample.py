@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from multiguard.data.image import read_image
 from multiguard.errors import DataError
+from multiguard.io.short_repr import short_repr
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with the number done and the total
@@ -27,6 +28,8 @@ class Sample:
     id: str  # does not depend on the order, the subset or the machine
     image: NDArray[np.uint8] | NDArray[np.float32]  # (3, height, width): uint8 (x / 255 is meant), or float in [0, 1]
     labels: tuple[int, ...]  # the indices of the labels that are present, sorted, without repetition; may be empty
+
+    __repr__ = short_repr
 
 
 class Dataset(Protocol):

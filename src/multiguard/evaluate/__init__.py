@@ -13,7 +13,7 @@ from multiguard.evaluate.bootstrap import Bands
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.certifier import LabelSource
 from multiguard.evaluate.config import CertifyConfig, Parameter
-from multiguard.evaluate.curves import Curve, curves, radius_grid
+from multiguard.evaluate.curves import Curve, curves, method_curve, radius_grid
 from multiguard.evaluate.scores import Averaging, LabelScores, Scores, image_scores, label_scores, set_scores
 from multiguard.evaluate.sweeps import sweep
 
@@ -38,6 +38,7 @@ __all__ = [
     "evaluated_size",
     "image_scores",
     "label_scores",
+    "method_curve",
     "radius_grid",
     "set_scores",
     "sweep",

@@ -14,6 +14,7 @@ from multiguard.certify import Method, Rule, TopK, certified_size, clopper_pears
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
+from multiguard.io.short_repr import short_repr
 
 # What an attack minimizes: how many labels of L stay in, or (threshold rule) how many others stay out.
 Goal = Literal["in", "out"]
@@ -107,6 +108,8 @@ class AttackedImage:
     proved: Mapping[Goal, Mapping[Method, Floats]]  # the radii up to which at least 1, 2, ... labels stay
     outcomes: tuple[AttackOutcome, ...]  # what was found, the clean image included
 
+    __repr__ = short_repr
+
     def certified(self, goal: Goal, method: Method, radius: ArrayLike) -> Ints:
         """How many labels are proved to stay, in the shape of `radius`."""
         return certified_size(self.proved[goal][method], radius)
@@ -153,6 +156,8 @@ class Attacks:
     flat: int = 0  # at how many images some gradient was 0 or not finite, so that a step of pgd led nowhere
     plan: Mapping[str, Any] = field(default_factory=dict)  # how the attacks searched, for the record
 
+    __repr__ = short_repr
+
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
         """The ids of the images whose certificate an attack broke; if not `surely`, by the estimates."""
         return tuple(image.id for image in self.images if image.breaks(method, surely=surely))
@@ -197,6 +202,8 @@ class AttackCurve:
     radius: Floats  # (radii,)
     certified: Mapping[Method, Floats]  # what each method proves: a floor for "in", a ceiling for "out"
     reached: Mapping[str, Floats]  # what each attack, and the "best" of them per image, achieved, by estimates
+
+    __repr__ = short_repr
 
 
 def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[AttackCurve]:

@@ -10,6 +10,7 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Averaging, Counts, ratio
+from multiguard.io.short_repr import short_repr
 
 # Resampled images and scores are held about this many at a time.
 _NUMBERS_AT_A_TIME = 1 << 22
@@ -28,6 +29,8 @@ class Bands:
     precision: tuple[Floats, Floats]  # low and high, each (radii,)
     recall: tuple[Floats, Floats]  # low and high, each (radii,)
     f1: tuple[Floats, Floats]  # low and high, each (radii,)
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
+from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
     from multiguard.votes import VoteRow, Votes
@@ -77,6 +78,8 @@ class Certificates:
     draws: tuple[int, ...]
     image_hashes: tuple[str | None, ...]
     failures: tuple[ImageFailure, ...]
+
+    __repr__ = short_repr
 
     @property
     def methods(self) -> tuple[Method, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
@@ -17,6 +18,7 @@ from multiguard.evaluate.bootstrap import Bands, Resampling, bootstrap_bands
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
+from multiguard.io.short_repr import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
@@ -34,6 +36,8 @@ class Curve:
     mean_draws: float  # how many draws these images took on average
     failed: int  # how many images could not be voted on and are left out
     bands: Bands | None = None  # how far the averages would vary with other images; None where not requested
+
+    __repr__ = short_repr
 
 
 def curves(
@@ -71,10 +75,27 @@ def curves(
     ]
 
 
+def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean") -> Curve:
+    """The certified scores of one method at exactly these radii; see `curves`.
+
+    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
+    3
+    """
+    made = _method_curves(certificates, method, check_radius(radius), None, (averaging,))
+    return made[0]
+
+
 def _method_curves(
-    certificates: Certificates, method: Method, radius: Floats, resampling: Resampling | None
+    certificates: Certificates,
+    method: Method,
+    radius: Floats,
+    resampling: Resampling | None,
+    averagings: Sequence[Averaging] = AVERAGINGS,
 ) -> list[Curve]:
-    """The curves of one method, in both averagings."""
+    """The curves of one method, one per averaging."""
     num_true = [len(labels) for labels in certificates.labels]
     counts = certified_counts(certificates.set_radii(method), num_true, certificates.config.rule, radius)
     with_labels = [draws for draws, count in zip(certificates.draws, num_true, strict=True) if count]
@@ -89,7 +110,7 @@ def _method_curves(
             len(certificates.failures),
             None if resampling is None else bootstrap_bands(counts, averaging, resampling),
         )
-        for averaging in AVERAGINGS
+        for averaging in averagings
     ]
 
 

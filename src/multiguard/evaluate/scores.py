@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from multiguard.certify import Radii, Rule, TopK, certified_size
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.errors import InvalidInputError
+from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
     from multiguard.evaluate.certificates import Certificates
@@ -52,6 +53,8 @@ class Scores:
     false_ceiling: Floats  # m, how many other labels are returned at most, on average over all images; k - e for top-k
     images: int  # how many images have a true label
     without_labels: int  # how many have none; they count in `false_ceiling` and in pooled scores, and in no mean score
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +204,8 @@ class LabelScores:
     radius: Floats  # (radii,), the l2-norms
     certified: Floats  # (radii,), the fraction of these images in which the label alone is certified at each radius
     failed: int  # how many images of the set could not be voted on; they count for no label
+
+    __repr__ = short_repr
 
 
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:

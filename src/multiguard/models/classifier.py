@@ -103,6 +103,10 @@ class Classifier(nn.Module):
         """Name the labels of a classifier whose number of labels is unknown."""
         self._label_names = tuple(names)
 
+    def __repr__(self) -> str:
+        labels = "labels unknown" if self._label_names is None else f"{self.num_labels} labels"
+        return f"Classifier({self.name}, {labels}, output={self.output!r})"
+
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each image in [0, 1]."""
         if self.mean is not None:

@@ -25,7 +25,7 @@ from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.report import draw_attack, write_attack_table
-from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
+from multiguard.results import AttackFolder, Results, read_attacks, read_certificates, write_attacks
 from multiguard.results.attack_files import attack_outputs
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.smooth import Smoother
@@ -65,7 +65,7 @@ class PreparedAttack:
     """A job whose model and images are checked to be those of the certificates."""
 
     job: AttackJob  # the job; it attacks without gradients if the model has none
-    certified: CertificatesFolder
+    certified: Results
     smoother: Smoother  # the smoothed classifier, as it was voted with
     images: IndexedDataset  # the images that were voted on
     notes: tuple[str, ...]  # what the user should know first
@@ -183,7 +183,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     return PreparedAttack(job, certified, smoother, images, notes)
 
 
-def execution_notes(certified: CertificatesFolder, smoother: Smoother) -> tuple[str, ...]:
+def execution_notes(certified: Results, smoother: Smoother) -> tuple[str, ...]:
     """A note if the classifier does not run as it did when it voted."""
     now, then = ({**run, **run["versions"]} for run in (execution(smoother), certified.provenance))
     known = [name for name in _EXECUTION if name in now and name in then]
@@ -242,7 +242,7 @@ def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked:
     return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(outcomes))
 
 
-def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
+def _voted_source(job: AttackJob, certified: Results) -> Source:
     """The images that were voted on."""
     if "data" not in certified.source:
         raise InvalidInputError(f"{job.certificates} does not name its images; vote with multiguard vote")
@@ -250,7 +250,7 @@ def _voted_source(job: AttackJob, certified: CertificatesFolder) -> Source:
     return source if job.part.root is None else replace(source, root=job.part.root)
 
 
-def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Source) -> Classifier:
+def _voted_classifier(job: AttackJob, certified: Results, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
     other = InvalidInputError(
@@ -273,7 +273,7 @@ def _voted_classifier(job: AttackJob, certified: CertificatesFolder, source: Sou
     return classifier
 
 
-def _voted_smoother(certified: CertificatesFolder, classifier: Classifier, device: str | None) -> Smoother:
+def _voted_smoother(certified: Results, classifier: Classifier, device: str | None) -> Smoother:
     """The smoothed classifier as it was voted with, with only the ranks that the certificates use."""
     run, rule = certified.provenance, certified.certificates.config.rule
     return Smoother(

@@ -13,7 +13,7 @@ from multiguard.io.files import file_checksum
 from multiguard.io.records import decode_json
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.results import CertificatesFolder, read_certificates, write_certificates
+from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.results.certificate_files import certificates_outputs
 from multiguard.version import __version__
 from multiguard.votes import read_votes
@@ -51,7 +51,7 @@ class CertifyJob:
         }
 
 
-def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:
+def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     """Certify the votes and write the certificates folder; other certificates are replaced only with `force`.
 
     The same job again finds its work done, or completes it. The folder is read back, so that what is shown is what the

@@ -16,7 +16,7 @@ from multiguard.models.backbone import input_size
 from multiguard.models.model_folder import read_card
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.parts import ModelPart
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
@@ -102,7 +102,7 @@ class _RecordedModel:
     std: tuple[float, ...] | None = None
 
 
-def recorded_model(folder: Path, certified: CertificatesFolder) -> ModelPart:
+def recorded_model(folder: Path, certified: Results) -> ModelPart:
     """The model that the votes record. No file may make us import code, fetch weights or read a pipe without end."""
     recorded = certified.source.get("model")
     spec = recorded.get("spec") if isinstance(recorded, dict) else None

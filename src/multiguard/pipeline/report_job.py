@@ -18,7 +18,7 @@ from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import altered_outputs, read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 from multiguard.report.words import failure_words
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.results.curve_files import curves_text
 from multiguard.results.table_file import config_record
@@ -31,11 +31,11 @@ PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 class ReportJob:
     """What to report on, and where the report goes."""
 
-    main: CertificatesFolder  # the certificates that the report is about
+    main: Results  # the certificates that the report is about
     page: Path
     figures: Path  # a folder, as tables
     tables: Path
-    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)  # others of the same images, by name
+    beside: Mapping[str, Results] = field(default_factory=dict)  # others of the same images, by name
     part: ReportPart = field(default_factory=ReportPart)  # what the page shows
     commands: Sequence[str] = ()  # the commands that make the certificates; empty for those that the certificates name
     command: str = ""  # the command that then makes the report; empty if those do
@@ -95,7 +95,7 @@ def _request(job: ReportJob, study: Study, images: IndexedDataset | None, missin
     }
 
 
-def _certificates_hash(run: CertificatesFolder) -> str:
+def _certificates_hash(run: Results) -> str:
     """A hash of all that certificates claim."""
     proved = run.certificates
     digest = hashlib.sha256(f"{run.votes_hash} {run.certified_with} {config_record(proved.config)}".encode())

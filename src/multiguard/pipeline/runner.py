@@ -25,7 +25,7 @@ from multiguard.pipeline.record import (
     write_record,
 )
 from multiguard.pipeline.steps import KINDS, Kind, Plan, Step
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 
 _FILES = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
 _HEAD = "# every value of the last run; `multiguard run` takes this file"
@@ -58,7 +58,7 @@ class RunResult:
     """What a run has done."""
 
     record: RunRecord  # the steps, with their files and costs
-    certificates: CertificatesFolder | None  # the main certificates; None if the run stopped before them
+    certificates: Results | None  # the main certificates; None if the run stopped before them
 
 
 def run_recipe(

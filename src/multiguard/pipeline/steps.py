@@ -12,7 +12,7 @@ from multiguard.io.files import file_checksum
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.parts import TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
-from multiguard.results import CertificatesFolder, read_certificates
+from multiguard.results import Results, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.version import __version__
 from multiguard.votes.shards import MANIFEST_NAME, is_shard_file, load_manifest
@@ -32,7 +32,7 @@ class Plan:
     def __init__(self, recipe: RunRecipe, out: Path, command: str = "") -> None:
         self.recipe, self.out, self.command = recipe, out, command
         self.arms = plan_arms(recipe, out)
-        self.certified: dict[str, CertificatesFolder] = {}  # by the name of the arm, as they were read
+        self.certified: dict[str, Results] = {}  # by the name of the arm, as they were read
 
     def steps(self) -> Iterator["Step"]:
         """The steps of a run in order: each arm from model to certificates, the report at the end."""
@@ -43,7 +43,7 @@ class Plan:
             yield CertifyStep(self, arm)
         yield ReportStep(self)
 
-    def certificates(self, arm: Arm) -> CertificatesFolder:
+    def certificates(self, arm: Arm) -> Results:
         """The certificates of an arm as they are in its folder."""
         if arm.name not in self.certified:
             self.certified[arm.name] = read_certificates(arm.certificates)

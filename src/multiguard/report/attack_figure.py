@@ -12,9 +12,9 @@ from multiguard.certify import Method
 from multiguard.evaluate import AttackCurve, Attacks, attack_curves
 from multiguard.evaluate.attack_outcomes import BEST
 from multiguard.io.files import require_folder
+from multiguard.io.rounding import plain
 from multiguard.report import canvas
 from multiguard.report.canvas import DPI, FORMATS, Format, distinct_strokes
-from multiguard.report.rounding import plain
 from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
 from multiguard.report.words import left_out_words, rule_words
 

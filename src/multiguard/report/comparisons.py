@@ -11,15 +11,15 @@ from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import plain
 from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures
-from multiguard.report.rounding import plain
 from multiguard.report.words import config_words, failure_words
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study
 
-Runs = Mapping[str, CertificatesFolder]
+Runs = Mapping[str, Results]
 Words = Mapping[str, str]
 _THIS_RUN = "this run"
 _TWO_RULES = "The top-k rule always returns k labels; the threshold rule returns every label that reaches t."
@@ -47,16 +47,16 @@ def run_families(study: "Study") -> list[Family]:
     return [family for family in families if family is not None]
 
 
-def _config(run: CertificatesFolder) -> tuple[object, object]:
+def _config(run: Results) -> tuple[object, object]:
     """What two runs must share to be compared in their noise or their training."""
     return run.certificates.config, run.provenance.get("stops")
 
 
-def _without_noise(run: CertificatesFolder) -> bool:
+def _without_noise(run: Results) -> bool:
     return run.provenance.get("trained_sigma") == 0.0
 
 
-def _training_words(run: CertificatesFolder) -> str:
+def _training_words(run: Results) -> str:
     trained = run.provenance.get("trained_sigma")
     if trained is None:
         return "noise in training unknown"
@@ -72,7 +72,7 @@ def _differences(runs: Runs) -> dict[str, str]:
     return {name: ": ".join(filter(None, [name or _THIS_RUN, text])) for name, text in texts.items()}
 
 
-def _all_words(run: CertificatesFolder) -> dict[str, str]:
+def _all_words(run: Results) -> dict[str, str]:
     words = config_words(run)
     adaptive = "" if run.provenance.get("stops") is None else "adaptive, "
     return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
@@ -84,7 +84,7 @@ def _rules_family(study: "Study", runs: Runs) -> Family | None:
     for name, run in runs.items():
         words, method = config_words(run).items(), _method(study, run)
         apart = [text for key, text in words if key not in ("n", "alpha", "sigma") or text != main[key]]
-        proof = [] if method == study.method else [METHOD_NAMES[method]]
+        proof = [] if method == study.method else [METHOD_NAMES.get(method, method)]
         values[name] = ", ".join([run.certificates.rule_name, *apart, *proof])
     family = _family(study, runs, values, "rules", "rule", "Top-k and threshold rules")
     if family is None:
@@ -94,7 +94,7 @@ def _rules_family(study: "Study", runs: Runs) -> Family | None:
     return replace(family, note=f"{note}\n{family.note}", measures=measures)
 
 
-def _method(study: "Study", run: CertificatesFolder) -> Method:
+def _method(study: "Study", run: Results) -> Method:
     """The study's method, or the first of a run of the other rule that does not have it."""
     methods = run.certificates.methods
     return study.method if study.method in methods or run.certificates.rule_name == study.rule else methods[0]
@@ -124,7 +124,7 @@ def _failure_lines(runs: Runs, names: Words) -> list[str]:
     return [f"{names[name]}: {failure_words(run) or 'no image failed.'}" for name, run in other.items()]
 
 
-def _curves_at(run: CertificatesFolder, method: Method, grid: Floats) -> dict[Averaging, Curve] | None:
+def _curves_at(run: Results, method: Method, grid: Floats) -> dict[Averaging, Curve] | None:
     """The run's curves of the method at these radii, computed only if its own have other radii; None without any."""
     config = run.certificates.config
     own = {curve.averaging: curve for curve in run.curves if (curve.method, curve.config) == (method, config)}

@@ -8,8 +8,8 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
-from multiguard.report.rounding import percent_value, plain, round_up
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study
@@ -130,7 +130,7 @@ def methods_family(study: "Study") -> Family:
     methods, lines = study.main.certificates.methods, []
     for method in methods:
         curves = {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS}
-        lines.append(Line(method, METHOD_NAMES[method], curves, method == study.method))
+        lines.append(Line(method, METHOD_NAMES.get(method, method), curves, method == study.method))
     measures, note = rule_measures(study.rule, labelled=study.labelled), POINTWISE if len(methods) > 1 else ""
     return Family("methods", "method", "Methods on the same votes", note, measures, tuple(lines))
 

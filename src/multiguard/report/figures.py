@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from multiguard.io.files import require_folder
+from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import canvas
 from multiguard.report.canvas import DPI, FORMATS, Format, Stroke
 from multiguard.report.families import Family, Line, Measure
-from multiguard.report.rounding import plain, plain_percent
 from multiguard.report.study import Study, round_radii
 from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
 

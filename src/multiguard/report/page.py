@@ -11,9 +11,9 @@ import numpy as np
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.families import METHOD_NAMES
 from multiguard.report.page_data import as_script_json, page_data, recall_first, start_index, weakest_first
-from multiguard.report.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.study import Study
 from multiguard.report.thumbnails import Callback, Thumbnails, make_thumbnails
 from multiguard.report.words import dataset_words, failure_words, mean_draws, whose_labels
@@ -50,7 +50,7 @@ def write_page(
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
     thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, progress)
-    text = _render(study, shown, thumbnails, images is not None)
+    text = _render(study, shown, thumbnails, images is not None and not thumbnails.not_images)
     require_folder(path.parent)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
     return thumbnails.replaced

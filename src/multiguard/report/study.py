@@ -12,9 +12,10 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.io.short_repr import short_repr
 from multiguard.report.comparisons import run_families
 from multiguard.report.families import Family, methods_family, sweep_families
-from multiguard.results import CertificatesFolder
+from multiguard.results import Results
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +31,12 @@ class Study:
         ['methods', 'k']
     """
 
-    main: CertificatesFolder  # the run that the report is about
-    beside: Mapping[str, CertificatesFolder] = field(default_factory=dict)  # by name: another sigma, the other rule
+    main: Results  # the run that the report is about
+    beside: Mapping[str, Results] = field(default_factory=dict)  # by name: another sigma, the other rule
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name, run in self.beside.items():
@@ -103,7 +106,7 @@ def round_radii(grid: Floats, sigma: float, half_steps: Sequence[int]) -> list[t
     return [(i, float(grid[i])) for i in sorted(set(close))]
 
 
-def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFolder) -> None:
+def _check_comparable(name: str, run: Results, main: Results) -> None:
     theirs, ours = (
         "the true labels" if each.certificates.labelled else "labels that pilot draws chose" for each in (run, main)
     )
@@ -115,14 +118,14 @@ def _check_comparable(name: str, run: CertificatesFolder, main: CertificatesFold
         raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
 
 
-def _same_images(one: CertificatesFolder, other: CertificatesFolder) -> bool:
+def _same_images(one: Results, other: Results) -> bool:
     """Whether both are about the same images, failed ones included, and agree on the true labels of each."""
     mine, others = _true_labels(one), _true_labels(other)
     agree = (labels == others[i] or labels is None or others[i] is None for i, labels in mine.items() if i in others)
     return mine.keys() == others.keys() and all(agree)
 
 
-def _true_labels(run: CertificatesFolder) -> dict[str, set[str] | None]:
+def _true_labels(run: Results) -> dict[str, set[str] | None]:
     """The names of each image's true labels; None where it failed, empty where pilot draws chose the labels."""
     proved = run.certificates
     names = ({proved.label_names[label] for label in labels if proved.labelled} for labels in proved.labels)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from multiguard.io.files import write_atomically
 from multiguard.io.names import as_cell
-from multiguard.report.rounding import percent_value, plain, round_up
+from multiguard.io.rounding import percent_value, plain, round_up
 
 _ROUNDED_DOWN = "Percentages are rounded down to one decimal, so none claims more than was proved."
 _ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, for the same reason."

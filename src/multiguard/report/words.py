@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from multiguard.certify import Rule, TopK
 from multiguard.evaluate import Curve
 from multiguard.evaluate.scores import failed_words
-from multiguard.report.rounding import plain
-from multiguard.results import CertificatesFolder
+from multiguard.io.rounding import plain
+from multiguard.results import Results
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study
@@ -22,7 +22,7 @@ def rule_words(rule: Rule) -> dict[str, str]:
     return {"threshold": f"t = {plain(rule.t)}"}
 
 
-def config_words(run: CertificatesFolder) -> dict[str, str]:
+def config_words(run: Results) -> dict[str, str]:
     """All parameters of a run by name: those of the rule, n, alpha and sigma."""
     config = run.certificates.config
     draws = f"n = {config.draws}"
@@ -32,7 +32,7 @@ def config_words(run: CertificatesFolder) -> dict[str, str]:
     return {**rule_words(config.rule), "n": draws, "alpha": alpha, "sigma": sigma}
 
 
-def mean_draws(run: CertificatesFolder) -> str:
+def mean_draws(run: Results) -> str:
     """The mean number of draws of the images that count, from the run's curves."""
     curve = next(curve for curve in run.curves if curve.config == run.certificates.config)
     return plain(round(curve.mean_draws, 1))
@@ -50,7 +50,7 @@ def curve_left_out(study: "Study", curve: Curve) -> str:
     return left_out_words(study.labelled, curve.scores.without_labels, curve.failed)
 
 
-def failure_words(run: CertificatesFolder) -> str:
+def failure_words(run: Results) -> str:
     """How many images failed, as a sentence; empty if none did."""
     failed, voted = len(run.certificates.failures), len(run.certificates.ids)
     words = failed_words(failed, failed + voted)

@@ -14,6 +14,7 @@ from multiguard.evaluate.attack_outcomes import Goal, goals
 from multiguard.evaluate.certifier import check_methods
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
+from multiguard.io.short_repr import short_repr
 from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
@@ -33,6 +34,8 @@ class AttackFolder:
     certificates_hash: str  # the sha256 of the certificates.parquet that was attacked
     provenance: Mapping[str, Any]  # of the votes
     command: str | None  # the command that made the folder; None where it is not known
+
+    __repr__ = short_repr
 
 
 # The metadata in the file: the fields of `Attacks` but for the images, the config as a record, and their origin.

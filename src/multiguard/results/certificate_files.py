@@ -18,13 +18,14 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.evaluate import Certificates, CertifyConfig, Curve, label_scores
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import resolve_methods
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
 from multiguard.results.curve_files import check_curves, curves_text, parse_curves, write_curves, write_labels
+from multiguard.results.run_results import Results
 from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
@@ -35,20 +36,6 @@ if TYPE_CHECKING:
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
 _KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificates folder", "certify the votes again")
-
-
-@dataclass(frozen=True, eq=False)
-class CertificatesFolder:
-    """A certificates folder as it was written, its checksums verified; for an example see `write_certificates`."""
-
-    certificates: Certificates
-    curves: list[Curve]  # sweeps included
-    labels: list[LabelScores]  # how often each label is certified on its own
-    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
-    votes_hash: str  # the sha256 of the votes' manifest
-    certified_with: str  # the version of multiguard
-    source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
-    command: str | None  # the command that made the folder; None where it is not known
 
 
 @dataclass(frozen=True)
@@ -131,7 +118,7 @@ def certificates_outputs(folder: Path, request: Mapping[str, Any] | None = None,
     return Outputs(folder / CERTIFICATES_NAME, "certificates", request, **more)
 
 
-def read_certificates(folder: str | Path) -> CertificatesFolder:
+def read_certificates(folder: str | Path) -> Results:
     """A certificates folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
     Only certificates.parquet is read.
@@ -143,7 +130,7 @@ def read_certificates(folder: str | Path) -> CertificatesFolder:
     return _KIND.read(Path(folder), _parse)
 
 
-def _parse(stored: dict[str, Any], table: pa.Table) -> CertificatesFolder:
+def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -160,7 +147,7 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> CertificatesFolder:
     check_curves(certificates, curves)
     labels = label_scores(certificates, metadata.label_radius)
     same = {name: getattr(metadata, name) for name in ("provenance", "certified_with", "source", "command")}
-    return CertificatesFolder(certificates, curves, labels, votes_hash=metadata.votes_sha256, **same)
+    return Results(certificates, curves, labels, votes_hash=metadata.votes_sha256, **same)
 
 
 def _check_votes(certificates: Certificates, votes: Votes) -> None:

@@ -117,6 +117,7 @@ class Sizer:
     """The number of rows per batch; the limit falls when the device runs out of memory and never rises again."""
 
     def __init__(self, batch_size: BatchSize, device: torch.device) -> None:
+        self.device = device
         self._values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
         self._fixed = None if batch_size == "auto" else check_count("batch_size", batch_size)
         self.limit = self._fixed or MAX_ROWS

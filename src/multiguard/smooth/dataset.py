@@ -6,12 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from multiguard.certify.arguments import check_count
 from multiguard.data.image import image_hash
+from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.io.lock import folder_lock
@@ -33,7 +34,7 @@ _MAX_KEPT = 64  # decoded images that wait for their shard
 
 def vote_dataset(
     smoother: Smoother,
-    dataset: Dataset,
+    data: Any,
     folder: str | Path,
     *,
     draws: int | None = None,
@@ -56,7 +57,7 @@ def vote_dataset(
 
     Args:
         smoother: The smoothed classifier.
-        dataset: The images to vote on; its labels must be the classifier's.
+        data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
         draws: n, the fixed number of draws per image; or give `adaptive`.
         adaptive: When an image stops; or give `draws`.
@@ -85,11 +86,23 @@ def vote_dataset(
     ...     votes.ranked(0).shape
     (100, 3)
     """
+    dataset = open_data(smoother, data)
+    if labelled and not getattr(dataset, "labelled", True):
+        raise InvalidInputError(
+            "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
+        )
     scheme = make_scheme(
         smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
     )
     run = VoteRun(smoother, dataset, scheme, shard_images=shard_images, readers=readers, on_error=on_error)
     run.write(folder, progress=progress, stop=stop)
+
+
+def open_data(smoother: Smoother, data: Any) -> Dataset:
+    """The data as a dataset with the classifier's labels, which its first input counts if nobody has named them."""
+    if smoother.classifier.num_labels is None:
+        smoother.find_labels(first_input(data))
+    return as_dataset(data, smoother.classifier.label_names)
 
 
 def make_scheme(
@@ -125,7 +138,8 @@ class VoteRun:
     its own.
 
     The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
-    of the classifier, for a caller who has just computed it. Only the first image is decoded, and kept for the voting.
+    of the classifier, for a caller who has just computed it. A run that is not `resumable` goes to a new folder that
+    nobody writes to again. Only the first image is decoded, and kept for the voting.
     """
 
     def __init__(
@@ -138,13 +152,18 @@ class VoteRun:
         readers: int = 2,
         on_error: OnError = "stop",
         classifier_hash: str | None = None,
+        resumable: bool = True,
     ) -> None:
         check_choice("on_error", on_error, get_args(OnError))
         self._smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
-        self._images = _ImageReader(dataset, readers, record=self._record)
+        # Only images have a range: pixels of a dataset of images, or inputs that the classifier declares to be images.
+        pixels = (
+            getattr(dataset, "pixels", True) or smoother.classifier.image_size is not None or smoother.settings.clamp
+        )
+        self._images = _ImageReader(dataset, readers, record=self._record, pixels=pixels)
         first = image_hash(self._images.peek(self._images.first).image)
-        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash)
+        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash, resumable=resumable)
 
     def write(
         self,
@@ -229,7 +248,8 @@ class VoteRun:
 class _ImageReader:
     """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting."""
 
-    def __init__(self, dataset: Dataset, readers: int, *, record: bool) -> None:
+    def __init__(self, dataset: Dataset, readers: int, *, record: bool, pixels: bool) -> None:
+        self._pixels = pixels  # whether values must lie in [0, 1]
         self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
         self._kept: dict[int, Sample | ImageError] = {}
         self.first = self._find_first()
@@ -302,7 +322,9 @@ class _ImageReader:
 
     def _decode(self, position: int) -> Sample | ImageError:
         try:
-            _check_pixels(sample := self._dataset[position])
+            sample = self._dataset[position]
+            if self._pixels:
+                _check_pixels(sample)
         except ImageError as error:
             return error
         return sample

@@ -23,15 +23,22 @@ _NAMES_SHOWN = 4
 
 
 def make_provenance(
-    smoother: Smoother, dataset: Dataset, scheme: Scheme, first_image_hash: str, classifier_hash: str | None = None
+    smoother: Smoother,
+    dataset: Dataset,
+    scheme: Scheme,
+    first_image_hash: str,
+    classifier_hash: str | None = None,
+    *,
+    resumable: bool = True,
 ) -> Provenance:
     """Everything that determines the votes of this run, read from the classifier as it is now.
 
     `first_image_hash` is that of the first usable image; `classifier_hash` the `state_hash`, if just computed.
-    Refuses a dataset whose labels are not the classifier's, and a function without a name.
+    Refuses a dataset whose labels are not the classifier's, and in a resumable run a function without a name.
     """
     classifier, stopping = smoother.classifier, scheme.stopping
-    _check_name(classifier)
+    if resumable:
+        _check_name(classifier)
     _check_labels(dataset, classifier)
     return Provenance(
         model=classifier.name,

@@ -1,26 +1,32 @@
 """What the smoothed classifier predicts for one image, and how much of it the draws have confirmed."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Rule, certified_radii, label_radii
+from multiguard.certify import Method, Rule, certified_radii, label_radii
+from multiguard.io.rounding import radius_text
+
+_MOST_SHOWN = 8  # labels in a repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """With probability at least 1 - alpha over the noise, all radii hold at once, those of labels and of the set.
 
     Attributes:
-        labels: The labels that the pilot draws chose, most frequent first.
+        labels: The indices of the labels that the pilot draws chose, most frequent first.
         radii: For each label an l2-radius within which it stays predicted; -inf if the fresh draws do not confirm it.
         set_radii: At least e of these labels stay predicted under any perturbation of l2-norm up to set_radii[e-1];
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
         other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
             other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
+        names: The names of `labels`; empty if they are not known.
         seed: The seed of the noise; None if the votes came from elsewhere.
+        image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -30,25 +36,49 @@ class Prediction:
     radii: tuple[float, ...]
     set_radii: tuple[float, ...]
     other_radii: tuple[float, ...] | None = None
+    names: tuple[str, ...] = ()
     seed: int | None = None
+    image_id: str | None = None
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
         """For each label whether the fresh draws confirm it: its radius is at least 0."""
         return tuple(radius >= 0 for radius in self.radii)
 
+    def __repr__(self) -> str:
+        count, names = len(self.labels), self.names or self.labels
+        lines = [f"  {name}: {_stays(radius)}" for name, radius in zip(names, self.radii, strict=True)]
+        if count > _MOST_SHOWN:
+            lines[_MOST_SHOWN:] = [f"  ... and {count - _MOST_SHOWN} more"]
+        if count > 1:
+            sizes = list(enumerate(self.set_radii, 1))
+            lines += [f"  at least {e} of {count}: {_stays(radius)}" for e, radius in sizes[:_MOST_SHOWN]]
+        head = f"Prediction of {count} label{'' if count == 1 else 's'}"
+        return "\n".join([f"{head}, seed {self.seed}{':' if lines else ''}", *lines])
+
+
+def _stays(radius: float) -> str:
+    return f"stays up to {radius_text(radius)}" if math.isfinite(radius) else radius_text(radius)
+
 
 def confirm_labels(
-    labels: tuple[int, ...], votes: NDArray[Any], rule: Rule, *, num_labels: int, sigma: float, alpha: float
+    labels: tuple[int, ...],
+    votes: NDArray[Any],
+    rule: Rule,
+    *,
+    num_labels: int,
+    sigma: float,
+    alpha: float,
+    method: Method = "joint",
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
     labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
     same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
-    the probability of any false claim in the prediction.
+    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
     """
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma}
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
     several = len(labels) > 1
     together = certified_radii(votes, labels, rule, alpha=alpha / 2 if several else alpha, **options)
     single = together.true

@@ -80,7 +80,7 @@ def resolve_settings(
     noise: NoiseSource | None,
 ) -> Settings:
     """The settings with every option checked; options left at None follow the device."""
-    resolved, labels = _resolve_device(device), len(classifier.label_names)
+    resolved, labels = resolve_device(device), len(classifier.label_names)
     cuda = resolved.type == "cuda"
     # onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
     outside = any(isinstance(getattr(module, "network", None), HostNetwork) for module in classifier.modules())
@@ -119,7 +119,8 @@ def _check_noise(sigma: float) -> float:
     return float(sigma)
 
 
-def _resolve_device(device: str | torch.device | None) -> torch.device:
+def resolve_device(device: str | torch.device | None) -> torch.device:
+    """The device; by default CUDA if available. A CUDA device that is not there is refused."""
     resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")

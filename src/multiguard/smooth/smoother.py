@@ -1,35 +1,50 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from multiguard.certify import Rule
-from multiguard.certify.arguments import check_alpha
+from multiguard.certify import Method, Rule
+from multiguard.certify.arguments import check_alpha, check_sigma
+from multiguard.data.image import image_hash
 from multiguard.errors import ImageFailure
-from multiguard.models.classifier import Classifier
+from multiguard.io.names import shorten_names
+from multiguard.models.classifier import Output
+from multiguard.models.loading import load_classifier
+from multiguard.smooth.adaptive import AdaptivePlan, draw_until_settled
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
-from multiguard.smooth.engine import make_step
+from multiguard.smooth.engine import Step, make_step, to_pixels
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, confirm_labels
-from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
+from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
+if TYPE_CHECKING:
+    from multiguard.results import Results
+
 
 class Smoother:
-    """Draws votes whose noise is a function of (seed, image id, draw), whatever the batches.
+    """The smoothed classifier g of any model: what it predicts and certifies holds with probability 1 - alpha.
 
-    The smoother moves the classifier to the device and puts it in evaluation mode, again at the start of each run.
+    The noise of a draw is a function of (seed, image id, draw), whatever the batches. The smoother moves the classifier
+    to the device and puts it in evaluation mode, again at the start of each run.
     Threads may share a smoother: their batches take turns. Options left at None follow the device: plain float32 on a
     CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
     Args:
-        classifier: The base classifier f, a fixed function of one noisy image.
-        sigma: The noise is N(0, sigma^2) in the units of the input ([0, 1] for images), unnormalised.
+        model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
+            scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load_classifier` takes.
+        sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
+        labels: The label names in the order of the scores; by default the model's own, or else their indices.
+        output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
+        image_size: (height, width) of images; it declares inputs to be images, whose values must lie in [0, 1].
         k_max: K', the number of ranked labels kept per draw, for `TopK`; by default 10, or all if there are fewer.
         score_threshold: For `Threshold`, keep the set of labels with at least this probability instead of ranked
             labels. Logits are compared with its logit.
@@ -41,18 +56,22 @@ class Smoother:
         compile: Whether to compile the classifier together with its noise.
         noise: The noise source, to reproduce the noise of a CUDA run on a CPU.
 
-    >>> from multiguard.models import load_classifier
-    >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
-    >>> smoother = Smoother(f, sigma=0.5, k_max=2, device="cpu")
-    >>> smoother.votes(np.array([2.0, 1.0, 0.0]), 1000, seed=0, image_id="example").shape
-    (1000, 2)
+    >>> from multiguard import TopK
+    >>> inputs, true = np.eye(3), [["cat"], ["dog"], ["emu"]]  # three rows of three features
+    >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.25, labels=["cat", "dog", "emu"], device="cpu")
+    >>> results = smoother.certify((inputs, true), TopK(1, k_prime=1), draws=1000, progress=False)
+    >>> results.recall(0.25)
+    1.0
     """
 
     def __init__(
         self,
-        classifier: Classifier,
-        *,
+        model: Any,
         sigma: float,
+        *,
+        labels: Sequence[str] | None = None,
+        output: Output | None = None,
+        image_size: tuple[int, int] | None = None,
         k_max: int | None = None,
         score_threshold: float | None = None,
         device: str | torch.device | None = None,
@@ -63,14 +82,32 @@ class Smoother:
         compile: bool | None = None,  # noqa: A002 - torch's own word
         noise: NoiseSource | None = None,
     ) -> None:
-        self.settings: Settings = resolve_settings(
-            classifier, sigma, k_max, score_threshold, device, clamp, precision, channels_last, compile, noise
-        )
-        self.classifier, self.batch_size = classifier.eval().to(self.settings.device), batch_size
-        if self.settings.channels_last:
-            self.classifier = self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._sizer = Sizer(batch_size, self.settings.device)
-        self._step = make_step(self.classifier, self.settings)
+        device = resolve_device(device)
+        self.classifier = load_classifier(model, labels=labels, output=output, image_size=image_size).eval().to(device)
+        self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
+        options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
+        self._resolve = partial(resolve_settings, self.classifier, *options)
+        if self.classifier.num_labels is not None:
+            _ = self._step  # what is wrong with the options is said now
+
+    @cached_property
+    def settings(self) -> Settings:
+        """How the classifier is executed; unknown, as its number of labels, before its first input."""
+        settings = self._resolve()
+        if settings.channels_last:
+            self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return settings
+
+    @cached_property
+    def _step(self) -> Step:
+        return make_step(self.classifier, self.settings)
+
+    def find_labels(self, image: Image) -> tuple[str, ...]:
+        """The label names; where neither caller nor model names them, the scores of this image are counted."""
+        if self.classifier.num_labels is None:
+            tensor = image_tensor("image", image, self.classifier.image_size)
+            self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
+        return self.classifier.label_names
 
     def votes(
         self,
@@ -128,6 +165,7 @@ class Smoother:
         count = check_draws(draws, first_draw)
         key = noise_key(whole_number("seed", seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
+        self.find_labels(tensor)
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
@@ -154,9 +192,10 @@ class Smoother:
         *,
         pilot_draws: int = 100,
         draws: int = 1000,
+        radii: Sequence[float] | None = None,
         alpha: float = 0.001,
         seed: int | None = None,
-        image_id: str,
+        image_id: str | None = None,
     ) -> Prediction:
         """The labels of the smoothed classifier; with probability 1 - alpha all radii, of labels and set, hold.
 
@@ -167,31 +206,110 @@ class Smoother:
             image: The image, as for `votes`.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             pilot_draws: The number of draws that choose the labels.
-            draws: The number of draws that confirm them.
+            draws: The number of draws that confirm them; with `radii` the most.
+            radii: Confirm them by the method betting, with as many draws as these radii need: no more once all claims
+                at them are proved, or would hardly be. By default all draws are taken.
             alpha: The probability of any false claim in the prediction.
             seed: The seed of the noise; by default a random one, which the prediction records.
-            image_id: The id of the image; it keys the noise.
+            image_id: The id of the image; it keys the noise. By default the hash of the image.
 
-        >>> from multiguard.certify import TopK
-        >>> from multiguard.models import load_classifier
-        >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
-        >>> smoother = Smoother(f, sigma=0.5, device="cpu")
-        >>> prediction = smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0, image_id="a")
-        >>> prediction.labels, prediction.confirmed
-        ((0,), (True,))
+        >>> from multiguard import TopK
+        >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
+        >>> smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0)
+        Prediction of 1 label, seed 0:
+          cat: stays up to 0.611
         """
-        labels = len(self.classifier.label_names)
-        self.settings.check_rule(rule, labels)
+        names = self.find_labels(image)
+        self.settings.check_rule(rule, len(names))
         check_alpha(alpha)
         check_draws(pilot_draws, name="pilot_draws")
-        seed = resolve_seed(seed)
+        seed, image_id = resolve_seed(seed), _content_id(image) if image_id is None else image_id
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
-        fresh = self.votes(image, draws, seed=seed, image_id=image_id)
-        chosen = rule.returned(as_array(pilot, rule.name), labels)
-        prediction = confirm_labels(
-            chosen, as_array(fresh, rule.name), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
+        chosen = rule.returned(as_array(pilot, rule.name), len(names))
+
+        def draw(first: int, count: int) -> NDArray[Any]:
+            votes = self.votes(image, count, seed=seed, image_id=image_id, first_draw=first)
+            return as_array(votes, rule.name)
+
+        options: dict[str, Any] = {"num_labels": len(names), "sigma": self.settings.sigma}
+        if radii is None:
+            confirmed = confirm_labels(chosen, draw(0, draws), rule, alpha=alpha, **options)
+        else:
+            plan = AdaptivePlan(rule, tuple(radii), check_draws(draws), alpha)
+            settled = draw_until_settled(draw, chosen, plan, **options)
+            confirmed = confirm_labels(chosen, settled, rule, alpha=alpha, method="betting", **options)
+        return replace(confirmed, names=tuple(names[label] for label in chosen), seed=seed, image_id=image_id)
+
+    def certify(
+        self,
+        data: Any,
+        rule: Rule,
+        *,
+        alpha: float = 0.001,
+        methods: Sequence[Method] | None = None,
+        draws: int | None = None,
+        max_draws: int = 4000,
+        radii: Sequence[float] | None = None,
+        pilot_draws: int = 100,
+        out: str | Path | None = None,
+        seed: int | None = None,
+        on_error: Literal["stop", "record"] = "stop",
+        progress: bool = True,
+    ) -> "Results":
+        """What is proved of the data: the claims on each input hold with probability at least 1 - alpha.
+
+        Without labels (Y is None) pilot draws choose the labels that are certified, as in `predict`.
+
+        Args:
+            data: A pair (X, Y) of inputs and label sets, a torch dataset of items (x, y), a data loader of one, or a
+                `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names.
+            rule: The smoothed classifier: `TopK` or `Threshold`.
+            alpha: The probability of any false claim on an input.
+            methods: The methods to prove with, the first for `Results.recall` and its like; by default "joint" for a
+                fixed number of draws, otherwise "betting", the only one that is valid then.
+            draws: n, a fixed number of draws per input; by default each input takes as many as it needs.
+            max_draws: The most draws that an input then takes.
+            radii: Where more draws must be able to prove more; by default sigma / 2, sigma, 3/2 sigma and 2 sigma.
+            pilot_draws: The number of draws that choose labels where Y is None.
+            out: A folder for votes and certificates, where the same call resumes an interrupted run. None keeps
+                nothing on disk.
+            seed: The seed of the noise; by default a random one, which the results record.
+            on_error: What to do if an input cannot be used, or the model fails on it: "stop" raises; "record" continues
+                and counts it in the results.
+            progress: Whether to show progress bars.
+
+        >>> from multiguard import TopK
+        >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
+        >>> results = smoother.certify((np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]), TopK(1, k_prime=1))
+        >>> results.recall([0.0, 0.5, 1.0])
+        array([0.5, 0.5, 0.5])
+        """
+        from multiguard.pipeline.model_run import certify_data
+
+        return certify_data(
+            self,
+            data,
+            rule,
+            alpha=alpha,
+            methods=methods,
+            draws=draws,
+            max_draws=max_draws,
+            radii=radii,
+            pilot_draws=pilot_draws,
+            out=out,
+            seed=seed,
+            on_error=on_error,
+            progress=progress,
         )
-        return replace(prediction, seed=seed)
+
+    def __repr__(self) -> str:
+        f = self.classifier
+        if f.num_labels is None:
+            return f"Smoother({f.name}, labels unknown before the first input)"
+        settings = self.settings
+        kept = f"k_max={settings.k_max}" if settings.k_max else f"score_threshold={settings.score_threshold}"
+        labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
+        return f"Smoother({f.name}, sigma={settings.sigma}, {labels}, {kept}, device={str(settings.device)!r})"
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
@@ -206,3 +324,7 @@ class Smoother:
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
                 yield job, rows
+
+
+def _content_id(image: Image) -> str:
+    return image_hash(image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image))

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from multiguard.errors import InvalidInputError
+from multiguard.io.short_repr import short_repr
 
 RuleName = Literal["top-k", "threshold"]
 
@@ -56,6 +57,8 @@ class Provenance:
     clamp: bool  # whether noisy images were clamped to [0, 1]
     device: str  # the name of the device
     versions: Mapping[str, str]  # multiguard, torch, numpy, python; timm, transformers, onnxruntime if imported
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name in ("sigma", "trained_sigma", "score_threshold", "stopping"):

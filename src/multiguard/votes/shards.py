@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import is_regular, open_parquet, remove_partial_files, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
+from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
@@ -62,6 +63,8 @@ class Manifest:
     shard_images: int  # the number of images per shard; the last shard may hold fewer
     shards: tuple[Shard, ...] | None = None  # all shards, in order; None until the run has finished
     extends: Provenance | None = None  # the run whose draws it continues, until it has finished; None for a new run
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         run = self.provenance

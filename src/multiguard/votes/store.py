@@ -101,6 +101,11 @@ class Votes:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        run = self.provenance
+        draws = f"{run.draws} draws" if not self.adaptive else f"up to {run.draws} draws"
+        return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, sigma={run.sigma})"
+
     def __iter__(self) -> Iterator[VoteRow]:
         return (self.row(position) for position in range(len(self)))
 

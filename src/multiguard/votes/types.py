@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance, RuleName
 
 DEFAULT_RANKS = 10  # the ranked labels stored per draw by default, or all labels if there are fewer
@@ -37,6 +38,8 @@ class LabelSets:
 
     packed: NDArray[np.uint8]  # (draws, ceil(c / 8)): label i is bit i % 8, lowest first, of byte i // 8; else 0
     num_labels: int  # c, the number of labels
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         width = packed_width(self.num_labels)
@@ -78,6 +81,8 @@ class VoteRow:
     votes: DrawVotes  # of the draws that certify: ranked labels (draws, K'), or `LabelSets` for the threshold rule
     pilot: DrawVotes | None = None  # of the draws that choose labels and never certify; None if there are none
     image_hash: str | None = None  # the `image_hash` of the image that was voted on; None if unknown
+
+    __repr__ = short_repr
 
     @property
     def draws(self) -> int:

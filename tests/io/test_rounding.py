@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multiguard.report.rounding import (
+from multiguard.io.rounding import (
     confidence,
     count,
     down_to_digits,

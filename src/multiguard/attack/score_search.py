@@ -5,11 +5,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.attack.gradient_search import Compare, GradientSearch, SoftVotes
 from multiguard.attack.objective import Objective
 from multiguard.attack.perturbation import Candidates, ImageGroup, project, rescale, unit
-from multiguard.attack.pgd import Compare, SoftVotes
-from multiguard.attack.plan import AttackPlan
-from multiguard.smooth import Smoother
+from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.target import Target
 
 _IMAGE_DIMENSIONS = 3
 _LEAST_STEP = 0.15  # of the radius, at the last try
@@ -23,9 +23,9 @@ class RandomSearch:
     and towards a square of one colour; they grow shorter from try to try.
     """
 
-    def __init__(self, smoother: Smoother, objective: Objective, plan: AttackPlan, compare: Compare) -> None:
+    def __init__(self, target: Target, objective: Objective, plan: AttackPlan, compare: Compare) -> None:
         self._plan, self._compare = plan, compare
-        self._soft = SoftVotes(smoother, objective, plan.copies)
+        self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
         """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
@@ -78,3 +78,29 @@ def _smooth_noise(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[n
     channels, height, width = shape
     coarse = rng.standard_normal((channels, -(-height // _BLOCK), -(-width // _BLOCK)), dtype=np.float32)
     return coarse.repeat(_BLOCK, axis=1).repeat(_BLOCK, axis=2)[:, :height, :width]
+
+
+def make_compare(target: Target, objective: Objective, plan: AttackPlan) -> Compare:
+    """Values perturbed images by the first draws of the search."""
+
+    def compare(group: ImageGroup, images: Tensor) -> Candidates:
+        fractions = target.fractions(group, images, plan.pick_draws, "attack")
+        return Candidates(images, objective.value(fractions, group.aim))
+
+    return compare
+
+
+def make_search(
+    name: AttackName,
+    target: Target,
+    objective: Objective,
+    plan: AttackPlan,
+    flat: set[str],
+    *,
+    keep_best: bool = False,
+) -> GradientSearch | RandomSearch:
+    """The search of this name; `flat` and `keep_best` are those of `GradientSearch`."""
+    compare = make_compare(target, objective, plan)
+    if name == "pgd":
+        return GradientSearch(target, objective, plan, compare, flat, keep_best=keep_best)
+    return RandomSearch(target, objective, plan, compare)

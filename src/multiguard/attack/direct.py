@@ -1,0 +1,299 @@
+"""Attacks on any classifier, smoothed or not: hide labels, add labels, or change as many as possible."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiguard.attack.objective import Kind, Objective
+from multiguard.attack.perturbation import ImageGroup, distances
+from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.score_search import make_compare, make_search
+from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
+from multiguard.certify import Rule, TopK
+from multiguard.data.in_memory import label_set
+from multiguard.errors import DataError, InvalidInputError, ModelError
+from multiguard.models import load_classifier
+from multiguard.smooth import Smoother
+from multiguard.smooth.batches import image_tensor
+from multiguard.smooth.engine import to_pixels
+from multiguard.smooth.noise import noise_key, resolve_seed
+from multiguard.smooth.settings import resolve_device
+
+_SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Hide:
+    """The labels shall not be returned any more.
+
+    Attributes:
+        labels: A label, by index or name, or a list of them, for all inputs; or a multi-hot array (inputs, labels).
+
+    >>> Hide("cat").labels
+    'cat'
+    """
+
+    labels: Any
+    kind: ClassVar[Kind] = "hide"
+
+
+@dataclass(frozen=True, eq=False)
+class Add:
+    """The labels shall be returned; `labels` as in `Hide`.
+
+    >>> Add([3, 7]).labels
+    [3, 7]
+    """
+
+    labels: Any
+    kind: ClassVar[Kind] = "add"
+
+
+@dataclass(frozen=True)
+class Change:
+    """As many labels as possible shall leave or come in.
+
+    >>> Change()
+    Change()
+    """
+
+    kind: ClassVar[Kind] = "change"
+
+
+AttackGoal = Hide | Add | Change
+
+
+@dataclass(frozen=True, eq=False)
+class AdversarialBatch:
+    """Perturbed inputs, none further from its input than the radius allows, and what the classifier makes of them.
+
+    Attributes:
+        inputs: (N, ...) float32, the perturbed inputs; uint8 images are in [0, 1] here.
+        delta: (N, ...) float32, what was added.
+        norms: (N,), the l2-norm of each, in exact differences of float32 values.
+        scores_before: (N, c), the scores at the inputs: those of the model or, where it is smoothed, the fraction of
+            fresh draws that hit each label.
+        scores_after: (N, c), the scores at the perturbed inputs.
+        labels_before: (N, c) boolean, the labels returned for the inputs.
+        labels_after: (N, c) boolean, those returned for the perturbed inputs.
+        success: (N,) boolean, whether the goal is reached: no label to hide is returned, all labels to add are, or
+            some label has changed.
+    """
+
+    inputs: Floats
+    delta: Floats
+    norms: NDArray[np.float64]
+    scores_before: Floats
+    scores_after: Floats
+    labels_before: Bools
+    labels_after: Bools
+    success: Bools
+
+    def __repr__(self) -> str:
+        changed = float((self.labels_before != self.labels_after).sum(axis=1).mean())
+        return (
+            f"AdversarialBatch({int(self.success.sum())} of {len(self.success)} succeeded, {changed:.1f} labels "
+            f"changed on average, norms up to {self.norms.max():.3g})"
+        )
+
+
+def pgd(
+    model: Any,
+    inputs: Any,
+    goal: AttackGoal,
+    rule: Rule,
+    *,
+    radius: float,
+    sigma: float | None = None,
+    steps: int = 20,
+    starts: int = 2,
+    eot: int = 8,
+    draws: int = 500,
+    box: bool = False,
+    seed: int | None = None,
+    **options: Any,
+) -> AdversarialBatch:
+    """Projected gradient descent in the l2-ball: no perturbation is longer than `radius`; the best found is returned.
+
+    A smoothed classifier is attacked through its noise (EOT), and fresh draws, which had no part in the search,
+    evaluate what was found. A failure to find a perturbation proves nothing; certificates do.
+
+    Args:
+        model: A differentiable model, in any form that `Smoother` takes; or a `Smoother`.
+        inputs: (N, ...), a batch of inputs.
+        goal: `Hide`, `Add` or `Change`.
+        rule: Which labels are returned. A model without noise returns the k labels of largest score (`TopK`), or those
+            with probability at least t (`Threshold`).
+        radius: The l2-norm allowed, in the unit of the inputs.
+        sigma: The noise of the smoothed classifier; None attacks the model as it is.
+        steps: Gradient steps per start.
+        starts: Starts; the first at the input, the others random on the sphere.
+        eot: Noisy copies that a gradient is averaged over.
+        draws: Fresh draws that evaluate the perturbed inputs of a smoothed classifier.
+        box: Whether perturbed inputs must stay in [0, 1].
+        seed: Decides every random choice; None draws one.
+        options: Options of `Smoother` for the model: labels, output, image_size and device.
+
+    >>> import numpy as np
+    >>> from multiguard import TopK
+    >>> from multiguard.attack import Hide, pgd
+    >>> rows = np.array([[0.4, 0.0], [3.0, 0.0]])  # the first label leads by 0.4 and by 3
+    >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
+    array([ True, False])
+    """
+    plan = AttackPlan(attacks=("pgd",), steps=steps, starts=starts, copies=eot, evaluation_draws=draws, box=box)
+    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+
+
+def random_search(
+    model: Any,
+    inputs: Any,
+    goal: AttackGoal,
+    rule: Rule,
+    *,
+    radius: float,
+    sigma: float | None = None,
+    tries: int = 60,
+    eot: int = 8,
+    draws: int = 500,
+    box: bool = False,
+    seed: int | None = None,
+    **options: Any,
+) -> AdversarialBatch:
+    """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
+
+    Args:
+        model: Any model, in any form that `Smoother` takes; or a `Smoother`.
+        inputs: As in `pgd`, and so are goal, rule, radius, sigma, draws, box, seed and options.
+        goal: What shall happen.
+        rule: Which labels are returned.
+        radius: The l2-norm allowed.
+        sigma: The noise of the smoothed classifier.
+        tries: How many perturbations are tried.
+        eot: Noisy copies that the score of a try is averaged over.
+        draws: Fresh draws that evaluate the perturbed inputs.
+        box: Whether perturbed inputs must stay in [0, 1].
+        seed: Decides every random choice.
+        options: Options of `Smoother` for the model.
+
+    >>> import numpy as np
+    >>> from multiguard import TopK
+    >>> from multiguard.attack import Add, random_search
+    >>> rows = np.array([[0.4, 0.0]])
+    >>> found = random_search(lambda x: x.clone(), rows, Add(1), TopK(1, 1), radius=0.5, labels=["cat", "dog"], seed=0)
+    >>> found.success, bool(found.norms[0] <= 0.5)
+    (array([ True]), True)
+    """
+    plan = AttackPlan(attacks=("random",), tries=tries, copies=eot, evaluation_draws=draws, box=box)
+    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+
+
+def _attack(
+    name: AttackName,
+    model: Any,
+    inputs: Any,
+    goal: AttackGoal,
+    rule: Rule,
+    radius: float,
+    sigma: float | None,
+    plan: AttackPlan,
+    seed: int | None,
+    options: dict[str, Any],
+) -> AdversarialBatch:
+    if not 0 < radius < float("inf"):
+        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
+    number = resolve_seed(seed)
+    given = _batch(inputs)
+    target = _make_target(model, rule, sigma, number, given[0], options)
+    clean = given.to(target.device)
+    if name == "pgd":
+        _check_gradients(target, clean)
+    ids = tuple(str(index) for index in range(len(clean)))
+    keys = tuple(noise_key(number, each, "attack") for each in ids)
+    names = target.classifier.label_names
+    group = ImageGroup(ids, keys, clean, torch.zeros(len(clean), len(names), dtype=torch.bool, device=target.device))
+    before = target.evaluate(group, clean, plan.evaluation_draws)
+    aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
+    group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
+    objective = Objective(target.rule, goal.kind)
+    search = make_search(name, target, objective, plan, set(), keep_best=True)
+    allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
+    found = search.improve(group, 0, allowed, make_compare(target, objective, plan)(group, clean)).images
+    after = target.evaluate(group, found, plan.evaluation_draws)
+    return AdversarialBatch(
+        inputs=found.cpu().numpy(),
+        delta=(found - clean).cpu().numpy(),
+        norms=distances(clean, found).cpu().numpy(),
+        scores_before=before[0],
+        scores_after=after[0],
+        labels_before=before[1],
+        labels_after=after[1],
+        success=_succeeded(goal, aim, before[1], after[1]),
+    )
+
+
+def _make_target(
+    model: Any, rule: Rule, sigma: float | None, seed: int, first: Tensor, options: dict[str, Any]
+) -> Target:
+    """The smoothed classifier, or the model as it is; the first input counts labels that nobody has named."""
+    if isinstance(model, Smoother):
+        if sigma is not None or options:
+            raise InvalidInputError("a Smoother has its own sigma and options; leave these out.")
+        smoother = model
+    elif sigma is not None:
+        votes = {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": _SCORE_THRESHOLD}
+        smoother = Smoother(model, sigma, **{**votes, **options})
+    else:
+        device = resolve_device(options.pop("device", None))
+        classifier = load_classifier(model, **options).eval().to(device)
+        rule.check(len(classifier.find_labels(first[None].to(device))))
+        return PlainTarget(classifier, rule, device)
+    names = smoother.find_labels(first)
+    smoother.settings.check_rule(rule, len(names))
+    return SmoothedTarget(smoother, rule, seed)
+
+
+def _batch(inputs: Any) -> Tensor:
+    """The inputs as one float32 tensor."""
+    given = inputs if isinstance(inputs, Tensor) else np.asarray(inputs)
+    tensor = image_tensor("inputs", given, None)
+    if tensor.ndim < 2:
+        shape = tuple(tensor.shape)
+        raise InvalidInputError(f"inputs has shape {shape}; expected a batch (inputs, ...): use inputs[None].")
+    return to_pixels(tensor)
+
+
+def _aim(goal: Hide | Add, count: int, names: Sequence[str]) -> Bools:
+    """(N, c), the labels of the goal for each input."""
+    if np.ndim(goal.labels) == 2 and hasattr(goal.labels, "shape"):
+        aim: Bools = np.asarray(goal.labels).astype(np.bool_)
+        if aim.shape != (count, len(names)):
+            raise InvalidInputError(f"the goal's labels have shape {aim.shape}; expected ({count}, {len(names)}).")
+        return aim
+    try:
+        chosen = label_set(goal.labels, names)
+    except DataError as error:
+        raise InvalidInputError(f"{goal}: {error}.") from error
+    if not chosen:
+        raise InvalidInputError(f"{goal} names no label; give at least one.")
+    aim = np.zeros((count, len(names)), dtype=np.bool_)
+    aim[:, list(chosen)] = True
+    return aim
+
+
+def _check_gradients(target: Target, clean: Tensor) -> None:
+    if (error := find_gradient_error(target.scores, iter(clean[:, None]))) is not None:
+        raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
+
+
+def _succeeded(goal: AttackGoal, aim: Bools, before: Bools, after: Bools) -> Bools:
+    if isinstance(goal, Change):
+        return np.asarray(np.any(before != after, axis=1))
+    return np.asarray(~np.any(aim & (after if isinstance(goal, Hide) else ~after), axis=1))

@@ -1,0 +1,277 @@
+"""Data that Python programs hold: arrays, torch datasets and data loaders as datasets to vote on. Never imports torch.
+
+A label set is given per input: an array holds one 0 or 1 per label (multi-hot), a list holds label indices or names, a
+number or a name alone is one label. Nothing is guessed from values: the list [0, 1] is two indices, the array [0, 1] is
+the second of two labels.
+"""
+
+import hashlib
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.data.image import image_hash
+from multiguard.data.sample import Dataset, Sample
+from multiguard.errors import DataError, ImageError
+
+Labels = tuple[int, ...]
+_OURS = ("name", "label_names", "ids")
+_LOADERS = ("dataset", "batch_sampler", "collate_fn")
+
+
+class MemoryDataset:
+    """Inputs of any shape with their label sets, read one by one; an input that cannot be used raises `ImageError`.
+
+    Integers other than uint8, and booleans, become float32; uint8 inputs are images (x / 255 is meant).
+
+    >>> data = MemoryDataset("rows", ["cat", "dog"], 2, lambda index: ([[0.5, 2.0], [1.0, 3.0]][index], ["dog"]))
+    >>> data[1].id, data[1].image, data[1].labels
+    ('1', array([1., 3.], dtype=float32), (1,))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        label_names: Sequence[str],
+        count: int,
+        read: Callable[[int], tuple[Any, Any]],
+        *,
+        label_sets: Sequence[Any] | None = None,
+        labelled: bool = True,
+    ) -> None:
+        self.name, self.label_names = name, tuple(label_names)
+        self.ids: Sequence[str] = [str(index) for index in range(count)]
+        self.labelled = labelled  # whether label sets are given at all
+        self._read, self._label_sets = read, label_sets
+
+    @cached_property
+    def labels(self) -> list[Labels] | None:
+        """The label set of each input; None if they are known only when it is read."""
+        return None if self._label_sets is None else [label_set(each, self.label_names) for each in self._label_sets]
+
+    pixels = False  # floating-point inputs have any range, unless the classifier declares them to be images
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        with self._named(index):
+            given, labels = self._read(index)
+            return Sample(self.ids[index], as_input(given), label_set(labels, self.label_names))
+
+    def read_input(self, index: int) -> NDArray[Any]:
+        """An input without its labels."""
+        with self._named(index):
+            return as_input(self._read(index)[0])
+
+    @contextmanager
+    def _named(self, index: int) -> Iterator[None]:
+        """Whatever is wrong with an input, or is raised by the caller's own dataset, becomes an `ImageError`."""
+        try:
+            yield
+        except DataError as error:
+            raise ImageError(f"input {self.ids[index]}", str(error)) from error
+        except Exception as error:
+            raise ImageError(f"input {self.ids[index]}", f"cannot be read ({type(error).__name__}: {error})") from error
+
+    def __repr__(self) -> str:
+        return f"MemoryDataset({self.name!r}, {len(self)} inputs, {len(self.label_names)} labels)"
+
+
+def as_dataset(data: Any, label_names: Sequence[str]) -> Dataset:
+    """The data as a dataset whose labels are these; anything else raises `DataError` and says what is accepted.
+
+    Args:
+        data: A pair (X, Y) of inputs and label sets, Y None where they are unknown; a torch dataset of items (x, y), or
+            a data loader of one; or a `Dataset`, which is returned as it is. X may be sparse (SciPy).
+        label_names: The label names of the classifier.
+
+    >>> data = as_dataset((np.zeros((3, 4)), np.array([[1, 0], [0, 0], [1, 1]])), ["cat", "dog"])
+    >>> [sample.labels for sample in map(data.__getitem__, range(3))]
+    [(0,), (), (0, 1)]
+    """
+    dataset = _open(data, label_names)
+    if isinstance(dataset, MemoryDataset):
+        _ = dataset.labels  # those that are known are checked now
+    return dataset
+
+
+def first_input(data: Any) -> NDArray[Any]:
+    """The first input of the data that can be used, in whose form the model takes all of them; labels are not read.
+
+    >>> first_input(([[1.0, 2.0], [3.0, 4.0]], [["any"], ["label"]]))
+    array([1., 2.], dtype=float32)
+    """
+    dataset = _open(data, ())
+    error: DataError = DataError("the data holds no input; give at least one")
+    for index in range(len(dataset)):
+        try:
+            return dataset.read_input(index) if isinstance(dataset, MemoryDataset) else dataset[index].image
+        except ImageError as failure:
+            error = failure
+    raise error
+
+
+def _open(data: Any, label_names: Sequence[str]) -> Dataset:
+    if all(hasattr(data, name) for name in _OURS):
+        dataset: Dataset = data
+        return dataset
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return _from_arrays(data[0], data[1], label_names)
+    if all(hasattr(data, name) for name in _LOADERS):
+        return _from_loader(data, label_names)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape"):
+        return _from_items(data, label_names)
+    raise DataError(
+        f"data is {_kind(data)}; expected a pair (X, Y), a torch Dataset or DataLoader with items (x, y), or a "
+        "multiguard dataset. Give (X, None) for inputs without labels."
+    )
+
+
+def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> MemoryDataset:
+    rows: Any = inputs.tocsr() if hasattr(inputs, "tocsr") else _array(inputs)
+    if rows.ndim < 2:
+        raise DataError(f"X has shape {rows.shape}; expected one row or image per input, such as (inputs, features).")
+    sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
+    if len(sets) != rows.shape[0]:
+        raise DataError(f"X holds {rows.shape[0]} inputs and Y the labels of {len(sets)}; give one label set each.")
+    shape = " x ".join(str(size) for size in rows.shape)
+    name = f"data in memory, {shape}, sha256 {_digest(rows)[:16]}"
+
+    def read(index: int) -> tuple[Any, Any]:
+        return _row(rows, index), sets[index]
+
+    return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
+
+
+def _from_items(items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None) -> MemoryDataset:
+    chosen = range(len(items)) if positions is None else positions
+    name = f"{type(items).__name__}, {len(chosen)} items"
+    return MemoryDataset(name, label_names, len(chosen), lambda index: _pair(items[chosen[index]]))
+
+
+def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
+    """The items that the loader samples, in the dataset's order; its own collate function makes them pairs."""
+    items = loader.dataset
+    if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
+        raise DataError(f"{type(items).__name__} is read in a stream; stack its items and give a pair (X, Y).")
+    positions = _sampled(loader, len(items))
+    if getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert"):
+        return _from_items(items, label_names, positions)
+    name = f"{type(items).__name__}, {len(positions)} items"
+
+    def read(index: int) -> tuple[Any, Any]:
+        inputs, labels = _pair(loader.collate_fn([items[positions[index]]]))
+        return inputs[0], labels[0]
+
+    return MemoryDataset(name, label_names, len(positions), read)
+
+
+def _sampled(loader: Any, count: int) -> list[int]:
+    """Which items the loader samples; all of them where it shuffles the dataset."""
+    sampler = loader.sampler
+    if type(loader.batch_sampler).__name__ not in ("BatchSampler", "NoneType"):
+        sampler = [index for batch in loader.batch_sampler for index in batch]
+    if type(sampler).__name__ in ("SequentialSampler", "RandomSampler"):
+        return list(range(count))
+    return sorted({operator.index(index) for index in sampler})
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise DataError(f"an item is {_kind(item)}; expected a pair (x, y) of an input and its labels")
+    return item[0], item[1]
+
+
+def _entries(labels: Any) -> Sequence[Any]:
+    """The label set of each input."""
+    if hasattr(labels, "tocsr"):
+        labels = labels.toarray()
+    if hasattr(labels, "shape"):
+        return list(np.asarray(labels))
+    if isinstance(labels, Sequence) and not isinstance(labels, str):
+        return labels
+    raise DataError(f"Y is {_kind(labels)}; expected a multi-hot array (inputs, labels), or one list of labels each")
+
+
+def label_set(labels: Any, label_names: Sequence[str]) -> Labels:
+    """The sorted indices of a label set, as the head of this module describes it; anything else raises `DataError`.
+
+    >>> names = ["cat", "dog", "emu"]
+    >>> label_set(["dog", "cat"], names), label_set([2], names), label_set(np.array([0, 1, 1]), names)
+    ((0, 1), (2,), (1, 2))
+    """
+    if hasattr(labels, "shape") and np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "biuf":
+        return _from_multi_hot(np.asarray(labels), len(label_names))
+    single = isinstance(labels, str) or np.ndim(labels) == 0
+    given = [labels] if single and not isinstance(labels, set | frozenset) else list(labels)
+    return tuple(sorted({_index(label, label_names) for label in given}))
+
+
+def _from_multi_hot(row: NDArray[Any], count: int) -> Labels:
+    if len(row) != count:
+        raise DataError(
+            f"a label array has {len(row)} values, and there are {count} labels; an array is multi-hot, one 0 or 1 "
+            "per label: give indices or names as a list"
+        )
+    if not np.all((row == 0) | (row == 1)):
+        raise DataError(f"a multi-hot label array holds {row[(row != 0) & (row != 1)][0]}; expected 0 and 1 only")
+    return tuple(np.flatnonzero(row).tolist())
+
+
+def _index(label: Any, label_names: Sequence[str]) -> int:
+    if isinstance(label, str):
+        if label not in label_names:
+            raise DataError(f"the label {label!r} is none of the classifier's {len(label_names)} labels")
+        return label_names.index(label)
+    try:
+        index = operator.index(label)
+    except TypeError as error:
+        raise DataError(f"a label is {label!r}; expected an index or a name") from error
+    if not 0 <= index < len(label_names):
+        raise DataError(f"label {index} does not exist: the classifier has labels 0 to {len(label_names) - 1}")
+    return index
+
+
+def as_input(given: Any) -> NDArray[Any]:
+    """The input as uint8 or float32; what is not a finite array of numbers raises `DataError`."""
+    array = _array(given)
+    if array.dtype == np.uint8:
+        return array
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
+    if not np.all(np.isfinite(values)):
+        raise DataError("it holds a value that is NaN, infinite or too large for float32; clean the data first")
+    return values
+
+
+def _array(given: Any) -> NDArray[Any]:
+    if hasattr(given, "detach"):  # a torch tensor
+        given = given.detach().cpu()
+    array = np.asarray(given)
+    if array.dtype.kind not in "biuf" or hasattr(given, "getbands"):
+        raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
+    return array
+
+
+def _row(rows: Any, index: int) -> NDArray[Any]:
+    row: NDArray[Any] = rows[[index]].toarray()[0] if hasattr(rows, "tocsr") else rows[index]
+    return row
+
+
+def _digest(rows: Any) -> str:
+    """A hash of all values, so that other data is never taken for this."""
+    if not hasattr(rows, "tocsr"):
+        return image_hash(rows)
+    parts = (image_hash(part) for part in (rows.data, rows.indices, rows.indptr))
+    return hashlib.sha256(f"{rows.shape} {' '.join(parts)}".encode()).hexdigest()
+
+
+def _kind(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    return f"a {type(value).__name__}" if shape is None else f"a {type(value).__name__} of shape {tuple(shape)}"

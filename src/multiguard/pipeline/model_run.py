@@ -1,0 +1,115 @@
+"""From a smoothed classifier and data in Python to results, by way of a run folder."""
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from multiguard.certify import Method, Rule
+from multiguard.data.in_memory import MemoryDataset, first_input
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import LabelSource
+from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.folders import check_content
+from multiguard.pipeline.recipe import CertifyPart
+from multiguard.results import Results
+from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
+
+_IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
+Report = Callable[[str, int, int], None]
+_PLAN_RADII = (0.5, 1.0, 1.5, 2.0)  # in sigma: where adaptive draws must be able to prove more
+VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
+
+
+def certify_data(
+    smoother: Smoother,
+    data: object,
+    rule: Rule,
+    *,
+    alpha: float,
+    methods: Sequence[Method] | None,
+    draws: int | None,
+    max_draws: int,
+    radii: Sequence[float] | None,
+    pilot_draws: int,
+    out: str | Path | None,
+    seed: int | None,
+    on_error: OnError,
+    progress: bool,
+) -> Results:
+    """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
+    if draws is None and any(method != "betting" for method in methods or ()):
+        raise InvalidInputError(
+            f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
+            "needs; give a fixed number of draws, such as draws=1000"
+        )
+    dataset = open_data(smoother, data)
+    smoother.settings.check_rule(rule, len(dataset.label_names))
+    if isinstance(dataset, MemoryDataset):
+        _warn_of_unit(smoother, data)
+    labelled = getattr(dataset, "labelled", True)
+    part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
+    plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
+    pilots = 0 if labelled else pilot_draws
+    scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
+    run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
+    with _folder(out) as home, _progress_bars(progress) as report:
+        check_content(home / VOTES, "votes")
+        run.write(home / VOTES, progress=partial(report, "voting"))
+        source: LabelSource = "truth" if labelled else "pilot"
+        job = CertifyJob(home / VOTES, home / CERTIFICATES, part, rule.name, source, force=True)
+        return replace(certify(job, report), images=dataset)
+
+
+def _warn_of_unit(smoother: Smoother, data: object) -> None:
+    """Warn if inputs look like images that were normalised, or not divided by 255: their radii are not in pixels."""
+    first = first_input(data)
+    image = first.ndim == _IMAGE_DIMENSIONS and first.shape[0] in _CHANNELS and first.dtype != np.uint8
+    if image and smoother.classifier.image_size is None and not (first.min() >= 0 and first.max() <= 1):
+        warnings.warn(
+            f"the first input looks like an image with values from {first.min():g} to {first.max():g}: sigma and all "
+            "radii are in this unit. For radii in pixels, give images in [0, 1] and normalise inside the model.",
+            stacklevel=4,
+        )
+
+
+def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
+    """When an input stops."""
+    wanted = tuple(sigma * each for each in _PLAN_RADII) if radii is None else tuple(radii)
+    return AdaptivePlan(rule, wanted, max_draws, alpha)
+
+
+@contextmanager
+def _folder(out: str | Path | None) -> Iterator[Path]:
+    """The run folder; without one, a folder that is removed at the end."""
+    with nullcontext(out) if out is not None else tempfile.TemporaryDirectory(prefix="multiguard-") as home:
+        yield Path(home)
+
+
+@contextmanager
+def _progress_bars(show: bool) -> Iterator[Report]:
+    """A function to call with (what is being done, done, total); silent where there is nothing to draw a bar on."""
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    console = Console()
+    jupyter = console.is_jupyter and find_spec("ipywidgets") is not None
+    if not show or not (jupyter or (console.is_terminal and not console.is_jupyter)):
+        yield lambda doing, done, total: None
+        return
+    with Progress(console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(doing: str, done: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = bars.add_task(doing, total=total)
+            bars.update(tasks[doing], completed=done)
+
+        yield report

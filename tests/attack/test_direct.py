@@ -1,0 +1,143 @@
+"""Attacks on any classifier: linear ones, whose exact radius is known, are broken just outside it and never inside."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from multiguard.attack import Add, Change, Hide, pgd, random_search
+from multiguard.attack.objective import Objective
+from multiguard.certify import Threshold, TopK
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.smooth import Smoother
+
+LABELS = ["cat", "dog", "emu"]
+OPTIONS = {"labels": LABELS, "output": "logits", "device": "cpu"}
+
+
+def scores(rows):
+    """The first label leads the second by x_0 - x_1, so the exact radius is |x_0 - x_1| / sqrt(2)."""
+    return rows @ torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+
+LEADS = np.array([[2.0, 1.0], [3.0, 1.5]], dtype=np.float32)
+RADII = (LEADS[:, 0] - LEADS[:, 1]) / np.sqrt(2)
+
+
+@pytest.mark.parametrize("goal", [Hide("cat"), Hide([0]), Add("dog"), Change()], ids=repr)
+@pytest.mark.parametrize("sigma", [None, 0.25])
+def test_top_label(goal, sigma):
+    """pgd hides the top label, or lifts the second one, just outside the exact radius and never inside."""
+    for row, radius in zip(LEADS, RADII, strict=True):
+        for factor, broken in ((0.9, False), (1.1, True)):
+            found = pgd(
+                scores, row[None], goal, TopK(1, 1), radius=factor * radius, sigma=sigma, seed=0, draws=2000, **OPTIONS
+            )
+            assert found.success.tolist() == [broken]
+            assert found.norms[0] <= factor * radius
+            np.testing.assert_array_equal(found.inputs, row[None] + found.delta)
+            assert found.labels_before.tolist() == [[True, False, False]]
+            assert found.labels_after[0, 0] == (not broken)
+
+
+@pytest.mark.parametrize(("goal", "radius"), [(Hide("cat"), 2.0), (Add("dog"), 0.5), (Change(), 0.5)], ids=repr)
+def test_threshold(goal, radius):
+    """Under the threshold rule a label leaves, or comes in, at the distance of its own logit from 0."""
+    row = np.array([[2.0, -0.5]], dtype=np.float32)
+    for factor, broken in ((0.9, False), (1.1, True)):
+        found = pgd(
+            lambda x: scores(x) - torch.tensor([0, 0, 9.0]),
+            row,
+            goal,
+            Threshold(0.5),
+            radius=factor * radius,
+            seed=0,
+            starts=1,
+            **OPTIONS,
+        )
+        assert found.success.tolist() == [broken]
+
+
+def test_change_counts():
+    """Change makes as many labels leave and come in as it can, not only one."""
+    network = torch.nn.Linear(4, 4)
+    torch.nn.init.eye_(network.weight)
+    torch.nn.init.zeros_(network.bias)
+    row = np.array([[0.1, 0.1, -0.1, 3.0]], dtype=np.float32)
+    options = {"labels": list("abcd"), "output": "logits", "device": "cpu"}
+    found = pgd(network, row, Change(), Threshold(0.5), radius=0.3, seed=0, **options)
+    assert (found.labels_before != found.labels_after).tolist() == [[True, True, True, False]]
+
+
+def test_per_input_goals():
+    """A multi-hot array gives each input its own labels."""
+    rows = np.array([[1.0, 0.9], [0.9, 1.0]], dtype=np.float32)
+    found = pgd(scores, rows, Hide(np.array([[1, 0, 0], [0, 1, 0]])), TopK(1, 1), radius=0.2, seed=0, **OPTIONS)
+    assert found.success.all()
+    assert found.labels_after.argmax(axis=1).tolist() == [1, 0]
+
+
+def test_no_gradients():
+    """pgd refuses a model without gradients and names the search that needs none, which succeeds."""
+
+    def rounded(rows):
+        return scores(rows).detach()
+
+    with pytest.raises(ModelError, match=r"no gradients \(its scores carry no gradient\); use random_search"):
+        pgd(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, **OPTIONS)
+    found = random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=1.5, seed=0, **OPTIONS)
+    assert found.success.all()
+    assert not random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=0.6, seed=0, **OPTIONS).success.any()
+
+
+def test_smoother():
+    """A Smoother is attacked with its own noise, and evaluated by draws that anyone can repeat."""
+    smoother = Smoother(scores, 0.25, k_max=1, **OPTIONS)
+    found = pgd(smoother, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, seed=3, draws=200)
+    votes = smoother.votes(found.inputs[0], 200, seed=3, image_id="0", stream="judge")
+    assert found.scores_after[0, 0] == pytest.approx(float(np.mean(votes[:, 0] == 0)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"goal": Hide("bat")}, "'bat' is none of"),
+        ({"goal": Hide([])}, "names no label"),
+        ({"radius": 0.0}, "radius must be positive"),
+        ({"inputs": np.zeros(2)}, r"use inputs\[None\]"),
+        ({"rule": TopK(4, 1)}, "k "),
+        ({"goal": Hide(np.zeros((1, 3)))}, r"expected \(2, 3\)"),
+    ],
+)
+def test_refusals(change, message):
+    """What cannot be attacked is refused by name."""
+    given = {"inputs": LEADS, "goal": Hide("cat"), "rule": TopK(1, 1), "radius": 1.0, **change}
+    with pytest.raises(InvalidInputError, match=message):
+        pgd(scores, given["inputs"], given["goal"], given["rule"], radius=given["radius"], **OPTIONS)
+
+
+def returned(fractions, rule):
+    """The labels returned, by the plain definition."""
+    if isinstance(rule, Threshold):
+        return {int(i) for i in np.flatnonzero(fractions >= rule.t)}
+    return set(np.argsort(-fractions, kind="stable")[: rule.k].tolist())
+
+
+def test_objective_counts():
+    """The margins that are not negative count the labels that stay as they are, for each goal and both rules."""
+    rng = np.random.default_rng(0)
+    for rule, kind, size in product([TopK(1, 1), TopK(3, 1), Threshold(0.5)], ["hide", "add", "change"], range(1, 6)):
+        fractions = rng.permutation(np.linspace(0.03, 0.97, 6))
+        inside = returned(fractions, rule)
+        aim = (
+            returned(rng.permutation(fractions), rule) if kind == "change" else set(rng.permutation(6)[:size].tolist())
+        )
+        mask = torch.zeros(1, 6, dtype=torch.bool)
+        mask[0, list(aim)] = True
+        stay = {"hide": aim & inside, "add": aim - inside, "change": aim & inside}[kind]
+        if kind == "change" and isinstance(rule, Threshold):
+            stay = stay | (set(range(6)) - aim - inside)
+        margins = Objective(rule, kind).margins(torch.from_numpy(fractions)[None], mask)
+        assert int((margins >= 0).sum()) == len(stay), (rule, kind, size)
+        assert bool((margins[:, 1:] <= margins[:, :-1]).all())

@@ -1,0 +1,173 @@
+"""Data in memory: arrays, torch datasets and loaders yield the inputs and label sets that they hold."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy import sparse
+from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler, TensorDataset
+
+from multiguard.data import DigitsDataset
+from multiguard.data.in_memory import as_dataset, label_set
+from multiguard.errors import DataError, ImageError
+
+NAMES = ("cat", "dog", "emu")
+ROWS = np.arange(12.0).reshape(4, 3)
+SETS = [(0,), (1, 2), (), (0, 1, 2)]
+HOT = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 1, 1]])
+
+
+def contents(data):
+    """The inputs and label sets of a dataset."""
+    samples = [data[index] for index in range(len(data))]
+    return np.stack([sample.image for sample in samples]), [sample.labels for sample in samples]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        HOT,
+        HOT.astype(bool),
+        HOT.astype(np.float32),
+        torch.from_numpy(HOT),
+        sparse.csr_matrix(HOT),
+        SETS,
+        [["cat"], ["dog", "emu"], [], {"cat", "dog", "emu"}],
+        [HOT[0], torch.from_numpy(HOT[1]), [], list(NAMES)],
+    ],
+    ids=["int", "bool", "float", "torch", "sparse", "indices", "names", "mixed"],
+)
+def test_label_forms(labels):
+    """Multi-hot arrays, index lists and name lists mean the same label sets."""
+    assert contents(as_dataset((ROWS, labels), NAMES))[1] == SETS
+
+
+def test_single_labels():
+    """A number, or a name, is one label."""
+    assert contents(as_dataset((ROWS, np.array([2, 0, 1, 1])), NAMES))[1] == [(2,), (0,), (1,), (1,)]
+    assert contents(as_dataset((ROWS, np.array(["emu", "cat", "dog", "dog"])), NAMES))[1] == [(2,), (0,), (1,), (1,)]
+
+
+def test_list_and_array():
+    """Nothing is guessed from values: the list [0, 1, 1] holds indices, the array [0, 1, 1] is multi-hot."""
+    assert label_set([0, 1, 1], NAMES) == (0, 1)
+    assert label_set(np.array([0, 1, 1]), NAMES) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS, ROWS.astype(int), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()]
+)
+def test_input_forms(rows):
+    """Arrays, tensors, sparse rows and lists become float32 rows; uint8 stays as it is."""
+    inputs, _ = contents(as_dataset((rows, SETS), NAMES))
+    assert inputs.dtype == np.float32
+    np.testing.assert_array_equal(inputs, ROWS)
+    assert as_dataset((ROWS.astype(np.uint8), SETS), NAMES)[0].image.dtype == np.uint8
+
+
+def test_torch_data():
+    """A torch dataset, and a loader of one, hold the same items, whatever the batches and the order."""
+    items = TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(HOT))
+    for data in (items, DataLoader(items, batch_size=3), DataLoader(items, batch_size=3, shuffle=True, drop_last=True)):
+        inputs, labels = contents(as_dataset(data, NAMES))
+        np.testing.assert_array_equal(inputs, ROWS)
+        assert labels == SETS
+
+
+def test_sampled_items():
+    """A loader that samples some items yields these, in the dataset's order; a torch Subset its own."""
+    items = TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(HOT))
+    for data in (
+        DataLoader(items, sampler=SubsetRandomSampler([3, 1])),
+        DataLoader(items, batch_sampler=[[3], [1]]),
+        Subset(items, [1, 3]),
+    ):
+        assert contents(as_dataset(data, NAMES))[1] == [SETS[1], SETS[3]]
+
+
+def test_collate():
+    """A loader's own collate function makes the pairs."""
+    items = [{"row": row, "names": [NAMES[i] for i in labels]} for row, labels in zip(ROWS, SETS, strict=True)]
+    loader = DataLoader(items, collate_fn=lambda batch: ([x["row"] for x in batch], [x["names"] for x in batch]))
+    inputs, labels = contents(as_dataset(loader, NAMES))
+    np.testing.assert_array_equal(inputs, ROWS)
+    assert labels == SETS
+
+
+def test_our_dataset():
+    """A dataset of ours is taken as it is."""
+    digits = DigitsDataset("test", images=3)
+    assert as_dataset(digits, NAMES) is digits
+
+
+def test_content_in_name():
+    """Other values are other data, also beyond the first row, so that no run resumes with them."""
+    names = set()
+    for rows in (
+        ROWS,
+        ROWS + (np.arange(4) == 3)[:, None],
+        sparse.csr_matrix(ROWS),
+        sparse.csr_matrix(ROWS.clip(0, 10)),
+    ):
+        names.add(as_dataset((rows, SETS), NAMES).name)
+    assert len(names) == 4
+
+
+def test_without_labels():
+    """Inputs without label sets say so."""
+    assert not as_dataset((ROWS, None), NAMES).labelled
+    assert as_dataset((ROWS, SETS), NAMES).labelled
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(ROWS[0], [0])])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (ROWS, r"ndarray of shape \(4, 3\); expected a pair"),
+        ((ROWS, HOT[:3]), "X holds 4 inputs and Y the labels of 3"),
+        ((ROWS, HOT[:, :2]), "has 2 values, and there are 3 labels"),
+        ((ROWS, HOT * 2), "holds 2; expected 0 and 1"),
+        ((ROWS, [[0], [3], [], []]), "label 3 does not exist: the classifier has labels 0 to 2"),
+        ((ROWS, [["bat"], [], [], []]), "'bat' is none of the classifier's 3 labels"),
+        ((ROWS, [[0.5], [], [], []]), "0.5; expected an index or a name"),
+        ((ROWS[0], [[0]] * 3), r"X has shape \(3,\)"),
+        ((np.array(["a", "b"]), [[], []]), "expected an array or tensor of numbers"),
+        (DataLoader(Stream()), "read in a stream; stack its items"),
+        (7, "data is a int"),
+    ],
+)
+def test_refusals(data, message):
+    """What is not data is refused, and the message says what is."""
+    with pytest.raises(DataError, match=message):
+        as_dataset(data, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ((np.array([1.0, np.nan, 0.0]), [0]), "input 0: it holds a value that is NaN"),
+        ((np.array([1e300, 0.0, 0.0]), [0]), "too large for float32"),
+        ((Image.new("RGB", (2, 2)), [0]), "expected an array or tensor of numbers"),
+        (np.zeros(3), r"expected a pair \(x, y\)"),
+        ((ROWS[0], [9]), "label 9 does not exist"),
+    ],
+)
+def test_bad_items(item, message):
+    """A bad item of a torch dataset is an image failure with its number."""
+    with pytest.raises(ImageError, match=message):
+        _ = as_dataset([item, item, item], NAMES)[0]
+
+
+def test_failing_items():
+    """What the caller's own dataset raises names the item and its cause."""
+
+    class Broken(list):
+        def __getitem__(self, index):
+            raise KeyError("pixels")
+
+    with pytest.raises(ImageError, match=r"input 1: cannot be read \(KeyError: 'pixels'\)"):
+        _ = as_dataset(Broken([1, 2, 3]), NAMES)[1]

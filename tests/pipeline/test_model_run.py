@@ -1,0 +1,209 @@
+"""One call from any model and any data to results: the models that people hold, each run for real."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_multilabel_classification
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from multiguard import MultiGuardError, Smoother, Threshold, TopK, read_certificates, read_votes
+from multiguard.data import DigitsDataset
+
+FEATURES, LABELS = 8, 4
+ROWS, HOT = make_multilabel_classification(60, FEATURES, n_classes=LABELS, random_state=0, allow_unlabeled=False)
+ROWS = (ROWS / 10).astype(np.float32)
+TEST = ROWS[:6], HOT[:6]
+RULE = TopK(2, k_prime=1)
+SIGMA = 0.1
+QUICK = {"draws": 200, "seed": 0, "progress": False}
+
+
+def network() -> nn.Module:
+    """A linear layer fitted to the rows."""
+    fitted = LogisticRegression()
+    layer = nn.Linear(FEATURES, LABELS)
+    weights = [fitted.fit(ROWS, column).coef_[0] for column in HOT.T]
+    layer.weight.data = torch.tensor(np.stack(weights), dtype=torch.float32)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def onnx_session():
+    runtime = pytest.importorskip("onnxruntime")
+    file = io.BytesIO()
+    axes = {"dynamic_axes": {"rows": {0: "batch"}, "scores": {0: "batch"}}, "dynamo": False}
+    torch.onnx.export(network(), torch.zeros(1, FEATURES), file, input_names=["rows"], output_names=["scores"], **axes)
+    return runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+
+
+def plain_scores(model):
+    """The model's scores of the test rows, by its own call."""
+    if hasattr(model, "run"):
+        return model.run(None, {"rows": TEST[0]})[0]
+    if isinstance(model, nn.Module):
+        return model(torch.from_numpy(TEST[0])).detach().numpy()
+    if hasattr(model, "predict_proba"):
+        found = model.predict_proba(TEST[0])
+        return np.stack([each[:, 1] for each in found], axis=1) if isinstance(found, list) else found
+    try:
+        return model(torch.from_numpy(TEST[0])).numpy()
+    except (TypeError, AttributeError):
+        return model(TEST[0])
+
+
+def torch_function():
+    weights = network().weight.detach()
+    return lambda rows: rows.matmul(weights.T)
+
+
+def numpy_function():
+    weights = network().weight.detach().numpy()
+    return lambda rows: np.dot(rows, weights.T)
+
+
+MODELS = {
+    "module": network,
+    "torch function": torch_function,
+    "numpy function": numpy_function,
+    "one-vs-rest": lambda: OneVsRestClassifier(LogisticRegression()).fit(ROWS, HOT),
+    "pipeline": lambda: make_pipeline(StandardScaler(), MLPClassifier((8,), random_state=0)).fit(ROWS, HOT),
+    "trees": lambda: ExtraTreesClassifier(5, random_state=0).fit(ROWS, HOT),
+    "onnx session": onnx_session,
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", MODELS)
+def test_tabular_models(kind):
+    """Rows without images are certified with every kind of model; with little noise it predicts its own best label."""
+    model = MODELS[kind]()
+    results = Smoother(model, SIGMA, device="cpu").certify(TEST, RULE, **QUICK)
+    assert results.certificates.label_names == ("0", "1", "2", "3")
+    assert [set(own) for own in results.certificates.labels] == [set(np.flatnonzero(row)) for row in TEST[1]]
+    assert 0 < results.recall(SIGMA) <= results.recall(0.0) <= 1
+    still = Smoother(model, 1e-6, device="cpu").certify(TEST, TopK(1, k_prime=1), **QUICK)
+    best = np.argmax(plain_scores(model), axis=1)
+    assert [own[0] for own in still.certificates.predicted] == best.tolist()
+
+
+def test_hugging_face():
+    """A Hugging Face model object brings its label names, and takes images in [0, 1]."""
+    transformers = pytest.importorskip("transformers")
+    names = {0: "cat", 1: "dog", 2: "emu"}
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic", id2label=names, label2id={}
+    )
+    model = transformers.ResNetForImageClassification(config)
+    images = np.random.default_rng(0).integers(0, 256, (3, 3, 16, 16), dtype=np.uint8)
+    results = Smoother(model, 0.25, device="cpu").certify((images, [["cat"], ["dog"], []]), TopK(2, k_prime=1), **QUICK)
+    assert results.certificates.label_names == ("cat", "dog", "emu")
+    assert results.certificates.draws == (200, 200, 200)
+
+
+def test_data_forms(tmp_path):
+    """Arrays, a torch dataset, a loader and a data folder of ours give the same results for the same draws."""
+    smoother = Smoother(network(), SIGMA, labels=list("abcd"), device="cpu")
+    items = TensorDataset(torch.from_numpy(TEST[0]), torch.from_numpy(TEST[1]))
+    forms = [
+        TEST,
+        items,
+        DataLoader(items, batch_size=4),
+        (TEST[0], [[f"{'abcd'[i]}" for i in np.flatnonzero(r)] for r in TEST[1]]),
+    ]
+    curves = [smoother.certify(data, RULE, **QUICK).curve().scores.recall for data in forms]
+    for curve in curves[1:]:
+        np.testing.assert_array_equal(curve, curves[0])
+
+
+def test_same_path(tmp_path):
+    """The results are those of the votes and the certificates in the folder, which the commands read."""
+    results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)
+    stored = read_certificates(tmp_path / "certificates")
+    assert stored.votes_hash == results.votes_hash == read_votes(tmp_path / "votes").manifest_hash
+    np.testing.assert_array_equal(stored.curve().scores.recall, results.curve().scores.recall)
+
+
+def test_resume(tmp_path):
+    """The same call resumes with the seed of its votes; other data, also beyond the first row, is refused."""
+    smoother, options = Smoother(network(), SIGMA, device="cpu"), {"draws": 100, "progress": False, "out": tmp_path}
+    first = smoother.certify(TEST, RULE, **options)
+    again = smoother.certify(TEST, RULE, **options)
+    assert again.votes_hash == first.votes_hash
+    assert again.provenance["seed"] == first.provenance["seed"]
+    changed = TEST[0] + (np.arange(6) == 5)[:, None].astype(np.float32)
+    with pytest.raises(MultiGuardError, match="dataset"):
+        smoother.certify((changed, TEST[1]), RULE, **options)
+
+
+def test_unnamed_function(tmp_path):
+    """A function without a name can be certified, but not into a folder, where another one might resume its votes."""
+    smoother = Smoother(lambda rows: rows[:, :LABELS].clone(), SIGMA, device="cpu")
+    smoother.certify(TEST, RULE, **QUICK)
+    with pytest.raises(MultiGuardError, match="name"):
+        smoother.certify(TEST, RULE, out=tmp_path, **QUICK)
+
+
+def test_adaptive_default():
+    """By default each input takes the draws that it needs, and alpha is split over the looks."""
+    results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, max_draws=1000, progress=False)
+    assert results.provenance["looks"][-1] == 1000
+    assert len(set(results.certificates.draws)) > 1
+
+
+def test_without_labels():
+    """Without labels, pilot draws choose those that are certified."""
+    results = Smoother(network(), SIGMA, device="cpu").certify((TEST[0], None), RULE, **QUICK)
+    assert not results.certificates.labelled
+    assert all(len(own) == 2 for own in results.certificates.labels)
+
+
+def test_threshold_rule():
+    """The threshold rule needs the kind of scores declared, and then certifies."""
+    with pytest.raises(MultiGuardError, match="output"):
+        Smoother(network(), SIGMA, score_threshold=0.5, labels=list("abcd"), device="cpu")
+    smoother = Smoother(network(), SIGMA, score_threshold=0.5, output="logits", device="cpu")
+    results = smoother.certify(TEST, Threshold(0.5), **QUICK)
+    assert results.precision(0.0) > 0
+
+
+def test_units():
+    """Rows have any range; images must lie in [0, 1] where the model declares its inputs to be images."""
+    images = np.random.default_rng(0).normal(size=(2, 3, 4, 4)).astype(np.float32)
+    data = images, [[0], [1]]
+
+    def means(x):
+        return x.mean((2, 3))
+
+    with pytest.warns(UserWarning, match="looks like an image with values from"):
+        Smoother(means, 0.5, device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)
+    with pytest.raises(MultiGuardError, match=r"must lie in \[0, 1\]"):
+        Smoother(means, 0.5, image_size=(4, 4), device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)
+
+
+def test_bad_inputs():
+    """An input that cannot be used stops the run by its name, or is recorded and counted."""
+    rows = TEST[0].copy()
+    rows[[0, 2], 0] = np.nan
+    smoother = Smoother(network(), SIGMA, device="cpu")
+    with pytest.raises(MultiGuardError, match="input 0: it holds a value that is NaN"):
+        smoother.certify((rows, TEST[1]), RULE, **QUICK)
+    results = smoother.certify((rows, TEST[1]), RULE, on_error="record", **QUICK)
+    assert [failure.image_id for failure in results.certificates.failures] == ["0", "2"]
+    assert "2 of 6 images could not be voted on" in repr(results)
+
+
+def test_our_dataset():
+    """A dataset of ours is certified with its own names."""
+    digits = DigitsDataset("test", images=3)
+    smoother = Smoother(lambda x: x.flatten(1)[:, :10], 0.5, labels=digits.label_names, device="cpu")
+    results = smoother.certify(digits, RULE, **QUICK)
+    assert results.certificates.ids == tuple(digits.ids)
