@@ -338,7 +338,7 @@ def test_forged_claims(certified, column, value, message) -> None:
 def test_other_format(certified) -> None:
     """A file of another version, or of somebody else, is refused."""
     forge(certified / PARQUET, metadata={**load_metadata(certified / PARQUET), "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 4"):
+    with pytest.raises(DataError, match=r"version 1; .* version 5"):
         read_certificates(certified)
     pq.write_table(pq.read_table(certified / PARQUET).replace_schema_metadata(None), certified / PARQUET)
     with pytest.raises(DataError, match=r"it holds no checksum, or more than one.*; certify the votes again"):

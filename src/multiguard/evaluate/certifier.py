@@ -148,6 +148,6 @@ def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenanc
     if run.stops is not None and others:
         raise InvalidInputError(
             f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they "
-            "decided themselves how many draws each image has; certify them by the method 'betting'"
+            "decided themselves how many draws each image has; certify them by --method betting (methods=['betting'])"
         )
     return checked

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificates folder", "certify the votes again")
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 5, "a certificates folder", "certify the votes again")
 
 
 @dataclass(frozen=True)

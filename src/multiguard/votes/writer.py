@@ -194,7 +194,7 @@ def _continued(stored: Manifest, run: Provenance) -> Manifest:
 
 def _differences(one: Manifest, other: Manifest) -> list[str]:
     """The names of the fields in which two runs differ."""
-    names = one.provenance.differences(other.provenance)
+    names = [name for name in one.provenance.differences(other.provenance) if name != "earlier_draws"]
     return names if one.shard_images == other.shard_images else [*names, "shard_images"]
 
 
