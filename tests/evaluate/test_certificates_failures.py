@@ -34,7 +34,7 @@ def test_other_images(tmp_path, kind):
 
 def certified(found):
     """The radii and labels of each image that has labels."""
-    images = zip(found.radii[method], found.labels, strict=True)
+    images = zip(found.radii[found.methods[0]], found.labels, strict=True)
     return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in images if own]
 
 
