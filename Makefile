@@ -1,12 +1,13 @@
 # Each target sets up .venv by itself; a second run is quick.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO_READY := .venv/.ready-demo
 READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
 
 .PHONY: demo test soak check bench docs clean
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/multiguard demo
 
 test: check
@@ -28,9 +29,13 @@ bench: $(READY)
 docs: $(DOCS_READY)
 	$(BIN)/mkdocs build --strict
 
-$(READY): pyproject.toml constraints.txt
+$(DEMO_READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	touch $@
+
+$(READY): $(DEMO_READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

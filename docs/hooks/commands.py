@@ -16,7 +16,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _all_help() -> str:
     from multiguard.cli.main import app
 
-    groups: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    top: Any = get_command(app)
+    groups = {name: top.get_command(None, name) for name in top.list_commands(None)}
     names = [
         f"{name} {inner}".strip() for name, command in groups.items() for inner in getattr(command, "commands", {"": 0})
     ]

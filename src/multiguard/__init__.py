@@ -3,9 +3,9 @@
 Every name is imported when it is first used, so that certifying and reporting work where torch is not installed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from multiguard.lazy import lazy_names
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _ROOMS = {
     "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "METHODS",
@@ -79,10 +78,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOM_OF:
-        return getattr(import_module(f"multiguard.{_ROOM_OF[name]}"), name)
-    raise AttributeError(f"module 'multiguard' has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -65,6 +65,8 @@ def test_attack_of_run(run):
 
 def test_repeated_attack(run):
     """The same command finds the same and replaces only by force."""
+    code, out, _ = command("attack", run, *QUICK, "--images", "7", "--own-radii", "--out", run / "all")
+    assert (code, "note: 7 images requested, and there are 6: all of them are taken" in out) == (0, True)
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
     before = read_attacks(run / "attack").attacks.images
     code, _, err = command("attack", run, *QUICK)
@@ -228,13 +230,12 @@ def test_replaced_image(own_run, tmp_path):
     ("words", "message"),
     [
         (["--attack", "fgsm"], "unknown attack"),
-        (["--images", "7"], "--images is 7, and 6 images have labels"),
         (["--beta", "2"], "beta is 2.0; expected strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a larger one"),
         (["--steps", "0"], "steps must be at least 1"),
-        (["--draws", "0"], "--draws (evaluation_draws) must be at least 1"),
-        (["--attack", "pgd,pgd"], "--attack (attacks) must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
+        (["--draws", "0"], "--draws must be at least 1"),
+        (["--attack", "pgd,pgd"], "--attack must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
         (["--labels", "names.txt"], "--labels describes the model that --model names"),
         (["--weights", "x.pth"], "--weights describes the model that --model names"),
         (["--output", "logits"], "--output describes the model that --model names"),

@@ -36,7 +36,7 @@ def linear_model():
 def done(*arguments):
     code, out, err = command(*arguments)
     assert (code, err) == (0, ""), err
-    return out
+    return "".join(line for line in out.splitlines(keepends=True) if not line.startswith("warning: "))
 
 
 def draws_of(votes):
@@ -246,18 +246,18 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         (["certify", "sets", *THRESHOLD, "--method", "paper"], "'paper'"),
         (["certify", "sets", *THRESHOLD, "--sweep", "threshold=0.2,1"], "strictly between 0 and 1, got 1.0"),
         (["certify", "sets", *THRESHOLD, "--sweep", "k=2"], "'k'"),
-        (["certify", "ranked"], "k is missing; the top-k rule needs k and k_prime"),
+        (["certify", "ranked"], "--k is missing; the top-k rule needs k and --k-prime"),
         (["certify", "ranked", "--threshold", 0.5], "k is missing"),
         (["certify", "ranked", *TOP_K, "--threshold", 0.5], "threshold belongs to the threshold rule"),
-        ([*VOTE, "--rule", "threshold", "--k-max", 3], "k_max belongs to the top-k rule"),
-        ([*VOTE, "--score-threshold", 0.5], "score_threshold belongs to the threshold rule"),
+        ([*VOTE, "--rule", "threshold", "--k-max", 3], ": --k-max belongs to the top-k rule"),
+        ([*VOTE, "--score-threshold", 0.5], ": --score-threshold belongs to the threshold rule"),
         ([*VOTE, "--rule", "threshold", "--score-threshold", 1], "strictly between 0 and 1"),
         ([*VOTE, "--draws", "many"], "--draws many: expected a whole number or adaptive"),
-        ([*VOTE, "--radius", 0.5], "radii and max_draws belong to adaptive draws, and draws is 1000"),
+        ([*VOTE, "--radius", 0.5], "radii and --max-draws belong to adaptive draws, and draws is 1000"),
         ([*VOTE, "--k", 4], "--k tells adaptive draws when to stop, and --draws is 1000"),
         ([*ADAPTIVE, *TOP_K], "name one or more"),
         ([*ADAPTIVE, "--radius", -1, *TOP_K], "none negative"),
-        ([*ADAPTIVE, "--radius", 0.5], "k is missing; the top-k rule needs k and k_prime"),
+        ([*ADAPTIVE, "--radius", 0.5], "--k is missing; the top-k rule needs k and --k-prime"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--max-draws", 0], "--max-draws is 0; expected 1 or more"),
         ([*ADAPTIVE, "--radius", 0.5, *TOP_K, "--alpha", 0], "alpha"),
         ([*ADAPTIVE, "--radius", 0.5, "--rule", "threshold", "--threshold", 2], "strictly between 0 and 1"),

@@ -42,10 +42,10 @@ DOCUMENTED = [(page.name, words) for page in PAGES for words in commands_of(page
 def parse(words):
     """Refuse words that the command would refuse before doing anything."""
     found, rest = get_command(app), list(words)
-    while hasattr(found, "commands"):
+    while hasattr(found, "list_commands"):
         name = rest.pop(0)
-        assert name in found.commands, f"no such command: {name}"
-        found = found.commands[name]
+        assert name in found.list_commands(None), f"no such command: {name}"
+        found = found.get_command(None, name)
     found.make_context(found.name, rest)
 
 

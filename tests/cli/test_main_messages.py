@@ -46,7 +46,7 @@ def test_score_order_note(home):
     assert "labels" not in json.loads((home / "v/source.json").read_text())["model"]
     code, out, err = command(*VOTE, "--labels", "names.txt", "--out", "w")
     assert code == 0, err
-    assert "order" not in out
+    assert "scores are read" not in out
     assert json.loads((home / "w/source.json").read_text())["model"]["labels"] == "names.txt"
 
 
@@ -65,13 +65,13 @@ def test_score_order_in_run(home):
 
 
 def test_failed_first_image(home):
-    """A vote that fails at its first image blocks nothing."""
+    """A vote that is refused blocks nothing."""
     wrong = [*VOTE, "--images", 1, "--labels", "few.txt", "--no-labels", "--data", "folder", "--root", "p"]
     (home / "p").mkdir()
     (home / "digit.png").rename(home / "p/digit.png")
     (home / "few.txt").write_text("a\nb")
     refused(*wrong, "--out", "v")
-    assert (home / "v/manifest.json").is_file()
+    assert not (home / "v").exists()
     right = [*wrong, "--labels", "names.txt"]
     code, _, err = command(*right, "--out", "v")
     assert code == 0, err
@@ -92,9 +92,9 @@ def test_other_noise_and_seed(home):
         (["vote", "--model", MODEL[1], *VOTE[5:], "--rule", "threshold", "--out", "v"], "--output logits or prob"),
         (
             ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
-            "pilot_draws must",
+            "--pilot-draws must",
         ),
-        ([*VOTE, "--mean", "1,2", "--out", "v"], "mean has 2 numbers; images have 3 channels"),
+        ([*VOTE, "--mean", "1,2", "--out", "v"], "--mean has 2 numbers; images have 3 channels"),
         ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
         ([*VOTE, "--root", "p", "--out", "v"], "digits are part of multiguard and take no root"),
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
@@ -184,3 +184,18 @@ def test_changed_settings(home):
     assert command(*train, "--epochs", 1, "--out", "m")[0] == 0
     err = refused(*train, "--epochs", 2, "--out", "m")
     assert "m holds a run with other settings: epochs was 1 and is 2. Train with --force" in err
+
+
+def test_more_images_than_there_are(home):
+    """More images than there are means all of them, and is said."""
+    code, out, err = command(*VOTE, "--images", 2000, "--draws", 1, "--out", "all")
+    assert code == 0, err
+    assert "note: 2000 images requested, and there are 1000: all of them are taken" in out
+
+
+def test_number_of_labels(home):
+    """A model with another number of scores points at the list of labels."""
+    (home / "two.txt").write_text("a\nb\n")
+    data = ["--data", "folder", "--root", ".", "--no-labels", "--labels", "two.txt", "--sigma", 0.5]
+    code, _, err = command("vote", *MODEL, *data, "--draws", 1, "--out", "v")
+    assert (code, "(--labels)" in err) == (2, True), err

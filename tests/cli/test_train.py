@@ -75,8 +75,8 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
         (["--workers", "-1"], "workers is -1"),
         (["--seed", "-1"], "seed is -1"),
         (["--sigma", "nan"], "sigma is nan"),
-        (["--val-sigma", "inf"], "val_sigma is inf"),
-        (["--weight-decay", "-1"], "weight_decay is -1"),
+        (["--val-sigma", "inf"], "--val-sigma is inf"),
+        (["--weight-decay", "-1"], "--weight-decay is -1"),
         (["--model", "cnn:0"], "integer from 1 to 2048"),
         (["--weights", "empty"], "empty: not readable"),
         (["--denoiser", "empty"], "empty: not readable"),
@@ -161,7 +161,8 @@ def test_help_defaults():
         if field.name in ("val_sigma", "loss"):
             continue
         one, two = (shown(getattr(recipe, field.name)) for recipe in (usual, digits))
-        assert said[field.name.replace("_", "-")] == (one if one == two else f"{one}; digits {two}"), field.name
+        name = "batch-size" if field.name == "batch" else field.name.replace("_", "-")
+        assert said[name] == (one if one == two else f"{one}; digits {two}"), field.name
     assert (said["val-sigma"], said["loss"]) == ("sigma", usual.loss)
 
 
@@ -189,7 +190,7 @@ def test_folder_training(tmp_path):
     (tmp_path / "labels.csv").write_text("\n".join(rows))
     code, out, err = command(
         *["train", "--data", "folder", "--root", tmp_path, "--model", "cnn:4", "--size", 16],
-        *["--epochs", 3, "--batch", 6, "--sigma", 0.25, "--out", tmp_path / "m"],
+        *["--epochs", 3, "--batch-size", 6, "--sigma", 0.25, "--out", tmp_path / "m"],
     )
     assert code == 0, err
     assert "best epoch" in out

@@ -9,7 +9,7 @@ import threading
 import pytest
 from tests.pipeline.tiny_run import command
 
-from multiguard.errors import FolderInUseError
+from multiguard.errors import FolderInUseError, InvalidInputError
 from multiguard.io.lock import LOCK_NAME, NoLocksWarning, folder_lock
 
 FORK = multiprocessing.get_context("fork")
@@ -46,6 +46,19 @@ def test_folder_in_use(tmp_path):
     with folder_lock(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, "", "process 7"])
+def test_linked_lock(tmp_path, content):
+    """A link in place of the lock file is refused, and nothing is created or written behind it."""
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder.mkdir()
+    if content is not None:
+        outside.write_text(content)
+    (folder / LOCK_NAME).symlink_to(outside)
+    with pytest.raises(InvalidInputError, match="is a link, or not the lock file of a run"), folder_lock(folder):
+        pass
+    assert outside.read_text() == content if content is not None else not outside.exists()
 
 
 def test_second_lock_of_a_thread(tmp_path):
@@ -110,7 +123,20 @@ def test_file_system_without_locks(tmp_path, monkeypatch):
 def test_note_of_the_command(tmp_path, monkeypatch):
     """The command shows the warning as one line."""
     monkeypatch.setattr("multiguard.io.lock._lock", no_locks)
-    options = ["--data", "digits", "--model", "cnn:2", "--images", 8, "--val-images", 8, "--batch", 8, "--epochs", 0]
+    options = [
+        "--data",
+        "digits",
+        "--model",
+        "cnn:2",
+        "--images",
+        8,
+        "--val-images",
+        8,
+        "--batch-size",
+        8,
+        "--epochs",
+        0,
+    ]
     code, _, err = command("train", *options, "--out", tmp_path / "model")
     assert code == 0
     assert err.startswith(f"multiguard: note: {tmp_path / 'model'} is on a file system without locks: ")

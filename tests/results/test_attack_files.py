@@ -66,7 +66,7 @@ def test_damaged_file(folder):
     [
         ({"version": 99}, "version 99; .* version 2"),
         ({"beta": "0.5"}, "beta"),
-        ({"methods": ["cohen's"]}, "methods"),
+        ({"methods": ["cohen's"]}, "unknown method"),
         ({"config": {"rule": "top-k", "alpha": 0.001, "n": 100, "k": 9, "k_prime": 1}}, "k must"),
         ({"label_names": ["cat", "dog"]}, "="),
         ({"unknown": 1}, "unknown"),

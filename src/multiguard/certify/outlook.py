@@ -16,6 +16,7 @@ from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import scale_radii
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.wealth import BETTING_CUTS, wealth
+from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
 _HOPE = 4.0
@@ -41,6 +42,8 @@ class Outlook:
     claimed: Bools
     missing: Floats
     pace: Floats
+
+    __repr__ = short_repr
 
     def reachable(self, draws: int, forecast_margin: float) -> Bools:
         """(claims, radii) what is not claimed yet, but would be by so many draws in all if they are favourable.

@@ -39,10 +39,10 @@ def attack_command(
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
     from multiguard.pipeline.attack_job import AttackJob, finished_attack
-    from multiguard.pipeline.report_job import find_certificates
+    from multiguard.pipeline.report_job import beside_certificates, find_certificates
 
     certificates = find_certificates(run).main
-    target = out or certificates.parent / "attack"
+    target = out or beside_certificates(certificates, "attack")
     job = AttackJob(certificates, target, part, _model(model), typed_command(), force)
     attacks = (finished_attack(job) or _attack(job)).attacks
     _show(attacks)

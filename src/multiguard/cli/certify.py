@@ -10,7 +10,6 @@ from typer import Argument, Option
 from multiguard.certify.rules import RuleName
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.score_table import show_scores
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
@@ -24,7 +23,9 @@ _Sweep = Annotated[
     list[str] | None,
     Option(help="Vary k, k_prime, threshold, n or alpha, as in k=1,3,5; repeat for several.", metavar="NAME=VALUES"),
 ]
-_Out = Annotated[Path | None, Option(help="The certificates folder to write [certificates beside the votes].")]
+_Out = Annotated[
+    Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
+]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
     "top-k": ("joint", "betting", "paper", "independent", "jia"),
@@ -50,7 +51,8 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.pipeline.certify_job import CertifyJob, certify
+    from multiguard.cli.score_table import show_scores
+    from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_own_folder
 
     name: RuleName = rule.get("rule", "top-k")
     methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]
@@ -64,9 +66,13 @@ def certify_command(
         command=typed_command(),
         force=force,
     )
+    if out is None:
+        job = with_own_folder(job)
     with progress_bar("steps") as progress:
         written = certify(job, progress)
     show_scores(written, PlainConsole())
+    if (reason := why_nothing(written)) is not None:
+        echo(f"\nnote: {reason}")
     echo(f"\ncertificates.parquet, curves.csv and labels.csv: {job.out}")
 
 

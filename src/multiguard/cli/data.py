@@ -56,7 +56,7 @@ def check_command(name: _Name, part: _Part, workers: _Workers = None) -> None:
             raise
         _show_failures((*failures, ImageFailure(name, str(error))), console)
         raise typer.Exit(1) from None
-    sample = dataset if data.images is None else subset(dataset, data.images, data.seed)
+    sample = dataset if data.images is None else subset(dataset, min(data.images, len(dataset)), data.seed)
     with progress_bar("images") as progress:
         report = check_dataset(sample, workers, failures, partial(progress, "reading"))
     _show(report, console)

@@ -1,36 +1,94 @@
-"""The command `multiguard`: its subcommands, and one line instead of a traceback for a mistake."""
+"""The command `multiguard`: its subcommands, imported when they are used, and one line instead of a traceback."""
 
 import errno
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command as click_command
 
-from multiguard.cli.attack import attack_command
-from multiguard.cli.certify import certify_command
-from multiguard.cli.data import data_app
-from multiguard.cli.predict import predict_command
-from multiguard.cli.report import report_command
-from multiguard.cli.run import demo_command, run_command
 from multiguard.cli.signals import immediate_stop, stopped_exit
-from multiguard.cli.terminal import echo
-from multiguard.cli.train import train_command
-from multiguard.cli.vote import vote_command
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.io.lock import NoLocksWarning
 from multiguard.io.ranks import this_rank
+from multiguard.version import __version__
 
 _MISTAKE = 2
 _RESUMES = ("vote", "run", "demo")
 _DISTRIBUTED = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch"}  # the extra that installs a missing module
+# The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
+_PANELS = {
+    "From one recipe": {
+        "demo": "Train on handwritten digits, vote, certify with every method and write the report.",
+        "run": "Train, vote, certify and report as a recipe says.",
+    },
+    "Step by step": {
+        "data": "Datasets: look before you train.",
+        "train": "Train a base classifier under Gaussian noise and write its model folder.",
+        "wrap": "Describe a model once: write a folder that other commands take.",
+        "check": "Look at a model and its images before voting.",
+        "vote": "Classify many noisy copies of each image and keep every vote.",
+        "certify": "Certify the votes of every image and average the scores over radii.",
+        "report": "Draw the figures, write the tables and make the page of a run.",
+    },
+    "Also": {
+        "predict": "Predict the labels of images, and certify how far each of them stays.",
+        "attack": "Attack the smoothed classifier and compare with what is certified.",
+    },
+}
+_MODULES = {"demo": "run"}  # where it is not the command's own
 
 
-class _OneLine(TyperGroup):
+class _Grouped(TyperCommand):
+    """Lists options under the config that they belong to."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections: arguments and the command's own options first."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            name = getattr(parameter, "rich_help_panel", None) or own
+            if (record := parameter.get_help_record(ctx)) is not None:
+                sections.setdefault(name, []).append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+class _Lazy(TyperGroup):
+    """Imports a subcommand when it is named, so that the help and a wrong name cost no import."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands."""
+        return [name for panel in _PANELS.values() for name in panel]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = import_module(f"multiguard.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        if hasattr(module, f"{cmd_name}_app"):
+            return click_command(getattr(module, f"{cmd_name}_app"))
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(cmd_name, cls=_Grouped)(getattr(module, f"{cmd_name}_command"))
+        return click_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in their panels."""
+        for name, commands in _PANELS.items():
+            with formatter.section(name):
+                formatter.write_dl(list(commands.items()))
+
+
+class _OneLine(_Lazy):
     """Prints one line for a mistake that the user can fix and for an interruption; a bug keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -39,7 +97,12 @@ class _OneLine(TyperGroup):
             with immediate_stop(), _lock_warnings():
                 return super().invoke(ctx)
         except MultiGuardError as error:
-            raise _exit_with(str(error), _MISTAKE) from error
+            raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
+        except ModuleNotFoundError as error:
+            if (extra := _EXTRAS.get(error.name or "")) is None:
+                raise
+            fix = f"pip install 'multiguard[{extra}]'"
+            raise _exit_with(f"{ctx.invoked_subcommand} needs {error.name}: {fix}", _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -66,7 +129,7 @@ def _lock_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, NoLocksWarning):
-                echo(f"multiguard: note: {message}", err=True)
+                _echo(f"multiguard: note: {message}")
             else:
                 show_other(message, category, *where, **more)
 
@@ -83,8 +146,23 @@ def _advice(command: str | None) -> str:
 
 def _exit_with(message: str, code: int) -> typer.Exit:
     """Print what is wrong, and in which process if it is not the main one."""
-    echo(f"{_who()}: {' '.join(message.split())}", err=True)
+    _echo(f"{_who()}: {' '.join(message.split())}")
     return typer.Exit(code)
+
+
+def _named(command: str | None, message: str) -> str:
+    """The message with the names of options; a recipe has names of its own."""
+    if command in ("run", "demo"):
+        return message
+    from multiguard.cli.options import name_options
+
+    return name_options(message)
+
+
+def _echo(text: str) -> None:
+    from multiguard.cli.terminal import echo
+
+    echo(text, err=True)
 
 
 def _who() -> str:
@@ -112,19 +190,19 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo_command)
-app.command("train")(train_command)
-app.command("vote")(vote_command)
-app.command("certify")(certify_command)
-app.command("report")(report_command)
-app.command("attack")(attack_command)
-app.command("predict")(predict_command)
-app.command("run")(run_command)
-app.add_typer(data_app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"multiguard {__version__}")
+        raise typer.Exit
+
+
+_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
 
 @app.callback()
-def _root(context: typer.Context) -> None:
+def _root(context: typer.Context, version: _Version = False) -> None:
     """Provable robustness for any multi-label classifier."""
     _check_single(context.invoked_subcommand)
 

@@ -5,6 +5,7 @@ configs built from the options that were typed.
 """
 
 import inspect
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +50,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         configs[name] = config
         for one in config.options:
-            parameters.setdefault(one.key, one.parameter(required=one.required and not config.partial))
+            required = one.required and not config.partial
+            parameters.setdefault(one.key, one.parameter(required=required, panel=config.panel))
 
     def run(**values: Any) -> None:
         built = {name: config.build(values) for name, config in configs.items()}
@@ -64,6 +66,29 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def typed_command() -> str:
     """The command line as it was typed, for the record."""
     return shlex.join(["multiguard", *sys.argv[1:]])
+
+
+def name_options(message: str) -> str:
+    """The message with options in place of the names that they have in Python.
+
+    >>> name_options("k_prime = 3, but these votes keep 2 labels per draw (k_max)")
+    '--k-prime = 3, but these votes keep 2 labels per draw (--k-max)'
+    >>> name_options("alpha must be strictly between 0 and 1; vote again (on_error='stop')")
+    '--alpha must be strictly between 0 and 1; vote again'
+    """
+    from multiguard.pipeline import parts, recipe
+
+    configs = [parts.DataPart, parts.ModelPart, parts.VotePart, parts.TrainPart, parts.PredictPart, parts.AttackPart]
+    names = {
+        name: f"--{(declared.name or name).replace('_', '-')}"
+        for config in (*configs, recipe.CertifyPart, recipe.ReportPart)
+        for name, declared in field_help(config).items()
+    }
+    long = "|".join(name for name in names if "_" in name)
+    message = re.sub(r" \(\w+=[^()]*\)", "", message)
+    message = re.sub(r"(--[\w-]+) \(\w+\)", r"\1", message)
+    message = re.sub(rf"(?<![\w./-])({long})(?![\w./])", lambda found: names[found[1]], message)
+    return re.sub(r"^(\w+)(?= (?:is|must|has|=) )", lambda found: names.get(found[1], found[1]), message)
 
 
 @dataclass(frozen=True)
@@ -99,7 +124,7 @@ class _FieldOption:
         """The words that a value can be."""
         return [word for one in self.members if get_origin(one) is Literal for word in get_args(one)]
 
-    def parameter(self, *, required: bool) -> inspect.Parameter:
+    def parameter(self, *, required: bool, panel: str) -> inspect.Parameter:
         """The parameter that typer reads; None stands for an option that was not typed."""
         kind = self._typed_kind()
         two_sided = kind is bool and self.field.default is None
@@ -107,7 +132,7 @@ class _FieldOption:
         metavar = "|".join(["<int>"] * (self.members[0] is int) + self.words) or None
         if get_origin(self.members[0]) is tuple:
             metavar = f"<{'float' if get_args(self.members[0])[0] is float else 'str'},...>"
-        declared = Option(names, help=self._help(), metavar=metavar, show_default=False)
+        declared = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=panel)
         default = inspect.Parameter.empty if required else None
         annotation: Any = Annotated[kind if required else kind | None, declared]
         return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -159,15 +184,15 @@ class _Config:
     options: list[_FieldOption]
     partial: bool
 
+    @property
+    def panel(self) -> str:
+        """The section of the help that lists its options."""
+        return f"{self.kind.__name__.removesuffix('Part')} options"
+
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""
         typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
-        try:
-            return typed if self.partial else self.kind(**typed)
-        except InvalidInputError as error:
-            name, verb, rest = str(error).partition(" is ")  # as `check_ranges` words it
-            names = {one.field.name: f"--{one.name}" for one in self.options}
-            raise InvalidInputError(f"{names.get(name, name)}{verb}{rest}") from error
+        return typed if self.partial else self.kind(**typed)
 
 
 def _config(hint: Any) -> _Config | None:

@@ -12,7 +12,6 @@ from typer import Argument, Option
 
 from multiguard.cli.options import with_options
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.score_table import rule_text
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.io.rounding import plain, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
@@ -35,6 +34,7 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
 
     Example: multiguard predict digit.png --model runs/digits --k 4
     """
+    from multiguard.cli.score_table import rule_text
     from multiguard.pipeline.predict_job import PredictJob, predict
 
     job = PredictJob(tuple(images), model, part)

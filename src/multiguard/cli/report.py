@@ -42,11 +42,19 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.report_job import FIGURES, PAGE, TABLES, ReportJob, find_certificates, report
+    from multiguard.pipeline.report_job import (
+        FIGURES,
+        PAGE,
+        TABLES,
+        ReportJob,
+        beside_certificates,
+        find_certificates,
+        report,
+    )
     from multiguard.results import read_certificates
 
     found = find_certificates(run)
-    page = found.main.parent / PAGE if out is None else _page(out, PAGE)
+    page = beside_certificates(found.main, PAGE) if out is None else _page(out, PAGE)
     changed = bool(part) or any(option is not None for option in (beside, out, figures, tables, root))
     job = ReportJob(
         read_certificates(found.main),

@@ -10,10 +10,8 @@ from typer import Argument, Option
 
 from multiguard.cli.options import typed_command
 from multiguard.cli.progress import print_line, progress_bar
-from multiguard.cli.score_table import show_scores
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import PlainConsole
-from multiguard.cli.train import show_epoch
 from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:
@@ -64,6 +62,8 @@ def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, devic
 
 
 def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
+    from multiguard.cli.score_table import show_scores
+    from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
     from multiguard.pipeline import Observer, find_recipe, run_recipe
     from multiguard.pipeline.runner import SKIPPED

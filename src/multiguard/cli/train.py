@@ -1,5 +1,6 @@
 """`multiguard train`: noise training from a dataset's name to a model folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,7 @@ def train_command(data: _Data, out: _Out, train: _Train, cache: _Cache = None, f
     with progress_bar("images") as progress:
         result = run_job(job, show_epoch, progress, discard_model if force else None)
     if is_main:
-        _show_result(result)
+        _show_result(result, {"train": train.images, "val": train.val_images})
 
 
 def show_epoch(record: dict[str, Any]) -> None:
@@ -53,7 +54,13 @@ def show_epoch(record: dict[str, Any]) -> None:
     )
 
 
-def _show_result(result: "TrainResult") -> None:
+def _show_result(result: "TrainResult", requested: Mapping[str, int | None]) -> None:
+    from multiguard.pipeline.vote_job import fewer_images
+
+    for part, count in requested.items():
+        there = result.card.training[part]["images"]
+        if count is not None and count > there:
+            echo(f"note: {result.card.training[part]['name']}: {fewer_images(count, there)}")
     fresh = result.card.training["fresh_tensors"]
     if fresh:
         echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")

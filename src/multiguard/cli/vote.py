@@ -54,22 +54,30 @@ def vote_command(
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
+    from multiguard.pipeline.folders import check_content
+    from multiguard.pipeline.sanity import look_at
     from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
+    check_content(out, "votes")
     job = VoteJob(model, data.source(data.size), out, sigma, vote, _target(vote, target), typed_command())
     prepared = prepare_vote(job)
     if this_rank().is_main:
-        _show_notes(prepared)
+        show_notes(prepared)
+        for warning in look_at(prepared).warnings:
+            echo(f"warning: {warning}")
     with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
         result = prepared.vote(lambda done, total: progress("voting", done, total), stop, force=force)
     if result is not None:
         _show_result(prepared, result)
 
 
-def _show_notes(prepared: "PreparedVote") -> None:
+def show_notes(prepared: "PreparedVote") -> None:
+    """Print what the user should know before a vote."""
     trained, sigma = prepared.trained_sigma, prepared.sigma
     if trained is not None and trained != sigma:
         echo(f"note: {prepared.job.model.spec} was made for sigma {trained:g}; this votes at {sigma:g}")
+    if prepared.fewer_note is not None:
+        echo(f"note: {prepared.fewer_note}")
     if prepared.order_note is not None:
         echo(f"{prepared.order_note}; --labels FILE if the model's differs")
 

@@ -37,7 +37,7 @@ class Source:
     root: Path | None = None  # the folder that contains it; digits need none
     split: str | None = None  # None for the default one to vote on
     size: int | None = None  # height and width to resize each image to; None keeps its own
-    images: int | None = None  # the size of a random subset; None for all images
+    images: int | None = None  # the size of a random subset, all images if there are fewer; None for all images
     seed: int = 0  # of that subset
     options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
     labelled: bool = True  # if not, a folder is all images in it, without a CSV; label_names are the classifier's
@@ -54,7 +54,7 @@ class Source:
         else:
             split = self.split or default_split(self.data, "test", self.root, self.options.get("table"))
             dataset = open_dataset(self.data, root=self.root, split=split, size=self.size, **self.options)
-        return dataset if self.images is None else subset(dataset, self.images, self.seed)
+        return dataset if self.images is None else subset(dataset, min(self.images, len(dataset)), self.seed)
 
     def _open_images(self) -> IndexedDataset:
         given = {"split": self.split, **self.options}

@@ -109,6 +109,12 @@ class Outputs:
         """Whether the head answers the same request, so that only followers may be missing."""
         return bool(self._request) and self._record.request == self._request and self._is_current(self.head)
 
+    @property
+    def holds_other(self) -> bool:
+        """Whether the head is there and answers another request."""
+        self._read_record()
+        return self.head.exists() and not (self._request and self._record.request == self._request)
+
     def files_in(self, folder: Path) -> list[Path]:
         """The files on record that are in this folder."""
         paths = [folder / Path(key).name for key in self._record.files]
@@ -196,14 +202,15 @@ class Outputs:
     def _check(self) -> None:
         """Raises unless this result may be written here."""
         self._check_targets((self.head, *self._names))
-        if self.head.exists():
-            if not self._force and not (self._request and self._record.request == self._request):
-                where = f"{self.head.parent} holds {self._kind} already"
-                raise InvalidInputError(
-                    f"{where}, made with other settings; --force replaces what is there, or name another folder"
-                )
-        elif not self._force:
-            check_foreign(self._folders, self._is_ours)
+        if self._force:
+            return
+        if self.holds_other:
+            where = f"{self.head.parent} holds {self._kind} already"
+            raise InvalidInputError(
+                f"{where}, made with other settings; --force replaces what is there, or name another folder"
+            )
+        if not self.head.exists():
+            check_foreign(self._folders, lambda path: path in self._folders or self._is_ours(path))
 
     def _check_targets(self, paths: Iterable[Path]) -> None:
         for path in paths:

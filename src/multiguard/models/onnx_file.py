@@ -78,6 +78,12 @@ class OnnxNetwork(HostNetwork):
 
 def onnx_checksum(file: str) -> str:
     """The hash of the file and of the files in its folder that contain its tensors; files elsewhere are refused."""
+    path, *files = onnx_files(file)
+    return files_checksum([path, *files]) if files else file_checksum(path)
+
+
+def onnx_files(file: str) -> list[Path]:
+    """The file, and the files in its folder that contain its tensors; files elsewhere are refused."""
     path = Path(file)
     if not path.is_file():
         raise ModelError(f"onnx:{path}: no such file.")
@@ -90,7 +96,7 @@ def onnx_checksum(file: str) -> str:
     for other in files:  # in the model's folder after all links are resolved
         if not other.is_file() or not other.resolve().is_relative_to(path.parent.resolve()):
             raise ModelError(f"onnx:{path} keeps tensors in '{other}', which is no file in its folder; move it there.")
-    return files_checksum([path, *files]) if files else file_checksum(path)
+    return [path, *files]
 
 
 def _external_names(message: Any) -> Iterator[str]:

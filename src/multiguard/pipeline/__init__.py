@@ -1,11 +1,16 @@
 """A run from one recipe: train, vote, certify, report; each step is done once and resumes after an interruption."""
 
-from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, PredictPart, TrainPart, VotePart
-from multiguard.pipeline.recipe import CertifyPart, ReportPart, RunRecipe, SweepPart
-from multiguard.pipeline.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
-from multiguard.pipeline.record import RunRecord, StepRecord, read_record
-from multiguard.pipeline.runner import Observer, RunResult, run_recipe
+from typing import TYPE_CHECKING
+
+from multiguard.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from multiguard.pipeline.certify_job import CertifyJob, certify
+    from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, PredictPart, TrainPart, VotePart
+    from multiguard.pipeline.recipe import CertifyPart, ReportPart, RunRecipe, SweepPart
+    from multiguard.pipeline.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
+    from multiguard.pipeline.record import RunRecord, StepRecord, read_record
+    from multiguard.pipeline.runner import Observer, RunResult, run_recipe
 
 __all__ = [
     "AttackPart",
@@ -32,3 +37,15 @@ __all__ = [
     "recipe_text",
     "run_recipe",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "certify_job": ("CertifyJob", "certify"),
+        "parts": ("AttackPart", "DataPart", "ModelPart", "PredictPart", "TrainPart", "VotePart"),
+        "recipe": ("CertifyPart", "ReportPart", "RunRecipe", "SweepPart"),
+        "recipe_file": ("find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text"),
+        "record": ("RunRecord", "StepRecord", "read_record"),
+        "runner": ("Observer", "RunResult", "run_recipe"),
+    },
+)

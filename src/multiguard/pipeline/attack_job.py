@@ -24,6 +24,8 @@ from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.parts import AttackPart, ModelPart
+from multiguard.pipeline.vote_job import fewer_images
+from multiguard.pipeline.wrap_job import unwrap
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, Results, read_attacks, read_certificates, write_attacks
 from multiguard.results.attack_files import attack_outputs
@@ -175,7 +177,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     source = _voted_source(job, certified)
     images = source.open()
     smoother = _voted_smoother(certified, _voted_classifier(job, certified, source), job.part.device)
-    notes = execution_notes(certified, smoother)
+    notes = (*_fewer(job, certified), *execution_notes(certified, smoother))
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
         job = replace(job, part=replace(job.part, attacks=("random",)))
@@ -192,6 +194,12 @@ def execution_notes(certified: Results, smoother: Smoother) -> tuple[str, ...]:
         return ()
     meaning = "certificates are about the classifier as it ran there, to the last digit"
     return (f"the votes were drawn differently ({'; '.join(differences)}): {meaning}",)
+
+
+def _fewer(job: AttackJob, certified: Results) -> list[str]:
+    count = job.part.images
+    there = sum(map(bool, certified.certificates.labels))
+    return [fewer_images(count, there)] if count is not None and count > there else []
 
 
 def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
@@ -219,8 +227,6 @@ def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
     count = job.part.images
     if count is None:
         return labelled
-    if count > len(labelled):
-        raise InvalidInputError(f"--images is {count}, and {len(labelled)} images have labels; take fewer")
     order = np.random.default_rng(job.plan.seed).permutation(len(labelled))
     return sorted(labelled[position] for position in order[:count])
 
@@ -252,7 +258,8 @@ def _voted_source(job: AttackJob, certified: Results) -> Source:
 
 def _voted_classifier(job: AttackJob, certified: Results, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part, run = job.model or recorded_model(job.certificates, certified), certified.provenance
+    part, _ = unwrap(job.model or recorded_model(job.certificates, certified))
+    run = certified.provenance
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from multiguard.certify.rules import RuleName
 from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, radius_grid, sweep
 from multiguard.io.files import file_checksum
 from multiguard.io.records import decode_json
+from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results, read_certificates, write_certificates
@@ -51,6 +52,22 @@ class CertifyJob:
         }
 
 
+def with_own_folder(job: CertifyJob) -> CertifyJob:
+    """The job with its config in the name of its folder, if certificates of another config are there already."""
+    config = job.part.config(job.rule)
+    if job.force or not (job.votes / MANIFEST_NAME).is_file():
+        return job
+    if not certificates_outputs(job.out, job.inputs()).holds_other:
+        return job
+    named = {**config.rule.options, "alpha": config.alpha, "n": job.part.draws}
+    default = CertifyPart()
+    left_out = {"alpha": default.alpha, "n": None}
+    words = [f"{name.replace('_', '-')}-{value:g}" for name, value in named.items() if left_out.get(name, 0) != value]
+    words += [] if job.part.methods == default.methods else job.part.methods
+    words += [] if job.labels == "truth" else [job.labels]
+    return replace(job, out=job.out.with_name("-".join((job.out.name, *words))))
+
+
 def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     """Certify the votes and write the certificates folder; other certificates are replaced only with `force`.
 
@@ -78,6 +95,16 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
         more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
         write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
         return read_certificates(job.out)
+
+
+def why_nothing(written: Results) -> str | None:
+    """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
+    proved = written.certificates
+    draws, labels = max(proved.draws, default=0), len(proved.label_names)
+    limits = (proved.config.rule, labels, proved.sigma, proved.config.alpha)
+    if draws == 0 or largest_radius(draws, *limits) >= 0:
+        return None
+    return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
 
 
 def dataset_title(provenance: Mapping[str, Any]) -> str:

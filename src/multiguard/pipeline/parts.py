@@ -107,7 +107,8 @@ class DataPart:
 def _optional(name: str, text: str) -> tuple[str, Any, Any]:
     """A hyperparameter that may be left to the dataset's default."""
     kind = get_type_hints(Hyperparameters)[name]
-    return name, Annotated[kind | None, Help(f"{text.rstrip('.')} [{default_text(name)}].")], field(default=None)
+    declared = Help(f"{text.rstrip('.')} [{default_text(name)}].", "batch-size" if name == "batch" else None)
+    return name, Annotated[kind | None, declared], field(default=None)
 
 
 _OptionalHyperparameters: Any = make_dataclass(
@@ -193,7 +194,7 @@ class VotePart:
     precision: Precision = None
     clamp: Clamp = False
     shard_images: Annotated[int, Help("Images per file: what an interruption costs at most.", least=1)] = 64
-    readers: Annotated[int, Help("Threads that decode images.", least=1)] = 2
+    readers: Annotated[int, Help("Threads that decode images.", "workers", least=1)] = 2
     on_error: OnError = "stop"
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size, unnamed_labels
 from multiguard.pipeline.parts import ModelPart, PredictPart
+from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.noise import resolve_seed
 
@@ -54,7 +55,13 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     """
     if job.part.on_error == "stop":
         _check_readable(job.images)
+    model, card = unwrap(job.model)
+    size = fitting_size(card, job.part.size)
+    sigma = card.sigma if card is not None and job.part.sigma is None else job.part.sigma
+    job = replace(job, model=model, part=replace(job.part, size=size, sigma=sigma))
     classifier = load_model(job.model, job.part.size)
+    if card is not None:
+        card.check(classifier)
     if classifier.num_labels is None:
         raise unnamed_labels(job.model.spec)
     rule = job.part.rule_for(len(classifier.label_names))

@@ -146,6 +146,19 @@ class FoundCertificates:
     commands: Sequence[str] = ()  # the command of the run, if there is one
 
 
+def beside_certificates(certificates: Path, name: str) -> Path:
+    """Where a result made from certificates goes: beside them, with the same config in its name.
+
+    >>> beside_certificates(Path("runs/certificates-k-4"), "report.html").as_posix()
+    'runs/report-k-4.html'
+    >>> beside_certificates(Path("runs/mine"), "attack").as_posix()
+    'runs/attack'
+    """
+    path = certificates.parent / name
+    config = certificates.name.removeprefix("certificates") if certificates.name.startswith("certificates-") else ""
+    return path.with_name(f"{path.stem}{config}{path.suffix}")
+
+
 def find_certificates(folder: Path) -> FoundCertificates:
     """The certificates of a run folder with what its recipe says of the report, or a certificates folder as it is.
 

@@ -151,8 +151,12 @@ class VoteStep(Step):
 
     def run(self, observer: "Observer") -> list[Path]:
         """Vote to the end, or resume."""
+        from multiguard.pipeline.sanity import look_at
+
         if self._prepared.order_note is not None:
             observer.on_step(self.name, f"{self._prepared.order_note}; model.labels: FILE if the model's differs")
+        for warning in look_at(self._prepared).warnings:
+            observer.on_step(self.name, f"warning: {warning}")
         with observer.stopping() as stop, observer.bar("images") as progress:
             result = self._prepared.vote(partial(progress, "voting"), stop)
         assert result is not None  # a run is one process

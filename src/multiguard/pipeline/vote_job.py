@@ -30,6 +30,7 @@ from multiguard.pipeline.job_model import (
     unnamed_labels,
 )
 from multiguard.pipeline.parts import ModelPart, VotePart
+from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.votes import Manifest, read_votes
@@ -89,6 +90,12 @@ class PreparedVote:
     trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
     order_note: str | None = None  # a message if scores of the user's code are read in the dataset's order of labels
 
+    @property
+    def fewer_note(self) -> str | None:
+        """A message if there are fewer images than were requested."""
+        requested, there = self.job.source.images, len(self.images)
+        return fewer_images(requested, there) if requested is not None and requested > there else None
+
     @cached_property
     def classifier_hash(self) -> str:
         """The hash of the classifier's state, computed once: nothing changes the weights of a job."""
@@ -115,7 +122,8 @@ class PreparedVote:
 
     def discard_old(self) -> None:
         """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
-        self._run()
+        self.run()
+        check_content(self.job.out, "votes")
         with folder_lock(self.job.out):
             discard_votes(self.job.out)
 
@@ -135,8 +143,9 @@ class PreparedVote:
         """
         discard = discard_votes if force and this_rank().may_discard else None
         with folder_lock(self.job.out):
+            check_content(self.job.out, "votes")
             check_votes_folder(self.job.out, force=force)
-            manifest = self._run().write(self.job.out, progress=progress, stop=stop, discard=discard)
+            manifest = self.run().write(self.job.out, progress=progress, stop=stop, discard=discard)
             if manifest is not None and manifest.finished:
                 self._write_source()
         return None if manifest is None else self._result(manifest)
@@ -154,9 +163,9 @@ class PreparedVote:
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
-    def _run(self) -> VoteRun:
+    def run(self) -> VoteRun:
         """The voting run, checked; nothing is written yet."""
-        smoother, part = self._smoother(), self.job.part
+        smoother, part = self.smoother(), self.job.part
         scheme = make_scheme(smoother, **self._scheme())
         more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
         return VoteRun(smoother, self.images, scheme, classifier_hash=self.classifier_hash, **more)
@@ -175,7 +184,13 @@ class PreparedVote:
             "seed": part.seed,
         }
 
-    def _smoother(self) -> Smoother:
+    @property
+    def threshold(self) -> float:
+        """The probability from which the base classifier returns a label, for the threshold rule."""
+        return score_threshold("threshold", self.job.part.score_threshold) or 0.0
+
+    def smoother(self) -> Smoother:
+        """The smoothed classifier as it votes."""
         part = self.job.part
         return Smoother(
             self.classifier,
@@ -202,8 +217,13 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
 
     The labels of a folder with a CSV take the model's order.
     """
-    check_content(job.out, "votes")
+    model, card = unwrap(job.model)
+    size = fitting_size(card, job.source.size)
+    sigma = card.sigma if card is not None and job.sigma is None else job.sigma
+    job = replace(job, model=model, source=replace(job.source, size=size), sigma=sigma)
     classifier, note = load_model(job.model, job.source.size), None
+    if card is not None:
+        card.check(classifier)
     if classifier.num_labels is None:
         if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
             raise unnamed_labels(job.model.spec)
@@ -213,6 +233,11 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
+
+
+def fewer_images(requested: int, there: int) -> str:
+    """A note that there are fewer images than were requested."""
+    return f"{requested} images requested, and there are {there}: all of them are taken"
 
 
 def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:

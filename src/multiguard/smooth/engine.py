@@ -84,7 +84,8 @@ def check_scores(scores: object, rows: int, labels: int) -> None:
     if not isinstance(scores, Tensor):
         raise ModelError(f"it returned {type(scores).__name__}, {expected}")
     if tuple(scores.shape) != (rows, labels):
-        raise ModelError(f"it returned shape {tuple(scores.shape)}, {expected}")
+        fix = "; name its labels in the order of its scores (--labels)" if scores.ndim == 2 else ""
+        raise ModelError(f"it returned shape {tuple(scores.shape)}, {expected}{fix}")
     if not scores.is_floating_point():
         raise ModelError(f"it returned {scores.dtype}, {expected}")
 

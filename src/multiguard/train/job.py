@@ -131,8 +131,11 @@ def open_splits(job: TrainJob) -> tuple[IndexedDataset, IndexedDataset]:
     parts: tuple[IndexedDataset, IndexedDataset]
     dataset = open_split(split=split)
     parts = hold_out(dataset, _HELD_OUT, seed) if val_split is None else (dataset, open_split(split=val_split))
-    training = parts[0] if job.images is None else subset(parts[0], job.images, seed)
-    validation = parts[1] if job.val_images is None else subset(parts[1], job.val_images, seed)
+    limits = (job.images, job.val_images)
+    training, validation = (
+        part if most is None else subset(part, min(most, len(part)), seed)
+        for part, most in zip(parts, limits, strict=True)
+    )
     check_disjoint(training, validation)
     return training, validation
 

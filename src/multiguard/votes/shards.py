@@ -124,6 +124,10 @@ def load_manifest(folder: Path) -> Manifest:
     try:
         return convert(decode_checked(path.read_bytes(), **_MANIFEST), Manifest)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if not folder.exists():
+            raise VotesError(
+                f"{folder} does not exist; name a votes folder, as `multiguard vote` writes it."
+            ) from error
         raise VotesError(f"{folder} is not a votes folder: it has no {MANIFEST_NAME}.") from error
     except (OSError, ValueError) as error:
         remedy = "Restore it, or vote with --force, which starts again."

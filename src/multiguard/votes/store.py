@@ -32,7 +32,7 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
     manifest = load_manifest(folder)
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
-        remedy = "Vote again with the same command to resume it, or pass partial=True to read these shards."
+        remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
     shards = []

@@ -1,0 +1,174 @@
+"""A model described once: a folder that holds its files and everything else that a command would have to be told.
+
+Files of the model are copied into the folder, and checked by their sha256 when it is used. Code is not copied: the
+folder names it, and it runs only for the user who wrapped it, on the machine where that was done.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.io.files import file_checksum, is_regular, read_regular
+from multiguard.io.outputs import Outputs
+from multiguard.io.records import convert, decode_checked, encode_checked
+from multiguard.models import Classifier
+from multiguard.models.onnx_file import onnx_files
+from multiguard.models.spec import parse_spec
+from multiguard.pipeline.job_model import load_model
+from multiguard.pipeline.parts import ModelPart
+
+WRAP_FILE, _LABELS, _HF = "wrap.json", "labels.txt", "hf"
+_FORMAT: dict[str, Any] = {"format": "multiguard-wrap", "version": 1}
+_MOST = 1 << 20  # bytes of wrap.json
+
+
+@dataclass(frozen=True)
+class WrapJob:
+    """Which model to wrap, and what to say of it."""
+
+    model: ModelPart
+    out: Path
+    size: int | None = None  # height and width of its images; None for its own
+    sigma: float | None = None  # the noise to vote with; None to leave it open
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """The content of wrap.json."""
+
+    spec: str  # the model; its file or folder by its name here
+    weights: str | None = None
+    output: Literal["logits", "probabilities"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: int | None = None
+    sigma: float | None = None
+    code_hash: str | None = None  # of the user's files, where the model is code
+    files: Mapping[str, str] = field(default_factory=dict)  # the sha256 of each file, by its path from here
+
+    def check(self, classifier: Classifier) -> None:
+        """Raises `ModelError` if the classifier is made by other code than the one that was wrapped."""
+        if self.code_hash is not None and classifier.code_hash != self.code_hash:
+            raise ModelError(f"{self.spec}: its code has changed since it was wrapped; wrap it again")
+
+
+def wrap(job: WrapJob) -> Classifier:
+    """Write the folder, once the model has been loaded with these options; returns the classifier.
+
+    >>> wrap(WrapJob(ModelPart("timm:resnet10t"), Path("mymodel")))
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: timm:resnet10t does not say which score belongs to which label; ...
+    """
+    model, parsed = job.model, parse_spec(job.model.spec)
+    if parsed.kind in ("folder", "network"):
+        raise InvalidInputError(f"{model.spec} is a model folder already, or a network to train: it needs no wrapping")
+    if model.weights is not None and not model.weights.is_file():
+        raise InvalidInputError(f"--weights {model.weights}: no such file; a wrapped model holds a copy of it")
+    classifier = load_model(model, job.size)
+    names = classifier.label_names  # code that does not say how many is refused here
+    sources = _sources(parsed.kind, parsed.target, model)
+    folders = (job.out, job.out / _HF) if parsed.kind == "hf" else (job.out,)
+    request: dict[str, Any] = {"model": repr(model), "size": job.size, "sigma": job.sigma, "code": classifier.code_hash}
+    request |= {"files": [file_checksum(path) for path in sources.values()], "labels": list(names)}
+    head = job.out / WRAP_FILE
+    with Outputs(head, "a wrapped model", request, folders=folders, force=job.force, recognise=_is_wrap) as outputs:
+        if not outputs.finished or job.force:
+            for name, path in sources.items():
+                target = job.out / name
+                shutil.copyfile(path, outputs.stage(target.parent) / target.name)
+            (outputs.stage(job.out) / _LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+            card = _card(job, parsed.kind, parsed.target, classifier, sources)
+            card = replace(card, files={**card.files, _LABELS: file_checksum(outputs.stage(job.out) / _LABELS)})
+            (outputs.stage(job.out) / WRAP_FILE).write_bytes(encode_checked(card, **_FORMAT))
+            outputs.publish()
+        if parsed.kind == "code":
+            _trust(head)
+    return classifier
+
+
+def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
+    """The model that a wrapped folder stands for, its files checked, and the card; any other model as it is."""
+    folder = Path(model.spec)
+    path = folder / WRAP_FILE
+    if not path.is_file():
+        return model, None
+    if model != ModelPart(model.spec):
+        raise InvalidInputError(f"{folder} says everything of its model; leave out the other options of the model")
+    try:
+        card = convert(decode_checked(read_regular(path, _MOST), **_FORMAT), Wrapped)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be used: {error}; wrap the model again") from error
+    home = folder.resolve()
+    for name, digest in card.files.items():
+        inside = is_regular(home / name) and (home / name).resolve().is_relative_to(home)
+        if not inside or file_checksum(home / name) != digest:
+            raise ModelError(f"{folder / name} is missing or not as it was when it was wrapped; wrap the model again")
+    kind, _, target = card.spec.partition(":")
+    spec = f"{kind}:{home / target}" if kind in ("onnx", "hf") else card.spec
+    if kind not in ("onnx", "hf", "timm") and not _trusted(path).is_file():
+        raise InvalidInputError(
+            f"{folder} names code ({card.spec}) and was not wrapped by you here; if you trust it, wrap it yourself"
+        )
+    weights = None if card.weights is None else home / card.weights
+    return ModelPart(spec, home / _LABELS, weights, card.output, card.mean, card.std), card
+
+
+def _sources(kind: str, target: str, model: ModelPart) -> dict[str, Path]:
+    """The files to copy, by their path in the folder."""
+    if kind == "onnx":
+        return {path.name: path for path in onnx_files(target)}
+    if kind == "hf":
+        kinds = (".json", ".safetensors", ".txt", ".model")
+        return {f"{_HF}/{path.name}": path for path in sorted(Path(target).iterdir()) if path.suffix in kinds}
+    return {} if model.weights is None else {f"weights{model.weights.suffix}": model.weights}
+
+
+def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources: Mapping[str, Path]) -> Wrapped:
+    model = job.model
+    specs = {"onnx": f"onnx:{Path(target).name}", "hf": f"hf:{_HF}", "timm": f"timm:{target}"}
+    return Wrapped(
+        specs.get(kind) or _absolute(target),
+        weights=None if model.weights is None else f"weights{model.weights.suffix}",
+        output=model.output,
+        mean=model.mean,
+        std=model.std,
+        size=job.size,
+        sigma=job.sigma,
+        code_hash=classifier.code_hash,
+        files={name: file_checksum(path) for name, path in sources.items()},
+    )
+
+
+def _absolute(target: str) -> str:
+    """Code by its name, a file of code by its absolute path."""
+    module, _, name = target.rpartition(":")
+    return f"{Path(module).resolve()}:{name}" if module.endswith(".py") else target
+
+
+def _is_wrap(path: Path) -> bool:
+    return f'"{_FORMAT["format"]}"'.encode() in path.read_bytes()
+
+
+def _trusted(path: Path) -> Path:
+    """The file whose presence says that this user wrapped exactly this folder here."""
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return home / "multiguard" / "wrapped" / file_checksum(path)
+
+
+def _trust(path: Path) -> None:
+    mark = _trusted(path)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def fitting_size(card: Wrapped | None, size: int | None) -> int | None:
+    """The size of images that a command was given, or that of the wrapped model; two that differ are refused."""
+    own = None if card is None else card.size
+    if own is not None and size not in (None, own):
+        raise InvalidInputError(f"the model takes images of {own}x{own}; leave out the size {size}")
+    return own if size is None else size

@@ -1,0 +1,132 @@
+"""A model that is described once: its folder votes as the long description does, and no stranger's code runs."""
+
+import json
+import sys
+
+import pytest
+import torch
+from tests.models.small_models import LABELS, write_onnx
+from tests.pipeline.tiny_run import command, state
+
+from multiguard.data import DigitsDataset
+from multiguard.votes import read_votes
+
+DATA = ["--data", "folder", "--root", "images", "--no-labels", "--draws", 20, "--pilot-draws", 5, "--seed", 3]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Two images, label names, code, and a place for what is trusted, in the current folder."""
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "wrapped_code", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "trusted"))
+    (tmp_path / "images").mkdir()
+    for index in range(2):
+        Image.fromarray(DigitsDataset("test", size=32)[index].image[0]).save(tmp_path / "images" / f"{index}.png")
+    (tmp_path / "names.txt").write_text("\n".join(LABELS))
+    (tmp_path / "wrapped_code.py").write_text(
+        "from tests.models.small_models import small_network\n\n\ndef make():\n    return small_network()\n"
+    )
+    yield tmp_path
+    sys.modules.pop("wrapped_code", None)
+
+
+def make_onnx(home):
+    write_onnx(home / "net.onnx", "N")
+    return ["--model", "net.onnx", "--labels", "names.txt", "--output", "logits", "--mean", 0.5, "--std", 0.25]
+
+
+def make_hf(home):
+    transformers = pytest.importorskip("transformers")
+    names = {"id2label": dict(enumerate(LABELS)), "label2id": {name: i for i, name in enumerate(LABELS)}}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.ViTConfig(
+        **sizes, **names, image_size=32, patch_size=16, problem_type="multi_label_classification"
+    )
+    transformers.ViTForImageClassification(config).save_pretrained(home / "vit")
+    return ["--model", "hf:vit", "--size", 32, "--mean", 0.5, "--std", 0.5]
+
+
+def make_timm(home):
+    timm, safetensors = pytest.importorskip("timm"), pytest.importorskip("safetensors.torch")
+    torch.manual_seed(0)
+    network = timm.create_model("test_resnet", num_classes=4)
+    safetensors.save_file(network.state_dict(), home / "w.safetensors")
+    return ["--model", "timm:test_resnet", "--weights", "w.safetensors", "--labels", "names.txt", "--size", 32]
+
+
+def make_code(home):
+    return ["--model", "wrapped_code.py:make", "--labels", "names.txt", "--output", "logits", "--size", 32]
+
+
+def done(*arguments):
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    return out
+
+
+@pytest.mark.parametrize("make", [make_onnx, make_hf, make_timm, make_code])
+def test_wrapped_votes(home, make):
+    """A wrapped model votes as the model with all its options does, without them; so do predictions."""
+    options = make(home)
+    done("wrap", *options, "--sigma", 0.5, "--out", "mine")
+    done("vote", *options, *DATA, "--sigma", 0.5, "--out", "long")
+    for path in home.iterdir():  # the folder holds everything but code
+        if path.suffix in (".onnx", ".safetensors") or path.name == "vit":
+            path.rename(home / "images" / f".{path.name}")
+    done("vote", "--model", "mine", *DATA, "--out", "short")
+    long, short = (read_votes(home / name) for name in ("long", "short"))
+    assert (short.provenance.label_names, short.provenance.sigma) == (tuple(LABELS), 0.5)
+    for index in range(2):
+        assert (short.ranked(index) == long.ranked(index)).all()
+    assert short.provenance.classifier_hash == long.provenance.classifier_hash
+    asked = ["predict", "images/0.png", "--model", "mine", "--k", 2, "--draws", 20, "--seed", 1, "--json"]
+    assert json.loads(done(*asked))["sigma"] == 0.5
+
+
+def test_repeated_wrap(home):
+    """The same command changes nothing; other options need --force; foreign files stay."""
+    options = make_code(home)
+    done("wrap", *options, "--out", "mine")
+    before = state(home / "mine")
+    done("wrap", *options, "--out", "mine")
+    assert state(home / "mine") == before
+    code, _, err = command("wrap", *options, "--sigma", 1, "--out", "mine")
+    assert (code, "holds a wrapped model already, made with other settings; --force" in err) == (2, True), err
+    done("wrap", *options, "--sigma", 1, "--out", "mine", "--force")
+    (home / "other").mkdir()
+    (home / "other" / "labels.txt").write_text("mine")
+    code, _, err = command("wrap", *options, "--out", "other", "--force")
+    assert (code, (home / "other" / "labels.txt").read_text()) == (2, "mine"), err
+
+
+def test_changed_files(home):
+    """A file that changed, and code that changed, are refused."""
+    done("wrap", *make_onnx(home), "--out", "mine")
+    (home / "mine" / "labels.txt").write_text("\n".join(reversed(LABELS)))
+    code, _, err = command("vote", "--model", "mine", *DATA, "--sigma", 1, "--out", "v")
+    assert (code, "labels.txt is missing or not as it was when it was wrapped" in err) == (2, True), err
+    done("wrap", *make_code(home), "--out", "code")
+    card = home / "code" / "wrap.json"
+    text = card.read_text().replace('"sigma"', '"sigmo"')
+    card.write_text(text)
+    code, _, err = command("vote", "--model", "code", *DATA, "--sigma", 1, "--out", "v")
+    assert (code, "wrap.json cannot be used" in err) == (2, True), err
+
+
+def test_code_of_strangers(home, monkeypatch):
+    """A wrapped folder runs code only for who wrapped it: elsewhere it is refused before anything is imported."""
+    done("wrap", *make_code(home), "--sigma", 1, "--out", "mine")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "somebody else"))
+    (home / "wrapped_code.py").write_text("raise SystemExit('it ran')")
+    code, _, err = command("vote", "--model", "mine", *DATA, "--out", "v")
+    assert (code, "names code" in err, "it ran" in err) == (2, True, False), err
+
+
+def test_options_beside_wrapped(home):
+    """A wrapped model takes no further options of models."""
+    done("wrap", *make_onnx(home), "--out", "mine")
+    code, _, err = command("vote", "--model", "mine", "--mean", 0.1, *DATA, "--sigma", 1, "--out", "v")
+    assert (code, "leave out the other options of the model" in err) == (2, True), err

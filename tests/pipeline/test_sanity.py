@@ -1,0 +1,199 @@
+"""What cannot be certified is refused before the first vote, what looks wrong is said, and neither without cause."""
+
+import pytest
+import torch
+from tests.pipeline.tiny_run import command
+
+from multiguard.certify import Threshold, TopK
+from multiguard.pipeline.draw_limits import fewest_draws, largest_radius
+
+DATA = ["--data", "digits", "--size", 16, "--images", 8]
+GOOD = [*DATA, "--sigma", 0.25, "--draws", 100]
+
+
+def templates(scale=20.0):
+    """A linear classifier that finds most digits: the correlation with each digit's mean image."""
+    from multiguard.data import DigitsDataset
+
+    digits = DigitsDataset("train", size=16, images=300)
+    means = torch.zeros(10, 3 * 16 * 16)
+    for index in range(300):
+        sample = digits[index]
+        for label in sample.labels:
+            means[label] += torch.from_numpy(sample.image.copy()).flatten() / 255
+    layer = torch.nn.Linear(3 * 16 * 16, 10)
+    with torch.no_grad():
+        means = means / means.norm(dim=1, keepdim=True)
+        layer.weight.copy_(scale * (means - means.mean(0)))
+        layer.bias.zero_()
+    return torch.nn.Sequential(torch.nn.Flatten(), layer)
+
+
+class Awkward(torch.nn.Module):
+    """Templates with one awkward habit."""
+
+    def __init__(self, habit):
+        super().__init__()
+        self.network, self.habit = templates(), habit
+        self.dropout = torch.nn.Dropout(0.3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def train(self, mode=True):
+        return super().train(True if self.habit == "train mode" else mode)
+
+    def forward(self, images):
+        scores = self.network(images)
+        if self.habit == "train mode":
+            return self.dropout(scores)
+        if self.habit == "randomness":
+            return scores + torch.randn_like(scores)
+        if self.habit == "batch statistics":
+            return scores - scores.mean(0)
+        if self.habit == "position":
+            return scores * torch.linspace(1, 3, len(scores))[:, None]
+        if self.habit == "state":
+            self.calls += 1
+            return scores
+        if self.habit == "255 again":
+            return self.network(images / 255) + torch.arange(10.0)
+        if self.habit == "softmax":
+            return scores.softmax(1)
+        return scores.flip(1) if self.habit == "wrong order" else scores
+
+
+def train_mode():
+    return Awkward("train mode")
+
+
+def randomness():
+    return Awkward("randomness")
+
+
+def batch_statistics():
+    return Awkward("batch statistics")
+
+
+def position():
+    return Awkward("position")
+
+
+def state():
+    return Awkward("state")
+
+
+def divided_again():
+    return Awkward("255 again")
+
+
+def softmax():
+    return Awkward("softmax")
+
+
+def checked(name, *more, command_name="check", output="logits"):
+    code, out, err = command(command_name, "--model", f"{__name__}:{name}", "--output", output, *GOOD, *more)
+    return code, out + err
+
+
+def test_good_model():
+    """A model that is as it should be gives no warning, and the pass says what to expect."""
+    code, said = checked("templates")
+    assert code == 0, said
+    assert "nothing looks wrong" in said
+    assert "100 draws that all agree on one label prove radius" in said
+    assert "8 images x 100 draws take about" in said
+    assert "recall on 8 images: " in said
+
+
+@pytest.mark.parametrize("command_name", ["check", "vote"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("train_mode", "is in train mode after eval()"),
+        ("randomness", "answers the same batch differently each time"),
+        ("state", "changes its own parameters or buffers"),
+        ("batch_statistics", "depends on the other images of the batch"),
+        ("position", "depends on the other images of the batch"),
+    ],
+)
+def test_no_fixed_function(tmp_path, name, message, command_name):
+    """A model that is no fixed function of one image is refused with the reason, and nothing is voted."""
+    more = ["--out", tmp_path / "votes"] if command_name == "vote" else []
+    code, said = checked(name, *more, command_name=command_name)
+    assert (code, message in said) == (2, True), said
+    assert not (tmp_path / "votes").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("softmax", [], "all lie in [0, 1] and sum to 1 (softmax?)"),
+        ("divided_again", [], "scores hardly depend on the image"),
+        ("templates", ["--mean", 124, "--std", 58], "mean reaches 124, and pixels lie in [0, 1]: divide it by 255"),
+        ("templates", ["--sigma", 64], "sigma is 64, and pixels lie in [0, 1]"),
+        ("templates", ["--sigma", 1.9], "under noise: train under noise, or take a smaller --sigma"),
+        ("templates", ["--draws", 5], "5 draws prove nothing, even if all of them agree"),
+    ],
+)
+def test_warnings(name, more, message):
+    """What looks wrong is said."""
+    code, said = checked(name, *more)
+    assert (code, f"warning: {message}" in said or message in said) == (0, True), said
+    assert "nothing looks wrong" not in said
+
+
+class Reversed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = templates()
+
+    def forward(self, images):
+        return self.network(images).roll(5, 1)
+
+
+def wrong_order():
+    return Reversed()
+
+
+def test_score_order():
+    """Scores in another order than the labels are noticed by recall at chance."""
+    code, said = checked("wrong_order")
+    assert (code, "hardly better than chance (50%): check the order of --labels" in said) == (0, True), said
+
+
+def test_label_order(tmp_path):
+    """Labels in another order than the data's are refused."""
+    (tmp_path / "names.txt").write_text("\n".join("5678901234"))
+    code, said = checked("templates", "--labels", tmp_path / "names.txt")
+    assert (code, "same labels in the same order" in said) == (2, True), said
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "more", "message"),
+    [
+        ("templates", "probabilities", [], "are no probabilities; if they are logits, say --output logits"),
+        ("softmax", "logits", ["--rule", "threshold"], "the threshold would return every label"),
+    ],
+)
+def test_impossible_kind(name, output, more, message):
+    """Scores that cannot be what they are declared to be are refused."""
+    code, said = checked(name, *more, output=output)
+    assert (code, message in said) == (2, True), said
+
+
+@pytest.mark.parametrize("rule", [TopK(1, 1), TopK(5, 3), Threshold(0.5), Threshold(0.9)])
+def test_fewest_draws(rule):
+    """One draw fewer proves nothing, and more draws prove more."""
+    fewest = fewest_draws(rule, 20, 0.001)
+    radii = [largest_radius(draws, rule, 20, 0.5, 0.001) for draws in (fewest - 1, fewest, 4 * fewest, 16 * fewest)]
+    assert radii[0] < 0 <= radii[1] < radii[2] < radii[3]
+
+
+def test_too_few_draws_certified(tmp_path):
+    """Certifying too few draws says why every number is 0."""
+    code, _ = checked("templates", "--draws", 5, "--out", tmp_path / "votes", command_name="vote")
+    assert code == 0
+    code, out, err = command("certify", tmp_path / "votes", "--k", 1, "--k-prime", 1)
+    assert (code, "note: 5 draws prove nothing, even if all of them agree, so every certified number is 0" in out) == (
+        0,
+        True,
+    ), out + err
