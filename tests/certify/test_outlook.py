@@ -18,6 +18,7 @@ from multiguard.certify import (
     certified_radii,
     certified_radii_batch,
 )
+from multiguard.certify.outlook import needed_r
 from multiguard.errors import InvalidInputError
 
 TOP_K = {"rule": TopK(3, 2), "num_labels": 10, "sigma": 0.5, "alpha": 0.01}
@@ -71,13 +72,11 @@ def test_claimed(rule: str) -> None:
 
 
 def test_round_radius() -> None:
-    """A radius on the list of r is that r, and one just above it is the next r."""
-    votes = [np.array([[0]] * 380 + [[1]] * 20)]
-    options = {"rule": TopK(1, 1), "num_labels": 2, "sigma": 0.5, "alpha": 0.01}
-    top = float(certified_radii(votes[0], [0], method="betting", **options).true[0])
-    assert (top * 100).is_integer()
-    (outlook,) = betting_outlooks(votes, [[0]], radii=[top, math.nextafter(top, 1)], **options)
-    assert outlook.claimed.tolist() == [[True, False]]
+    """A radius on the list of r needs that r, one just above it the next r; and a certificate has such radii exactly."""
+    radii = np.array([0.0, 0.25, math.nextafter(0.25, 1), 3.0])
+    np.testing.assert_array_equal(needed_r(radii, 0.5), [0.0, 0.5, 0.52, 10.0])
+    votes, options = np.array([[0]] * 380 + [[1]] * 20), {"num_labels": 2, "sigma": 0.5, "method": "betting"}
+    assert float(certified_radii(votes, [0], TopK(1, 1), **options).true[0] * 100).is_integer()
 
 
 def test_settled_images() -> None:

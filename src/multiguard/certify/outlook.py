@@ -91,7 +91,7 @@ def betting_outlooks(
     [False, True, False]
     """
     rule.check(num_labels)
-    r, alpha = _needed_r(check_radii(radii), check_sigma(sigma)), check_alpha(alpha)
+    r, alpha = needed_r(check_radii(radii), check_sigma(sigma)), check_alpha(alpha)
 
     def read(given: ArrayLike, true: ArrayLike) -> Outlook:
         return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, r)
@@ -99,7 +99,7 @@ def betting_outlooks(
     return list(each_image(votes, labels, read))
 
 
-def _needed_r(radii: Floats, sigma: float) -> Floats:
+def needed_r(radii: Floats, sigma: float) -> Floats:
     """(radii,) the least r of the list that is enough for each radius; far beyond its end where none is."""
     listed = np.append(BETTING_RADII, 2 * BETTING_RADII[-1])
     return listed[np.searchsorted(scale_radii(BETTING_RADII, sigma), radii)]

@@ -142,16 +142,6 @@ class _Bets:
         return normalised
 
 
-def pace(draws: Draws, game: Game, claim: Claim, radii: Floats) -> Floats:
-    """(radii,) about the square root of the growth of log K per draw to come, for the weakest U; negative beyond hope.
-
-    With n draws seen it has a standard deviation of about 1 / sqrt(2 n).
-    """
-    block = Block(draws, (draws.count, draws.count), game, [claim])
-    bets = _Bets(block, claim, _sets(block, claim), radii)
-    return bets.pace
-
-
 def needs_boldness(first: int, needed: float, growth: Floats, bold: Floats) -> Bools:
     """Whether the next horizon that can be reached after `first` draws is reached by bold bets only."""
     result, open_ = np.zeros(len(growth), dtype=np.bool_), np.ones(len(growth), dtype=np.bool_)
