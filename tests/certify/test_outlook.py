@@ -72,7 +72,7 @@ def test_claimed(rule: str) -> None:
 
 
 def test_round_radius() -> None:
-    """A radius on the list of r needs that r, one just above it the next r; and a certificate has such radii exactly."""
+    """A radius on the list of r needs that r, one just above it the next; a certificate has such radii exactly."""
     radii = np.array([0.0, 0.25, math.nextafter(0.25, 1), 3.0])
     np.testing.assert_array_equal(needed_r(radii, 0.5), [0.0, 0.5, 0.52, 10.0])
     votes, options = np.array([[0]] * 380 + [[1]] * 20), {"num_labels": 2, "sigma": 0.5, "method": "betting"}

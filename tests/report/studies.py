@@ -75,6 +75,7 @@ def make_run(
     config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)
     source = "truth" if run.labelled else "pilot"
+    methods = methods if run.stops is None else ("betting",)
     certificates = certify_votes(votes, config, methods=methods, labels=source)
     made = curves(certificates, grid, bands=bands, resamples=50)
     if swept:
