@@ -60,6 +60,11 @@ class Radii:
 
     __repr__ = short_repr
 
+    @property
+    def row(self) -> Floats:
+        """Every radius in one row, those of `true` before those of `false`."""
+        return self.true if self.false is None else np.concatenate([self.true, self.false])
+
 
 def certified_radii(
     votes: ArrayLike,

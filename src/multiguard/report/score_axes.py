@@ -49,8 +49,7 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
 
     Between two radii of a grid the value of the larger one is drawn, so that no step is drawn too high.
     """
-    found = certificates.set_radii(method)
-    proved = [each for radii in found for each in (radii.true, radii.false) if each is not None]
+    proved = [radii.row for radii in certificates.set_radii(method)]
     falls = np.unique(np.concatenate([[0.0, last], *proved]))
     falls = falls[np.isfinite(falls) & (falls >= 0)]
     return falls if len(falls) <= _MOST_STEPS else np.linspace(0.0, falls[-1], _MOST_STEPS)
