@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from multiguard.certify import TopK, look_plan
+from multiguard.certify import TopK
 from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load_classifier
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
@@ -265,7 +265,7 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     """An adaptive run end to end: the rate of a run with fixed draws, and that run's first draws."""
     jpegs = Jpegs(192, size, len(smoother.classifier.label_names))
-    plan = AdaptivePlan(TopK(10, 3), look_plan(1000), radii=(0.1, 0.5))
+    plan = AdaptivePlan(TopK(10, 3), radii=(0.1, 0.5), max_draws=1000)
     with tempfile.TemporaryDirectory() as folder:
 
         def work() -> int:
@@ -275,7 +275,7 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
 
         found = rate(work)
         votes = read_votes(folder)
-        ranked = votes.ranked(95, looks=votes.looks)
+        ranked = votes.ranked(95, adaptive=True)
         mean = np.mean([votes.draws_of(position) for position in range(len(votes))])
         same = np.mean(ranked == smoother.votes(jpegs[95].image, len(ranked), seed=0, image_id="95.jpg"))
     return show(

@@ -93,12 +93,18 @@ def adaptive_block(run: Run, docs: Path) -> dict[str, str]:
     rule, alpha = run.rule, run.study.config.alpha
     draws = [n for n in (100, 200, 500, 1000, 2000, 5000, 7000, 10000) if n <= run.votes.provenance.draws]
     options = argparse.Namespace(
-        k=rule.k, k_prime=rule.k_prime, alpha=alpha, radius=0.5, draws=draws, forecast_margin=[2.0]
+        k=rule.k,
+        k_prime=rule.k_prime,
+        alpha=alpha,
+        radius=0.5,
+        draws=draws,
+        forecast_margin=[1.0],
+        methods=["joint", "betting"],
     )
-    loaded = adaptive.load(run.folder / "votes", rule.k_prime)
+    loaded = adaptive.load([run.folder / "votes"], rule.k_prime)
     found = [dict(zip(adaptive.COLUMNS, row, strict=True)) for row in adaptive.rows(*loaded, options)]
-    words = f"k′ = {rule.k_prime}, k = {rule.k}, α = {plain(alpha)}, R = 0.5, method joint"
-    tradeoff_figure([row for row in found if row["images"] != "chosen"], docs / IMAGES, words)
+    words = f"k′ = {rule.k_prime}, k = {rule.k}, α = {plain(alpha)}, R = 0.5"
+    tradeoff_figure(found, docs / IMAGES, words)
     table = markdown(["draws", "at most", "on average", "certified recall, %"], _adaptive_rows(found))
     return {"adaptive": f"{_image(Path('tradeoff.svg'), 'Certified recall against the number of draws')}\n\n{table}"}
 
@@ -112,7 +118,6 @@ def _adaptive_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             round_down(float(row["certified_recall"]), 1),
         ]
         for row in found
-        if row["images"] == "all"
     ]
 
 

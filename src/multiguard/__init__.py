@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from multiguard.attack import AttackPlan, attack_images
     from multiguard.certify import (
         METHODS,
-        Looks,
         Radii,
         Threshold,
         TopK,
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
         certified_size,
         exact_radii,
         label_radii,
-        look_plan,
     )
     from multiguard.data import Dataset, Sample, open_dataset, subset
     from multiguard.errors import MultiGuardError
@@ -34,8 +32,8 @@ if TYPE_CHECKING:
 _ROOMS = {
     "attack": ("AttackPlan", "attack_images"),
     "certify": (
-        *("METHODS", "Looks", "Radii", "Threshold", "TopK", "certified_radii", "certified_radii_batch"),
-        *("certified_size", "exact_radii", "label_radii", "look_plan"),
+        *("METHODS", "Radii", "Threshold", "TopK", "certified_radii", "certified_radii_batch"),
+        *("certified_size", "exact_radii", "label_radii"),
     ),
     "data": ("Dataset", "Sample", "open_dataset", "subset"),
     "errors": ("MultiGuardError",),
@@ -53,7 +51,6 @@ __all__ = [
     "CertifyConfig",
     "Classifier",
     "Dataset",
-    "Looks",
     "MultiGuardError",
     "Radii",
     "Results",
@@ -72,7 +69,6 @@ __all__ = [
     "exact_radii",
     "label_radii",
     "load_classifier",
-    "look_plan",
     "open_dataset",
     "read_certificates",
     "read_votes",

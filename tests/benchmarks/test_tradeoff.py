@@ -10,12 +10,12 @@ from benchmarks.results.tradeoff import draw_tradeoff, read_point, tradeoff_figu
 from multiguard.errors import InvalidInputError
 from multiguard.report.canvas import fixed_style
 
-PRINTED = """draws,forecast_margin,looks,max_draws,images,average_draws,certified_recall
-fixed,,1,1000,all,1000.0,43.72
-fixed,,1,100,all,100.0,38.19
-fixed,,1,100,held out,100.0,37.87
-adaptive,2.0,3,100,all,55.8,37.67
-adaptive,2.0,9,1000,held out,158.5,44.47
+PRINTED = """draws,forecast_margin,max_draws,images,average_draws,certified_recall
+fixed,,1000,all,1000.0,43.72
+fixed,,100,all,100.0,38.19
+fixed,,100,held out,100.0,37.87
+adaptive,2.0,100,all,55.8,37.67
+adaptive,2.0,1000,held out,158.5,44.47
 """
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from tests.certify import fifty_digits
 from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
-from multiguard.certify import Looks, Rule, Threshold, TopK
+from multiguard.certify import Rule, Threshold, TopK
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, count_votes
-from multiguard.certify.radii import best_over_looks, solve
+from multiguard.certify.radii import solve
 
 # How much further than its radius a claim may still be true: the bounds are sought for (1 - 1e-7) of their level.
 LOOSE = 1e-6
@@ -110,32 +110,6 @@ def check_threshold(ballot: Ballot, labels: Sequence[int], t: float, sigma: floa
         check_claims(ceilings[: m + 1], 1, float(radius), sigma)
 
 
-def check_adaptive(ballots: Sequence[Ballot], case: Case, fractions: Sequence[float]) -> None:
-    """Check radii after looks at growing votes: each is right at one look, with the fraction of alpha of that look."""
-    looks = Looks(tuple(ballot.draws for ballot in ballots), tuple(fractions))
-    rule = TopK(case.k, case.k_prime)
-    counts = [counts_of(ballot, case.labels, rule) for ballot in ballots]
-    radii = best_over_looks([counts], rule, looks, case.sigma, case.alpha, "joint")[0].true
-    with mp.workdps(DIGITS):
-        levels = [mpf(case.alpha) * mpf(fraction) for fraction in fractions]
-        proved = [
-            fifty_digits.joint(ballot, case.labels, case.k, case.k_prime, level)
-            for ballot, level in zip(ballots, levels, strict=True)
-        ]
-        for size, radius in enumerate(radii, start=1):
-            check_best([claims[:size] for claims in proved], float(radius), case.sigma)
-
-
-def check_best(looks: Sequence[Sequence[Claim | None]], radius: float, sigma: float) -> None:
-    """Passes if at one of the looks all claims hold at the radius, and at none of them a little further."""
-    if radius == np.inf:
-        assert all(claim is None for claim in looks[0])
-        return
-    r = mpf(0) if radius == -np.inf else mpf(radius) / mpf(sigma)
-    assert radius == -np.inf or any(holding(claims, r) == len(claims) for claims in looks)
-    assert all(holding(claims, r * (1 + LOOSE) + LOOSE, MARGIN) < len(claims) for claims in looks)
-
-
 # ----------------------------------------------------------------------------------------- cases by chance
 
 
@@ -192,16 +166,3 @@ def random_sets_case(seed: int) -> tuple[Ballot, tuple[int, ...], float, float, 
     near = 10 ** rng.uniform(-9, -1)
     t = float(rng.choice([rng.uniform(0.01, 0.99), near, 1 - near]))
     return ballot, tuple(sorted(labels.tolist())), t, float(10 ** rng.uniform(-6, 6)), random_alpha(rng)
-
-
-def random_looks(seed: int) -> tuple[list[Ballot], Case, list[float]]:
-    """Votes that grow from look to look, and the fraction of alpha of each look."""
-    rng = np.random.default_rng(seed)
-    case = random_case(seed, most_draws=1e6)
-    ballots = [case.ballot]
-    for _ in range(int(rng.integers(1, 4))):
-        more = tuple(times + int(rng.integers(0, 2 * times + 2)) for times in ballots[-1].times)
-        grown = replace(case.ballot, times=more)
-        ballots += [grown] if grown.draws > ballots[-1].draws else []
-    fractions = rng.dirichlet(np.ones(len(ballots))) * (1 - 1e-12)
-    return ballots, case, fractions.tolist()

@@ -7,7 +7,6 @@ from tests.certify.limit import limit_radius
 
 from multiguard.certify import (
     Rule,
-    StoppingRule,
     Threshold,
     TopK,
     betting_outlooks,
@@ -15,7 +14,6 @@ from multiguard.certify import (
     certified_radii_batch,
     exact_radii,
     label_radii,
-    look_plan,
 )
 from multiguard.certify.betting import betting_radii
 from multiguard.certify.draws import read_draws
@@ -78,17 +76,6 @@ def test_single_radius() -> None:
         single = betting_radii(draws, TopK(5, 3), 0.01, at=(0.1,))[0] >= 0.1
         gained += int(single.sum()) - int(full.sum())
     assert gained > 0
-
-
-def test_refused_looks() -> None:
-    """Looks and betting exclude each other."""
-    looks = look_plan(100)
-    with pytest.raises(InvalidInputError, match="takes no looks"):
-        certified_radii([[0]] * 100, [0], TopK(1, 1), num_labels=2, looks=looks, **BETTING)
-    with pytest.raises(InvalidInputError, match="takes no looks"):
-        label_radii([[0]] * 100, [0], TopK(1, 1), num_labels=2, sigma=1.0, method="betting", looks=looks)
-    with pytest.raises(InvalidInputError, match="takes no looks"):
-        StoppingRule(TopK(1, 1), looks, radii=[0.5], num_labels=2, sigma=1.0, method="betting")
 
 
 def test_refused_votes() -> None:

@@ -1,7 +1,5 @@
 """Clopper-Pearson bounds: against another library, by exact summation, and as forecasts."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,6 @@ from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
 from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
-from multiguard.certify.bounds import ClopperPearson, Projected
 from multiguard.errors import InvalidInputError
 
 
@@ -96,14 +93,3 @@ def test_refused_counts(bound, hits, draws, alpha, says) -> None:
     """Counts that cannot be are refused."""
     with pytest.raises(InvalidInputError, match=says):
         bound(hits, draws, alpha)
-
-
-def test_forecasts() -> None:
-    """A margin of 0 is the frequency so far; an infinite margin is the best that can come."""
-    mass, draws = np.array([[10.0, 0.0, 20.0]]), np.array([[20.0]])
-    plain, best, exact = Projected(100, 0.0), Projected(100, math.inf), ClopperPearson()
-    to = np.array([[100.0]])
-    np.testing.assert_array_equal(plain.lower(mass, draws, 0.01), exact.lower(5 * mass, to, 0.01))
-    np.testing.assert_array_equal(plain.upper(mass, draws, 0.01), exact.upper(5 * mass, to, 0.01))
-    np.testing.assert_array_equal(best.lower(mass, draws, 0.01), exact.lower(mass + 80, to, 0.01))
-    np.testing.assert_array_equal(best.upper(mass, draws, 0.01), exact.upper(mass, to, 0.01))

@@ -1,4 +1,4 @@
-"""How often claims are false, judged by exact binomial tests: thresholds, predicted sets and adaptive draws."""
+"""How often claims are false, judged by exact binomial tests: thresholds and predicted sets."""
 
 from collections.abc import Iterable
 
@@ -6,18 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
-from tests.certify.cases import Bands, Lines
+from tests.certify.cases import Bands
 
-from multiguard.certify import (
-    Looks,
-    StoppingRule,
-    Threshold,
-    TopK,
-    certified_radii_batch,
-    exact_radii,
-    label_radii,
-    look_plan,
-)
+from multiguard.certify import Threshold, TopK, certified_radii_batch, exact_radii, label_radii
 from multiguard.certify.floors import _ceiling_levels
 
 ALPHA = 0.2
@@ -250,76 +241,3 @@ def test_chosen_threshold_sets(bands) -> None:
     claims = certified_radii_batch(fresh, chosen, Threshold(THRESHOLD), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
     truths = [m.breaks(L, THRESHOLD, furthest=2.0, steps=200) for m, L in zip(models, chosen, strict=True)]
     assert too_many(sum(map(is_false, claims, truths)), 500) > 1e-4
-
-
-# --------------------------------------------------------------------------------------------- adaptive draws
-
-MANY_LOOKS = Looks(tuple(range(20, 401, 20)), (0.05,) * 20)
-
-
-@pytest.fixture(scope="module")
-def half_space():
-    """Votes on two labels split by a hyperplane at distance 0.4, where certificates are tight."""
-    rng = np.random.default_rng(13)
-    return [(rng.random((400, 1)) >= ndtr(0.4 / 0.5)).astype(np.uint8) for _ in range(1500)]
-
-
-HALF_SPACE = {"rule": TopK(1, 1), "num_labels": 2, "sigma": 0.5, "method": "paper"}
-
-
-def test_error_over_looks(half_space) -> None:
-    """The best of twenty looks, as if each image had stopped where it did best."""
-    labels = [[0]] * len(half_space)
-    claims = certified_radii_batch(half_space, labels, looks=MANY_LOOKS, alpha=ALPHA, **HALF_SPACE)
-    wrong = sum(radii.true[0] >= 0.4 for radii in claims)
-    assert too_many(wrong, len(half_space)) > 1e-4
-    assert wrong > 0.01 * len(half_space)
-
-
-def test_caught_full_error(half_space) -> None:
-    """All of alpha at each look is caught."""
-    labels = [[0]] * len(half_space)
-    false = np.zeros(len(half_space), dtype=np.bool_)
-    for n in MANY_LOOKS.draws:
-        votes = [ranked[:n] for ranked in half_space]
-        claims = certified_radii_batch(votes, labels, alpha=ALPHA, **HALF_SPACE)
-        false |= np.array([radii.true[0] >= 0.4 for radii in claims])
-    assert too_many(int(false.sum()), len(half_space)) < 1e-6
-
-
-def drawn_until_decided(rule, looks: Looks, votes: list[np.ndarray], labels: list) -> list[np.ndarray]:
-    """The votes of each image up to the look at which the rule stops it."""
-    reached = [0] * len(votes)
-    for look in range(len(looks.draws) - 1):
-        live = [i for i, at in enumerate(reached) if at == look]
-        so_far = [votes[i][: looks.draws[look]] for i in live]
-        for i, stop in zip(live, rule.decided(so_far, [labels[i] for i in live]), strict=True):
-            reached[i] += not stop
-    return [drawn[: looks.draws[at]] for drawn, at in zip(votes, reached, strict=True)]
-
-
-def test_stopped_images() -> None:
-    """Linear classifiers in which every size truly breaks somewhere; the rule stops when it likes what it sees."""
-    rng = np.random.default_rng(8)
-    looks = look_plan(400, first=25)
-    options = {"rule": TopK(2, 1), "num_labels": 5, "sigma": 0.5, "alpha": ALPHA}
-    models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(500)]
-    votes = [model.ranked(0.5 * rng.standard_normal(400)) for model in models]
-    labels = [np.argsort(-model.probabilities(np.zeros(1))[0])[:2] for model in models]
-    stopped = drawn_until_decided(StoppingRule(looks=looks, radii=[0.1, 0.4], **options), looks, votes, labels)
-    assert len({len(drawn) for drawn in stopped}) > 4
-    claims = certified_radii_batch(stopped, labels, looks=looks, **options)
-    truths = [model.break_radii(true, 2, furthest=2.0) for model, true in zip(models, labels, strict=True)]
-    wrong = sum(bool(np.any((r.true >= b) & np.isfinite(b))) for r, b in zip(claims, truths, strict=True))
-    assert too_many(wrong, len(models)) > 1e-4
-
-
-def test_stopped_sets(at_the_edge) -> None:
-    """The same for sets, where certificates are tight."""
-    looks = Looks((25, 50, 100, 200), (0.1, 0.1, 0.1, 0.7))
-    options = {"rule": RULE, "num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
-    votes, labels = at_the_edge[:1500], [[0]] * 1500
-    stopped = drawn_until_decided(StoppingRule(looks=looks, radii=[0.4], **options), looks, votes, labels)
-    assert len({len(drawn) for drawn in stopped}) > 2
-    claims = certified_radii_batch(stopped, labels, looks=looks, **options)
-    assert too_many(sum(c.true[0] >= 0.4 or c.false[0] >= 0.4 for c in claims), 1500) > 1e-4

@@ -86,7 +86,7 @@ def test_single_read(votes, monkeypatch) -> None:
     """Every image is read once."""
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, adaptive: (read.append(position), row(position))[1])
     certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 

@@ -18,11 +18,11 @@ def test_other_images(tmp_path, kind):
     every = votes_of_kind(tmp_path / "every", **KINDS[kind])
     config, source = config_of(some), source_of(some)
     found, every_image = (certify_votes(votes, config, labels=source) for votes in (some, every))
-    kept = [index for index in range(9) if index not in FAILED]
+    kept, (method,) = [index for index in range(9) if index not in FAILED], found.methods
     assert found.ids == tuple(every_image.ids[index] for index in kept)
     for name in ("labels", "label_radii", "predicted", "predicted_hits", "draws"):
         assert as_lists(getattr(found, name)) == [as_lists(getattr(every_image, name)[index]) for index in kept]
-    assert as_lists(found.radii["joint"]) == [as_lists(every_image.radii["joint"][index]) for index in kept]
+    assert as_lists(found.radii[method]) == [as_lists(every_image.radii[method][index]) for index in kept]
     assert found.failures == tuple(ImageFailure(some.provenance.image_ids[i], reason) for i, reason in FAILED.items())
     made = curves(found, RADII)
     assert [curve.failed for curve in made] == [3, 3]
@@ -34,7 +34,7 @@ def test_other_images(tmp_path, kind):
 
 def certified(found):
     """The radii and labels of each image that has labels."""
-    images = zip(found.radii["joint"], found.labels, strict=True)
+    images = zip(found.radii[found.methods[0]], found.labels, strict=True)
     return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in images if own]
 
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 from tests.evaluate.votes_cases import (
-    ADAPTIVE,
     KINDS,
-    LOOKS,
     THRESHOLD,
     UNLABELLED,
     assert_same_curves,
@@ -16,7 +14,7 @@ from tests.evaluate.votes_cases import (
 )
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Looks, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
 from multiguard.smooth.prediction import confirm_labels
@@ -31,8 +29,9 @@ def of_kind(folder, kind: str, **changes):
     return votes_of_kind(folder, **{**KINDS[kind], **changes})
 
 
-def looks_of(votes, config) -> Looks:
-    return LOOKS if votes.looks else Looks((config.n,), (1.0,))
+def methods_of(votes) -> tuple[str, ...]:
+    """The methods that may certify these votes."""
+    return ("betting",) if votes.adaptive else METHODS[votes.rule]
 
 
 def protected(votes, position: int, rule) -> tuple[int, ...]:
@@ -43,46 +42,35 @@ def protected(votes, position: int, rule) -> tuple[int, ...]:
 
 
 def slow_radii(votes, position, config, labels, alpha, method):
-    """Floors and ceilings of one image: every look on its own, the best of them."""
-    row = votes.row(position, looks=votes.looks)
-    found = []
-    looks = looks_of(votes, config)
-    for n, fraction in zip(looks.reached(min(row.draws, config.n)), looks.fractions, strict=False):
-        options = {"sigma": 0.5, "alpha": alpha * fraction, "method": method}
-        if votes.rule == "threshold":
-            one = certified_radii(row.hits[:n], labels, config.rule, **options)
-            found.append((one.true, one.false))
-        elif labels:
-            hits = hits_from_ranked(row.ranked[:n], k_prime=config.rule.k_prime, num_labels=12)
-            found.append((certified_radii(hits, labels, config.rule, **options).true, np.empty(0)))
-        else:
-            found.append((np.empty(0), np.empty(0)))
-    true, false = zip(*found, strict=True)
-    return np.maximum.reduce(true), np.maximum.reduce(false)
+    """Floors and ceilings of one image alone."""
+    row, options = votes.row(position, adaptive=True), {"sigma": 0.5, "alpha": alpha, "method": method}
+    if votes.rule == "threshold":
+        one = certified_radii(row.hits[: config.n], labels, config.rule, **options)
+        return one.true, one.false
+    if not labels:
+        return np.empty(0), np.empty(0)
+    hits = hits_from_ranked(row.ranked[: config.n], k_prime=config.rule.k_prime, num_labels=12)
+    return certified_radii(hits, labels, config.rule, **options).true, np.empty(0)
 
 
 def slow_label_radius(votes, position, config, label, alpha) -> float:
+    method = methods_of(votes)[0]
     if votes.rule == "top-k":
-        return float(slow_radii(votes, position, config, (label,), alpha, "joint")[0][0])
-    hits = votes.hits(position, looks=votes.looks)[: config.n]
-    looks = looks_of(votes, config)
-    options = {"num_labels": 12, "sigma": 0.5}
-    return max(
-        float(label_radii(hits[:n], [label], config.rule, alpha=alpha * fraction, **options)[0])
-        for n, fraction in zip(looks.reached(len(hits)), looks.fractions, strict=False)
-    )
+        return float(slow_radii(votes, position, config, (label,), alpha, method)[0][0])
+    hits = votes.hits(position, adaptive=True)[: config.n]
+    return float(label_radii(hits, [label], config.rule, alpha=alpha, num_labels=12, sigma=0.5, method=method)[0])
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_images_alone(tmp_path, kind) -> None:
     """Every claim is that of the image alone, for every kind of votes."""
     votes = of_kind(tmp_path, kind)
-    methods = METHODS[votes.rule]
+    methods = methods_of(votes)
     found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
     config, labelled = found.config, votes.provenance.labelled
     assert (found.rule_name, found.methods, found.labelled) == (votes.rule, methods, labelled)
     assert (found.ids, found.sigma, config.n) == (votes.ids, 0.5, 200)
-    assert found.draws == ((40, 100, 200) * 3 if votes.looks else (200,) * 9)
+    assert found.draws == ((40, 100, 200) * 3 if votes.adaptive else (200,) * 9)
     assert (found.false_radii is None) == (votes.rule == "top-k")
     finite = 0
     for position in range(9):
@@ -90,7 +78,7 @@ def test_images_alone(tmp_path, kind) -> None:
         assert found.labels[position] == labels
         for method in methods:
             true, false = slow_radii(votes, position, config, labels, 0.01 if labelled else 0.005, method)
-            if not labelled and method == "joint":
+            if not labelled and method == methods[0]:
                 true = np.maximum(true, np.sort(found.label_radii[position])[::-1])
             np.testing.assert_array_equal(found.radii[method][position], true)
             if votes.rule == "threshold":
@@ -99,7 +87,7 @@ def test_images_alone(tmp_path, kind) -> None:
         alpha = 0.01 if labelled else 0.005 / max(1, len(labels))
         alone = [slow_label_radius(votes, position, config, label, alpha) for label in labels]
         assert found.label_radii[position].tolist() == alone
-    assert finite > 10
+    assert finite > (4 if votes.adaptive else 10)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -108,7 +96,7 @@ def test_predicted_labels(tmp_path, kind) -> None:
     votes = of_kind(tmp_path, kind)
     found = certify_votes(votes, config_of(votes), labels=source_of(votes))
     for position in range(9):
-        row = votes.row(position, looks=votes.looks)
+        row = votes.row(position, adaptive=True)
         hits = row.hits if votes.rule == "threshold" else hits_from_ranked(row.ranked, k_prime=2, num_labels=12)
         counts = hits.sum(axis=0)
         order = sorted(range(12), key=lambda label: (-counts[label], label))
@@ -138,11 +126,10 @@ def test_chosen_labels(tmp_path, kind) -> None:
 def test_threshold_curves(tmp_path, kind) -> None:
     """Curves of the threshold rule are averages of its floors and ceilings."""
     votes = of_kind(tmp_path, kind)
-    found = certify_votes(votes, config_of(votes), methods=("independent", "joint"), labels=source_of(votes))
+    methods = methods_of(votes)
+    found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
     drawn = curves(found, GRID, bands=0.9, resamples=20)
-    assert [(c.method, c.averaging) for c in drawn] == [
-        ("independent", "mean"), ("independent", "pooled"), ("joint", "mean"), ("joint", "pooled"),
-    ]  # fmt: skip
+    assert [(c.method, c.averaging) for c in drawn] == [(m, each) for m in methods for each in ("mean", "pooled")]
     with_labels = [taken for taken, labels in zip(found.draws, found.labels, strict=True) if labels]
     for curve in drawn:
         num_true = [len(labels) for labels in found.labels]
@@ -154,7 +141,7 @@ def test_threshold_curves(tmp_path, kind) -> None:
         assert curve.scores.images == len(with_labels) == 9 - curve.scores.without_labels
         assert curve.mean_draws == np.mean(with_labels)
         assert np.all(curve.bands.recall[0] <= curve.bands.recall[1])
-    assert 0 < drawn[2].scores.precision[0] < 1
+    assert 0 < drawn[0].scores.precision[0] < 1
 
 
 def test_empty_sets(tmp_path) -> None:
@@ -214,17 +201,17 @@ VARIED = {
 def test_sweep_points(tmp_path, kind) -> None:
     """Every point of a sweep is what it is alone."""
     votes = of_kind(tmp_path, kind)
-    base, source, methods = config_of(votes), source_of(votes), METHODS[votes.rule]
-    vary = VARIED[votes.rule] | ({} if votes.looks else {"n": [50, 200]})
+    base, source, methods = config_of(votes), source_of(votes), methods_of(votes)
+    vary = VARIED[votes.rule] | ({} if votes.adaptive else {"n": [50, 200]})
     found = sweep(votes, base, vary, GRID, methods=methods, labels=source)
     rules = [TopK(1, 2), TopK(5, 2), TopK(3, 1)] if votes.rule == "top-k" else [Threshold(0.2), Threshold(0.7)]
     points = [*(config_of(votes, rule=rule) for rule in rules), config_of(votes, alpha=1e-4)]
-    points += [] if votes.looks else [config_of(votes, n=50)]
+    points += [] if votes.adaptive else [config_of(votes, n=50)]
     expected = [
         curve for point in points for curve in curves(certify_votes(votes, point, methods=methods, labels=source), GRID)
     ]
     assert_same_curves(found, expected)
-    assert len({tuple(curve.scores.precision) for curve in found if curve.method == "joint"}) > 3
+    assert len({tuple(curve.scores.precision) for curve in found if curve.method == methods[0]}) > 3
 
 
 @pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
@@ -239,18 +226,17 @@ def test_adaptive_n(tmp_path, kind, n) -> None:
         sweep(votes, config_of(votes), {"n": [n]}, GRID, **options)
 
 
-def test_adaptive_cost(tmp_path) -> None:
-    """An image that went to the last look proves less than 200 fixed draws would, and no more than the looks allow."""
-    ranked = of_kind(tmp_path, "adaptive").ranked(2, looks=LOOKS.draws)
-    run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4)
-    labels = tuple(np.argsort(-np.bincount(ranked[:, :2].ravel(), minlength=12))[:2].tolist())
-    fixed = stored_rows(tmp_path / "one", run, [VoteRow(run.image_ids[0], labels, ranked)])
-    run = provenance(images=1, labels=12, draws=200, sigma=0.5, k_max=4, **ADAPTIVE)
-    looked = stored_rows(tmp_path / "two", run, [VoteRow(run.image_ids[0], labels, ranked)])
-    plain, paid = (certify_votes(votes, CertifyConfig(TopK(3, 2))).radii["joint"][0] for votes in (fixed, looked))
-    last = certify_votes(fixed, CertifyConfig(TopK(3, 2), alpha=0.0007)).radii["joint"][0]
-    assert np.all(paid < plain)
-    assert np.all(paid >= last)
+@pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
+@pytest.mark.parametrize("method", ["joint", "independent"])
+def test_adaptive_methods(tmp_path, kind, method) -> None:
+    """Methods that need a fixed n are refused; the default is the one that does not."""
+    votes = of_kind(tmp_path, kind)
+    source = source_of(votes)
+    with pytest.raises(InvalidInputError, match=f"method '{method}' needs a number of draws fixed beforehand"):
+        certify_votes(votes, config_of(votes), methods=["betting", method], labels=source)
+    with pytest.raises(InvalidInputError, match=f"method '{method}' needs a number of draws fixed beforehand"):
+        sweep(votes, config_of(votes), {"alpha": [0.1]}, GRID, methods=[method], labels=source)
+    assert certify_votes(votes, config_of(votes), labels=source).methods == ("betting",)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +253,7 @@ def test_adaptive_cost(tmp_path) -> None:
 def test_refused_before_reading(tmp_path, monkeypatch, kind, config, message):
     """Configs that the votes cannot provide are refused before any image is read."""
     votes = of_kind(tmp_path, kind)
-    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
+    monkeypatch.setattr(votes, "row", lambda position, adaptive: pytest.fail("an image was read"))
     with pytest.raises(MultiGuardError, match=message):
         certify_votes(votes, config)
     with pytest.raises(MultiGuardError, match=message):

@@ -42,7 +42,7 @@ def test_single_read(votes, monkeypatch) -> None:
     """Every image is read once."""
     read = []
     row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position, looks: (read.append(position), row(position))[1])
+    monkeypatch.setattr(votes, "row", lambda position, adaptive: (read.append(position), row(position))[1])
     sweep(votes, BASE, {"k": [1, 2, 4], "n": [10, 20]}, GRID, methods=("joint", "jia"))
     assert read == list(range(11))
 
@@ -66,6 +66,6 @@ def test_empty_sweep(votes) -> None:
 )
 def test_refused_points(votes, monkeypatch, vary, message) -> None:
     """Points that cannot be are refused before any image is read."""
-    monkeypatch.setattr(votes, "row", lambda position, looks: pytest.fail("an image was read"))
+    monkeypatch.setattr(votes, "row", lambda position, adaptive: pytest.fail("an image was read"))
     with pytest.raises(InvalidInputError, match=message):
         sweep(votes, BASE, {"k": [1], **vary}, GRID)

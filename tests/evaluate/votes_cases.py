@@ -7,7 +7,7 @@ import numpy as np
 from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Looks, Threshold, TopK
+from multiguard.certify import Threshold, TopK
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
@@ -46,10 +46,9 @@ def random_votes(
     return stored_votes(folder, ranked, true, labels=labels, **changes)
 
 
-LOOKS = Looks((40, 100, 200), (0.1, 0.2, 0.7))
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
-ADAPTIVE = {"looks": LOOKS.draws, "look_fractions": LOOKS.fractions, "stopping": {"radii": (0.5,), "alpha": 0.001}}
+ADAPTIVE = {"stops": (40, 100, 200), "stopping": {"radii": (0.5,), "alpha": 0.001}}
 KINDS = {
     "top-k": {},
     "threshold": THRESHOLD,
@@ -71,7 +70,7 @@ def votes_of_kind(
     failed: Mapping[int, str] | None = None,
     **kind,
 ) -> Votes:
-    """Random votes of any kind; in an adaptive run the images have stopped at each of the looks.
+    """Random votes of any kind; in an adaptive run the images have stopped at each of the stops.
 
     The images at the places `failed` have failed for these reasons; the others are the same whichever these are.
     """
@@ -80,7 +79,7 @@ def votes_of_kind(
     run = provenance(**fields)
     rows: list[VoteRow | ImageFailure] = []
     for position, name in enumerate(run.image_ids):
-        draws = run.looks[position % len(run.looks)] if run.looks else run.draws
+        draws = run.stops[position % len(run.stops)] if run.stops else run.draws
         votes, shares = _image(rng, run, draws + run.pilot_draws)
         own = tuple(rng.permutation(np.argsort(-shares)[:5])[: position % 5].tolist()) if run.labelled else ()
         rows.append(VoteRow(name, own, votes(0, draws), votes(draws, None) if run.pilot_draws else None))

@@ -155,7 +155,7 @@ def test_unnamed_function(tmp_path):
 def test_adaptive_default():
     """By default each input takes the draws that it needs, and alpha is split over the looks."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, max_draws=1000, progress=False)
-    assert results.provenance["looks"][-1] == 1000
+    assert results.provenance["stops"][-1] == 1000
     assert len(set(results.certificates.draws)) > 1
 
 

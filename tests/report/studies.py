@@ -35,8 +35,7 @@ UNLABELLED_SWEPT = {"threshold": [0.3, 0.6], "alpha": [0.1, 0.001]}
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
 ADAPTIVE = {
-    "looks": (40, 70, 100),
-    "look_fractions": (0.1, 0.2, 0.7),
+    "stops": (40, 70, 100),
     "stopping": {"radii": (0.25, 1.0), "alpha": 0.001, "k": None},
 }
 
@@ -76,12 +75,13 @@ def make_run(
     config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
     grid = radius_grid(sigma, step=step or sigma / 10)
     source = "truth" if run.labelled else "pilot"
+    methods = methods if run.stops is None else ("betting",)
     certificates = certify_votes(votes, config, methods=methods, labels=source)
     made = curves(certificates, grid, bands=bands, resamples=50)
     if swept:
         every = THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT
         vary = dict(every if swept is True else swept)
-        if run.looks is not None:
+        if run.stops is not None:
             vary.pop("n", None)
         made += sweep(votes, config, vary, grid, methods=methods, labels=source)
     write_certificates(
@@ -91,10 +91,10 @@ def make_run(
 
 
 def _row(rng: np.random.Generator, run: Provenance, index: int, true: Sequence[int], spread: float) -> VoteRow:
-    """An image whose true labels are the likelier the larger the spread; adaptive runs stop at each look in turn."""
+    """An image whose true labels are the likelier the larger the spread; adaptive runs stop at each stop in turn."""
     scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
     scores[:, list(true)] += spread * rng.random(len(true))
-    taken = run.looks[index % len(run.looks)] if run.looks else run.draws
+    taken = run.stops[index % len(run.stops)] if run.stops else run.draws
     pilot = _votes(run, scores[run.draws :]) if run.pilot_draws else None
     labels = tuple(true) if run.labelled else ()
     return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot)

@@ -259,10 +259,10 @@ def test_ceilings_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "words", "absent"),
     [
-        ({}, ["among the 5 that the smoothed classifier returns"], ["Threshold rule", "pilot", "looks were fixed"]),
+        ({}, ["among the 5 that the smoothed classifier returns"], ["Threshold rule", "pilot", "Early stopping"]),
         (THRESHOLD, ["at least a fraction <i>t</i> = 0.3", "others", "Ceilings are rounded up"], ["pilot", "Jia"]),
         (UNLABELLED, ["60 pilot draws", "Unconfirmed labels", "There is no ground truth"], ["Jia"]),
-        (ADAPTIVE, ["The looks were fixed in advance and α is split over them"], ["pilot"]),
+        (ADAPTIVE, ["the guarantee holds wherever an image stops"], ["pilot"]),
     ],
 )
 def test_guarantee_by_kind(kind: dict, words: list[str], absent: list[str], tmp_path: Path) -> None:

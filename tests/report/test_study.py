@@ -45,7 +45,7 @@ def test_missing_curve(tmp_path) -> None:
 
 
 def test_stops(threshold: Study, unlabelled: Study) -> None:
-    """An adaptive run counts all of its images by look; a fixed n has no looks."""
+    """An adaptive run counts all of its images by their draws; a fixed n has no stops."""
     assert unlabelled.stops == {40: 4, 70: 4, 100: 4}
     assert threshold.stops == {}
 

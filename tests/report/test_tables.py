@@ -148,5 +148,5 @@ def test_predicted_labels_and_draws(unlabelled: Study, tmp_path: Path) -> None:
     assert not re.search(r"precision|recall|F1|wrong", text)
     counts = [(row["draws"], row["images"]) for row in rows(tmp_path / "draws.csv")]
     assert counts == [("40", "4"), ("70", "4"), ("100", "4")]
-    mean = unlabelled.main_curve("joint", "mean").mean_draws
+    mean = unlabelled.main_curve("betting", "mean").mean_draws
     assert f"n up to 100 ({round(mean, 1):g} on average)" in text

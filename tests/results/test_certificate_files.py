@@ -159,7 +159,9 @@ def test_every_kind_of_votes(tmp_path, kind) -> None:
     """Both rules, fixed and adaptive draws, with and without labels."""
     votes = votes_of_kind(tmp_path / "votes", **KINDS[kind])
     config, source = config_of(votes), source_of(votes)
-    certificates = certify_votes(votes, config, methods=("independent", "joint"), labels=source)
+    certificates = certify_votes(
+        votes, config, methods=("betting",) if votes.adaptive else ("independent", "joint"), labels=source
+    )
     made = curves(certificates, GRID, bands=0.9, resamples=20)
     made += sweep(votes, config, {"alpha": [0.1]}, GRID, labels=source)
     write_certificates(tmp_path / "c", certificates, made, radius=GRID, votes=votes)
@@ -178,7 +180,7 @@ def test_every_kind_of_votes(tmp_path, kind) -> None:
 def test_any_numbers_threshold(tmp_path, data) -> None:
     """Any floors and ceilings of the threshold rule read back exactly."""
     shutil.rmtree(tmp_path / "votes", ignore_errors=True)
-    votes = votes_of_kind(tmp_path / "votes", images=3, labels=4, **KINDS["adaptive unlabelled threshold"])
+    votes = votes_of_kind(tmp_path / "votes", images=3, labels=4, **KINDS["unlabelled threshold"])
     certificates = certify_votes(votes, CertifyConfig(Threshold(0.4)), labels="pilot")
     names, several = st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4).map(tuple)
     labels = (tuple(data.draw(st.permutations(range(4)))), *(data.draw(several) for _ in range(2)))
@@ -338,7 +340,7 @@ def test_forged_claims(certified, column, value, message) -> None:
 def test_other_format(certified) -> None:
     """A file of another version, or of somebody else, is refused."""
     forge(certified / PARQUET, metadata={**load_metadata(certified / PARQUET), "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 4"):
+    with pytest.raises(DataError, match=r"version 1; .* version 5"):
         read_certificates(certified)
     pq.write_table(pq.read_table(certified / PARQUET).replace_schema_metadata(None), certified / PARQUET)
     with pytest.raises(DataError, match=r"it holds no checksum, or more than one.*; certify the votes again"):

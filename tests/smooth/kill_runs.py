@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from toy import Images, linear
 
-from multiguard.certify import Threshold, TopK, look_plan
+from multiguard.certify import Threshold, TopK
 from multiguard.errors import VotesError
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.votes import read_votes
@@ -30,17 +30,16 @@ from multiguard.votes import read_votes
 with contextlib.suppress(ImportError):  # pyarrow imports it at first use, which would be in each child
     import pandas as pd  # noqa: F401
 
-LOOKS = look_plan(160, first=20)
 KINDS = {
     "small": (2, {}, {"draws": 4}),
-    "small-adaptive": (2, {}, {"adaptive": AdaptivePlan(TopK(2, 1), look_plan(40, first=10), (0.2,), alpha=0.05)}),
+    "small-adaptive": (2, {}, {"adaptive": AdaptivePlan(TopK(2, 1), (0.2,), 60, alpha=0.05)}),
     "fixed": (10, {}, {"draws": 40}),
-    "adaptive": (10, {}, {"adaptive": AdaptivePlan(TopK(2, 1), LOOKS, (0.2,), alpha=0.05)}),
+    "adaptive": (10, {}, {"adaptive": AdaptivePlan(TopK(2, 1), (0.2,), 160, alpha=0.05)}),
     "threshold": (10, {"score_threshold": 0.5}, {"draws": 40, "pilot_draws": 9, "labelled": False}),
     "adaptive-threshold": (
         10,
         {"score_threshold": 0.5},
-        {"adaptive": AdaptivePlan(Threshold(0.5), LOOKS, (0.4,), alpha=0.05), "pilot_draws": 9},
+        {"adaptive": AdaptivePlan(Threshold(0.5), (0.4,), 160, alpha=0.05), "pilot_draws": 9},
     ),
 }
 

@@ -1,6 +1,7 @@
 """An adaptive run has the first draws of the fixed run, and stops each image where its rule says."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +9,16 @@ import pytest
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.certify import Looks, StoppingRule, Threshold, TopK
+from multiguard.certify import Threshold, TopK, betting_outlooks
+from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load_classifier
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
-from multiguard.votes import read_votes
+from multiguard.votes import LabelSets, read_votes
 
-LOOKS = Looks((20, 50, 120, 300), (0.1, 0.1, 0.2, 0.6))
-TOP_K = AdaptivePlan(TopK(2, 2), LOOKS, radii=(0.1, 0.4), alpha=0.01)
-SETS = AdaptivePlan(Threshold(0.5), LOOKS, radii=(0.8,), alpha=0.01)
+TOP_K = AdaptivePlan(TopK(2, 2), radii=(0.1, 0.4), max_draws=300, alpha=0.01)
+SETS = AdaptivePlan(Threshold(0.5), radii=(0.3,), max_draws=300, alpha=0.01)
 PLANS = pytest.mark.parametrize("plan", [TOP_K, SETS], ids=["ranks", "sets"])
 
 
@@ -28,17 +29,18 @@ def smoother(plan: AdaptivePlan = TOP_K, **options) -> Smoother:
 
 
 def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int, *, labelled: bool) -> list[int]:
-    """Slow and obvious: one image at a time, one look after the other, its votes drawn again at each."""
-    stopping = StoppingRule(plan.rule, LOOKS, radii=plan.radii, num_labels=5, sigma=0.5, alpha=plan.alpha)
+    """Slow and obvious: one image at a time, one stop after the other, its votes drawn again at each."""
+    options = {"rule": plan.rule, "num_labels": 5, "sigma": 0.5, "radii": plan.radii, "alpha": plan.alpha}
     top_k, found = plan.rule.name == "top-k", []
     for sample in images:
         labels = sample.labels
         if not labelled:
             pilot = one.votes(sample.image, 30, seed=seed, image_id=sample.id, stream="pilot")
             labels = plan.rule.returned(pilot if top_k else pilot.hits(), 5)
-        for draws in LOOKS.draws:
+        for draws in plan.stops:
             votes = one.votes(sample.image, draws, seed=seed, image_id=sample.id)
-            if stopping.decided([votes if top_k else votes.hits()], [labels])[0]:
+            (outlook,) = betting_outlooks([votes if top_k else votes.hits()], [labels], **options)
+            if not np.any(outlook.reachable(plan.max_draws, plan.forecast_margin)):
                 break
         found.append(draws)
     return found
@@ -55,13 +57,13 @@ def test_stopping_draws(tmp_path, plan, labelled):
     adaptive, fixed = read_votes(tmp_path / "adaptive"), read_votes(tmp_path / "fixed")
     draws = [adaptive.draws_of(position) for position in range(20)]
     assert draws == stopping_draws(one, plan, images, 1, labelled=labelled)
-    assert len(set(draws)) >= 3, "images must stop at different looks for this test to mean anything"
+    assert len(set(draws)) >= 3, "images must stop after different draws for this test to mean anything"
     for position, count in enumerate(draws):
         if plan is TOP_K:
-            same = np.array_equal(adaptive.ranked(position, looks=LOOKS.draws), fixed.ranked(position)[:count])
+            same = np.array_equal(adaptive.ranked(position, adaptive=True), fixed.ranked(position)[:count])
             assert np.array_equal(adaptive.pilot_ranked(position), fixed.pilot_ranked(position))
         else:
-            same = np.array_equal(adaptive.hits(position, looks=LOOKS.draws), fixed.hits(position)[:count])
+            same = np.array_equal(adaptive.hits(position, adaptive=True), fixed.hits(position)[:count])
             assert np.array_equal(adaptive.pilot_hits(position), fixed.pilot_hits(position))
         assert same
 
@@ -78,7 +80,7 @@ def test_shards_and_batches(tmp_path, shard_images, batch_size):
 
 def same_votes(one: Path, other: Path) -> bool:
     a, b = read_votes(one), read_votes(other)
-    pairs = [(a.ranked(i, looks=a.looks), b.ranked(i, looks=b.looks)) for i in range(len(a))]
+    pairs = [(a.ranked(i, adaptive=True), b.ranked(i, adaptive=True)) for i in range(len(a))]
     return a.ids == b.ids and a.labels == b.labels and all(np.array_equal(*pair) for pair in pairs)
 
 
@@ -86,9 +88,9 @@ def test_recorded_plan(tmp_path):
     """The provenance records the plan."""
     vote_dataset(smoother(), Images(2), tmp_path / "a", adaptive=TOP_K, seed=0)
     run = read_votes(tmp_path / "a").provenance
-    assert (run.draws, run.looks, run.look_fractions) == (300, LOOKS.draws, LOOKS.fractions)
-    assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "forecast_margin": 2.0, "k": 2, "k_prime": 2}
-    proof = AdaptivePlan(Threshold(0.5), LOOKS, radii=[np.float64(0.1)], forecast_margin=math.inf)
+    assert (run.draws, run.stops) == (300, (50, 100, 200, 300))
+    assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "forecast_margin": 1.0, "k": 2, "k_prime": 2}
+    proof = AdaptivePlan(Threshold(0.5), radii=[np.float64(0.1)], max_draws=60, forecast_margin=math.inf)
     vote_dataset(smoother(SETS), Images(2), tmp_path / "b", adaptive=proof, seed=0)
     run = read_votes(tmp_path / "b").provenance
     assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "forecast_margin": None, "threshold": 0.5}
@@ -97,11 +99,53 @@ def test_recorded_plan(tmp_path):
 def test_other_plan(tmp_path):
     """Another plan is another run."""
     vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, seed=0)
-    for changed in (AdaptivePlan(TopK(2, 2), LOOKS, (0.1,), 0.01), AdaptivePlan(TopK(2, 1), LOOKS, (0.1, 0.4), 0.01)):
+    for changed in (replace(TOP_K, radii=(0.1,)), replace(TOP_K, rule=TopK(2, 1))):
         with pytest.raises(VotesError, match="another run: stopping differ"):
             vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, seed=0)
-    with pytest.raises(VotesError, match="another run: looks, look_fractions and stopping differ"):
+    with pytest.raises(VotesError, match="another run: stops and stopping differ"):
         vote_dataset(smoother(), Images(2), tmp_path, draws=300, seed=0)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@PLANS
+@pytest.mark.parametrize("first", ["fewer", "fixed"])
+def test_extended_run(tmp_path, plan, labelled, first):
+    """A run with more draws in the same folder has the votes of a new run that was evaluated where this one was."""
+    images, more = Images(12), {"seed": 1, "shard_images": 5, "pilot_draws": 30, "labelled": labelled}
+    start = {"draws": 100} if first == "fixed" else {"adaptive": replace(plan, max_draws=100)}
+    vote_dataset(smoother(plan), images, tmp_path / "a", **start, **more)
+    before = read_votes(tmp_path / "a")
+    old = [before.row(i, adaptive=True) for i in range(12)]
+    vote_dataset(smoother(plan), images, tmp_path / "a", adaptive=plan, **more)
+    vote_dataset(smoother(plan), images, tmp_path / "b", draws=300, **more)
+    extended, fixed = read_votes(tmp_path / "a"), read_votes(tmp_path / "b")
+    assert extended.provenance.stops == (*((50,) if first == "fewer" else ()), 50, 100, 200, 300)[-4:]
+    continued = 0
+    for i in range(12):
+        now, whole = extended.row(i, adaptive=True), fixed.row(i)
+        assert np.array_equal(array(now.votes), array(whole.votes)[: now.draws])
+        assert np.array_equal(array(now.pilot), array(old[i].pilot))
+        assert now.draws >= old[i].draws
+        continued += now.draws > old[i].draws
+    assert continued > 0
+
+
+@pytest.mark.parametrize("plan", [None, TOP_K])
+def test_extension_of_changed_images(tmp_path, plan):
+    """Draws of an image that has changed since are not continued: they would be votes on two images."""
+    images, how = Images(3), {"draws": 40} if plan is None else {"adaptive": replace(plan, max_draws=50)}
+    vote_dataset(smoother(), images, tmp_path, seed=0, **how)
+    images.change(1)
+    more = {"draws": 80} if plan is None else {"adaptive": plan}
+    vote_dataset(smoother(), images, tmp_path, seed=0, **more)
+    for i, sample in enumerate(images):
+        row = read_votes(tmp_path).row(i, adaptive=True)
+        assert row.image_hash == image_hash(sample.image)
+        assert np.array_equal(row.ranked, smoother().votes(sample.image, row.draws, seed=0, image_id=sample.id))
+
+
+def array(votes) -> np.ndarray:
+    return votes.packed if isinstance(votes, LabelSets) else votes
 
 
 def test_progress(tmp_path):
@@ -174,10 +218,13 @@ def test_unlabelled_run(tmp_path):
         ({"draws": 5, "pilot_draws": -1}, "pilot_draws must be 0 or more"),
         ({"draws": 5, "pilot_draws": 1.5}, "pilot_draws must be a whole number, not 1.5"),
         ({"adaptive": SETS}, "does not fit this smoother"),
-        ({"adaptive": AdaptivePlan(TopK(2, 4), LOOKS, (0.5,))}, "k_prime = 4, but these votes keep 3 labels per draw"),
-        ({"adaptive": AdaptivePlan(TopK(6, 1), LOOKS, (0.5,))}, "k must be .* at most the number of labels, 5"),
-        ({"adaptive": AdaptivePlan(TopK(2, 1), LOOKS, ())}, "radii"),
-        ({"adaptive": AdaptivePlan(TopK(2, 1), LOOKS, (0.5,), 2.0)}, "alpha"),
+        ({"adaptive": AdaptivePlan(TopK(2, 4), (0.5,))}, "k_prime = 4, but these votes keep 3 labels per draw"),
+        ({"adaptive": AdaptivePlan(TopK(6, 1), (0.5,))}, "k must be .* at most the number of labels, 5"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), ())}, "radii"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), (-0.1,))}, "none negative"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), (0.5,), 0)}, "draws"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), (0.5,), alpha=2.0)}, "alpha"),
+        ({"adaptive": AdaptivePlan(TopK(2, 1), (0.5,), forecast_margin=-1.0)}, "forecast_margin"),
     ],
 )
 def test_refused_arguments(tmp_path, arguments, message):

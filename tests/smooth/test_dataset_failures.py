@@ -43,7 +43,7 @@ def test_votes_of_the_others(tmp_path, complete, kind, broken):
     assert some.failures == tuple(ImageFailure(f"image-{i}", "cannot be decoded") for i in sorted(broken))
     assert some.ids == tuple(f"image-{i}" for i in range(8) if i not in broken)
     for position, image_id in enumerate(some.ids):
-        row, other = some.row(position, looks=some.looks), every.row(int(image_id[-1]), looks=every.looks)
+        row, other = some.row(position, adaptive=True), every.row(int(image_id[-1]), adaptive=True)
         assert np.array_equal(row.ranked, other.ranked)
         assert (row.labels, row.image_hash) == (other.labels, other.image_hash)
     assert calls == [(done, 8) for done in range(1, 9)]

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from torch import Tensor
+from toy import Images, linear
 
 from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError
 from multiguard.models import load_classifier
 from multiguard.smooth import Smoother
 from multiguard.smooth.prediction import confirm_labels
+from multiguard.votes.types import as_array
 
 
 def top_k_smoother(labels: int, k_max: int = 2) -> Smoother:
@@ -172,3 +174,23 @@ def test_refused_arguments(rule, change, message):
     """Rules that the votes cannot certify, and arguments out of range, are refused."""
     with pytest.raises(InvalidInputError, match=message):
         top_k_smoother(5).predict(np.zeros(5), rule, **{"seed": 0, "image_id": "a", **change})
+
+
+@pytest.mark.parametrize("score_threshold", [None, 0.5])
+def test_adaptive_prediction(score_threshold) -> None:
+    """With radii an image takes the first draws of the fixed run, as many as it needs, and betting certifies them."""
+    rule = TopK(2, 1) if score_threshold is None else Threshold(0.5)
+    one = Smoother(linear(), sigma=0.5, device="cpu", batch_size=64, score_threshold=score_threshold)
+    taken = set()
+    for sample in Images(6):
+        found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, seed=1, image_id=sample.id)
+        whole = as_array(one.votes(sample.image, 400, seed=1, image_id=sample.id), rule.name)
+        options = {"num_labels": 5, "sigma": 0.5, "alpha": 0.05, "method": "betting"}
+        same = [
+            draws
+            for draws in (50, 100, 200, 300, 400)
+            if confirm_labels(found.labels, whole[:draws], rule, **options).set_radii == found.set_radii
+        ]
+        assert same
+        taken.add(same[0])
+    assert len(taken) > 1

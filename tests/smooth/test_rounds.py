@@ -1,4 +1,4 @@
-"""Rounds of looks share full batches, stop each image where it is decided, and leave out images that fail."""
+"""Rounds share full batches, stop each image where it is decided, and leave out images that fail."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ from bad_draws import PILOT_DRAWS, PROBLEMS, failing, smoother_of
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.certify import Looks, TopK, look_plan
+from multiguard.certify import TopK
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.models import load_classifier
@@ -19,27 +19,27 @@ from multiguard.smooth import AdaptivePlan, Smoother, rounds, vote_dataset
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
 from multiguard.votes import read_votes
 
-LOOKS = Looks((20, 50, 120, 300), (0.1, 0.1, 0.2, 0.6))
-PLAN = AdaptivePlan(TopK(2, 1), look_plan(160, first=20), radii=(0.25,), alpha=0.05)
+STOPS = (20, 50, 120, 300)
+PLAN = AdaptivePlan(TopK(2, 1), radii=(0.25,), max_draws=160, alpha=0.05)
 
 
 class ByNumber:
-    """Stops an image at the look that its number says: 0 at the first, 1 at the second, ..."""
+    """Stops an image at the stop that its number says: 0 at the first, 1 at the second, ..."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
     def decided(self, rows):
         self.calls += [(row.image_id, row.draws) for row in rows]
-        return [LOOKS.draws.index(row.draws) >= int(row.image_id.split("-")[1]) % 4 for row in rows]
+        return [STOPS.index(row.draws) >= int(row.image_id.split("-")[1]) % 4 for row in rows]
 
 
 def smoother(batch_size=64) -> Smoother:
     return Smoother(linear(), sigma=0.5, device="cpu", batch_size=batch_size)
 
 
-def scheme(stopping, looks=LOOKS.draws, pilot_draws=0) -> Scheme:
-    return Scheme(0, looks, stopping, pilot_draws, labelled=True)
+def scheme(stopping, stops=STOPS, pilot_draws=0) -> Scheme:
+    return Scheme(0, stops, stopping, pilot_draws, labelled=True)
 
 
 def shards_of(images, size, read=None):
@@ -59,7 +59,7 @@ def arrival(request):
 @pytest.mark.usefixtures("arrival")
 @pytest.mark.parametrize("pilot_draws", [0, 13])
 def test_full_batches(pilot_draws):
-    """The device stays full and draws nothing twice, and every image has the draws of its look."""
+    """The device stays full and draws nothing twice, and every image has the draws of its stop."""
     sizes: list[int] = []
     seen: set[bytes] = set()
 
@@ -77,19 +77,19 @@ def test_full_batches(pilot_draws):
     votes = {shard.index: shard.rows for shard in voter}
     rows = [row for shard in range(8) for row in votes[shard]]
     assert [row.image_id for row in rows] == images.ids
-    assert [row.draws for row in rows] == [LOOKS.draws[i % 4] for i in range(32)]
-    total = 8 * sum(LOOKS.draws) + 32 * pilot_draws
+    assert [row.draws for row in rows] == [STOPS[i % 4] for i in range(32)]
+    total = 8 * sum(STOPS) + 32 * pilot_draws
     assert len(seen) == total
     assert set(sizes) == {64}, "padded, so that no score depends on how full its batch was"
     assert len(done) == 32
-    assert len(sizes) <= math.ceil(total / 64) + len(LOOKS.draws) - 1, "only the last shard's looks may leave gaps"
+    assert len(sizes) <= math.ceil(total / 64) + len(STOPS) - 1, "only the last shard's rounds may leave gaps"
 
 
-def test_one_decision_per_look():
-    """The stopping rule is called once per look and never at the last."""
+def test_one_decision_per_stop():
+    """The stopping rule is called once per stop and never at the last."""
     images, stopping = Images(8), ByNumber()
     list(ShardVoter(smoother(), shards_of(images, 8), scheme(stopping), lambda: None))
-    expected = [(id_, LOOKS.draws[look]) for look in range(3) for i, id_ in enumerate(images.ids) if i % 4 >= look]
+    expected = [(id_, STOPS[stop]) for stop in range(3) for i, id_ in enumerate(images.ids) if i % 4 >= stop]
     assert stopping.calls == expected
 
 
@@ -155,7 +155,7 @@ def test_halved_batches(tmp_path):
         votes.append(read_votes(tmp_path / name))
     small, large = votes
     for i in range(5):
-        assert np.array_equal(small.ranked(i, looks=small.looks), large.ranked(i, looks=large.looks))
+        assert np.array_equal(small.ranked(i, adaptive=True), large.ranked(i, adaptive=True))
 
 
 KINDS = {"fixed": {"draws": 12}, "pilot": {"draws": 12, "pilot_draws": PILOT_DRAWS}, "adaptive": {"adaptive": PLAN}}
@@ -164,7 +164,7 @@ KINDS = {"fixed": {"draws": 12}, "pilot": {"draws": 12, "pilot_draws": PILOT_DRA
 @pytest.mark.parametrize("batch_size", [1, 11, 64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_recorded_failures(tmp_path, kind, batch_size):
-    """A run with failures has the votes of a run without, except for the images that failed at any look."""
+    """A run with failures has the votes of a run without, except for the images that failed at any stop."""
     options = {**KINDS[kind], "seed": 0, "shard_images": 2}
     pilot = {(2, 1): "nan", (4, 2): "nan"} if kind == "pilot" else None
     later = {(2, 25): "nan", (3, 30): "raise"} if kind == "adaptive" else {}
@@ -184,7 +184,7 @@ def test_recorded_failures(tmp_path, kind, batch_size):
         reasons[f"image-{image}"] = f"draw {draw}: the classifier {raises if problem == 'raise' else PROBLEMS[problem]}"
     assert some.failures == tuple(ImageFailure(name, reasons[name]) for name in sorted(reasons))
     for position, image_id in enumerate(some.ids):
-        row, other = some.row(position, looks=some.looks), every.row(int(image_id[-1]), looks=every.looks)
+        row, other = some.row(position, adaptive=True), every.row(int(image_id[-1]), adaptive=True)
         assert np.array_equal(row.ranked, other.ranked)
         assert row.pilot is None or np.array_equal(row.pilot, other.pilot)
     assert done == [(number, 5) for number in range(1, 6)]

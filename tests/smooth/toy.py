@@ -36,6 +36,10 @@ class Images:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def change(self, index: int) -> None:
+        """Replace an image by another one of the same id."""
+        self._images[index] = 255 - self._images[index]
+
     def __getitem__(self, index: int, /) -> Sample:
         sample = Sample(self.ids[index], self._images[index], (index % 5,))
         self.reads.append(index)

@@ -56,7 +56,7 @@ def opens_writer(folder):
         (lambda text: text.replace('"sigma"', '"signal"'), "edited after"),
         (lambda text: text.replace('"draws": 7', '"draws": 6'), "edited after"),
         (lambda text: text.replace('"shard_images": 2', '"shard_images": 3'), "edited after"),
-        (lambda text: text.replace('"version": 4', '"version": 3'), "version 3; this multiguard reads"),
+        (lambda text: text.replace('"version": 5', '"version": 4'), "version 4; this multiguard reads"),
     ],
 )
 @pytest.mark.parametrize("reader", [read_votes, opens_writer])
@@ -196,7 +196,7 @@ def test_forged_shard_of_another_run(tmp_path):
     [
         ("threshold", "votes", lambda v: v[:-1], "20 bytes of votes, expected 7 draws of sets of 20 labels"),
         ("threshold", "votes", lambda v: v[:-1] + b"\xff", "beyond 19"),
-        ("adaptive", "draws", lambda v: 3, r"3 draws, expected one of the looks \(2, 4, 7\)"),
+        ("adaptive", "draws", lambda v: 3, r"3 draws, expected one of the stops \(2, 4, 7\)"),
         ("adaptive", "draws", lambda v: 4, "6 bytes of votes, expected 4 draws of 3"),
         ("pilot", "pilot", lambda v: v[:-1], "14 bytes of votes, expected 5 draws of 3"),
         ("pilot", "pilot", lambda v: None, "no pilot draws, expected 5"),
@@ -211,7 +211,7 @@ def test_forged_row(tmp_path, kind, column, change, message):
     edit_cell(tmp_path, column, change)
     edit_manifest(tmp_path, lambda stored: None)
     with pytest.raises(VotesError, match=f"image-é-0.*{message}|{message}.*image-é-0"):
-        read_votes(tmp_path).row(0, looks=KINDS[kind].get("looks"))
+        read_votes(tmp_path).row(0, adaptive=True)
 
 
 def test_forged_empty_row_group(tmp_path):

@@ -5,18 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-from tests.votes.vote_runs import ADAPTIVE, KINDS, THRESHOLD, UNLABELLED, provenance, row, shard_path, write
+from tests.votes.vote_runs import ADAPTIVE, KINDS, THRESHOLD, UNLABELLED, provenance, row, same, shard_path, write
 
 from multiguard.errors import VotesError
-from multiguard.votes import LabelSets, read_votes
+from multiguard.votes import read_votes
 
 RUN = provenance()
-
-
-def same(one, other) -> bool:
-    if isinstance(one, LabelSets):
-        return np.array_equal(one.packed, other.packed) and one.num_labels == other.num_labels
-    return (one is None and other is None) or (one.dtype == other.dtype and np.array_equal(one, other))
 
 
 @pytest.mark.parametrize(("kind", "labels"), [*((kind, 20) for kind in KINDS), ("top-k", 65536), ("threshold", 257)])
@@ -26,9 +20,9 @@ def test_round_trip(tmp_path, kind, labels):
     write(tmp_path, run)
     votes = read_votes(tmp_path)
     assert (votes.provenance, votes.ids, len(votes)) == (run, run.image_ids, 5)
-    assert (votes.rule, votes.looks) == (run.rule, run.looks)
+    assert (votes.rule, votes.adaptive) == (run.rule, run.stops is not None)
     for position in range(len(votes)):
-        found, expected = votes.row(position, looks=votes.looks), row(run, position)
+        found, expected = votes.row(position, adaptive=votes.adaptive), row(run, position)
         assert (found.image_id, found.labels) == (expected.image_id, expected.labels)
         assert found.image_hash == expected.image_hash == votes.image_hashes[position]
         assert same(found.votes, expected.votes)
@@ -88,20 +82,16 @@ def test_adaptive_votes_as_fixed(tmp_path, rule):
     votes = read_votes(tmp_path)
     read = votes.hits if rule else votes.ranked
     for one in (read, votes.row, lambda _: list(votes)):
-        with pytest.raises(VotesError, match=r"adaptive run.*alpha must be split"):
+        with pytest.raises(VotesError, match=r"adaptive run.*only the method 'betting'"):
             one(0)
-    with pytest.raises(VotesError, match=r"looks \(2, 4, 7\), not \(2, 7\)"):
-        read(0, looks=(2, 7))
-    assert [len(read(position, looks=votes.looks)) for position in range(5)] == [2, 4, 7, 2, 4]
+    assert [len(read(position, adaptive=True)) for position in range(5)] == [2, 4, 7, 2, 4]
     assert len(votes.pilot_hits(0) if rule else votes.pilot_ranked(0)) == 5
 
 
 def test_what_a_run_lacks(tmp_path):
-    """Looks, pilot draws and labels that a run does not have are refused."""
+    """Pilot draws and labels that a run does not have are refused."""
     write(tmp_path / "fixed", RUN)
     votes = read_votes(tmp_path / "fixed")
-    with pytest.raises(VotesError, match=r"looks None, not \(7,\)"):
-        votes.ranked(0, looks=(7,))
     with pytest.raises(VotesError, match="no pilot draws"):
         votes.pilot_ranked(0)
     write(tmp_path / "unlabelled", provenance(**UNLABELLED))

@@ -100,7 +100,7 @@ def test_two_bytes_are_little_endian():
         (
             "adaptive",
             lambda r: VoteRow("a", r.labels, np.zeros((3, 3), np.uint8)),
-            r"3 draws, expected one of the look",
+            r"3 draws, expected one of the stop",
         ),
         ("pilot", lambda r: VoteRow("a", r.labels, r.votes), "no pilot draws, expected 5"),
         ("pilot", lambda r: VoteRow("a", r.labels, r.votes, r.pilot[:4]), "shape"),

@@ -32,8 +32,8 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "score_threshold": None,
         "draws": 7,
         "pilot_draws": 0,
-        "looks": None,
-        "look_fractions": None,
+        "earlier_draws": (),
+        "stops": None,
         "stopping": None,
         "seed": 1 << 70,
         "noise": "dice",
@@ -53,8 +53,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 ADAPTIVE = {
     "draws": 7,
-    "looks": (2, 4, 7),
-    "look_fractions": (0.25, 0.25, 0.5),
+    "stops": (2, 4, 7),
     "stopping": {"radii": (0.25, 0.5), "alpha": 0.001, "k": 2, "k_prime": 1},
 }
 UNLABELLED = {"labelled": False, "pilot_draws": 5}
@@ -117,7 +116,7 @@ def contents(folder):
 
 
 def draws_of(run: Provenance, position: int) -> int:
-    return run.looks[position % len(run.looks)] if run.looks else run.draws
+    return run.stops[position % len(run.stops)] if run.stops else run.draws
 
 
 def votes_of(run: Provenance, draws: int, seed: int) -> DrawVotes:
@@ -140,3 +139,9 @@ def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesW
     for index in writer.missing() if shards is None else shards:
         writer.write(index, [row(run, position) for position in writer.manifest.positions(index)])
     return writer
+
+
+def same(one, other) -> bool:
+    if isinstance(one, LabelSets):
+        return np.array_equal(one.packed, other.packed) and one.num_labels == other.num_labels
+    return (one is None and other is None) or (one.dtype == other.dtype and np.array_equal(one, other))

@@ -3,7 +3,6 @@
 from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
-from multiguard.certify.looks import Looks, look_plan
 from multiguard.certify.outlook import Outlook, betting_outlooks
 from multiguard.certify.radii import (
     Radii,
@@ -15,18 +14,15 @@ from multiguard.certify.radii import (
 from multiguard.certify.registry import register_method
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
 from multiguard.certify.single_labels import label_radii
-from multiguard.certify.stopping import StoppingRule
 
 __all__ = [
     "BETTING_RADII",
     "METHODS",
-    "Looks",
     "Method",
     "Outlook",
     "Radii",
     "Rule",
     "RuleName",
-    "StoppingRule",
     "Threshold",
     "TopK",
     "betting_outlooks",
@@ -38,7 +34,6 @@ __all__ = [
     "exact_radii",
     "hits_from_ranked",
     "label_radii",
-    "look_plan",
     "make_rule",
     "register_method",
 ]

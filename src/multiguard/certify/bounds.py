@@ -1,7 +1,6 @@
 """Bounds of the probability of an event: confidence bounds from draws, exact values, or a forecast of the former."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -120,38 +119,6 @@ class Exact:
         return np.clip(mass, 0.0, draws)
 
     upper = lower
-
-
-@dataclass(frozen=True)
-class Projected:
-    """A favourable forecast of the bounds after `draws` draws in all; never a proof.
-
-    In the draws to come, an event that helps the certificate is taken to happen `forecast_margin` standard deviations
-    more often than so far, and one that hurts it as much less often. The standard deviation is that of a forecast: of
-    the draws to come and of the frequency seen so far. With an infinite margin every draw to come is the best possible
-    one, and no future votes can have better bounds.
-    """
-
-    draws: float
-    forecast_margin: float
-
-    def lower(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The forecast of the lower bound."""
-        forecast = np.floor(mass + self._to_come(mass, draws, self.forecast_margin))
-        return ClopperPearson().lower(forecast, np.asarray(self.draws), level)
-
-    def upper(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The forecast of the upper bound."""
-        seen = np.minimum(mass, draws)
-        forecast = seen + self._to_come(seen, draws, -self.forecast_margin)
-        return ClopperPearson().upper(forecast, np.asarray(self.draws), level)
-
-    def _to_come(self, mass: Floats, draws: Floats, deviations: float) -> Floats:
-        left = self.draws - draws
-        chance = (mass + 1) / (draws + 2)
-        spread = np.sqrt(left * chance * (1 - chance) * (1 + left / draws))
-        to_come: Floats = np.clip(left * mass / draws + deviations * spread, 0.0, left)
-        return to_come
 
 
 def _each_once(

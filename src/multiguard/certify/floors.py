@@ -17,7 +17,7 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
-from multiguard.certify.layers import At, Layers, crossing
+from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.rules import Threshold
 from multiguard.certify.subsets import AcrossFloors, best_within, layer_mass, levels, subset_sizes, weakest_out
 
@@ -25,23 +25,23 @@ from multiguard.certify.subsets import AcrossFloors, best_within, layer_mass, le
 SINGLES_OUT = 0.7
 
 
-def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
     kept = weakest_out(group, range(1, d + 1), d, AcrossFloors(alpha, d), bounds)
-    r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, at).reshape(d, -1).T
+    r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
 
-def independent_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def independent_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, d) as `joint_floors`, each label by itself."""
     lower = bounds.lower(group.mass_on_labels, group.draws[:, None], alpha / group.num_true)
     left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: left.shift(-r)[:, 0], lambda r: np.full(len(r), rule.t), lower.size, at)
+    r = crossing(lambda r: left.shift(-r)[:, 0], lambda r: np.full(len(r), rule.t), lower.size)
     return -np.sort(-r.reshape(lower.shape), axis=1)
 
 
-def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha."""
     suspects, rivals = group.suspects, group.num_labels - group.num_true
     together = suspects.num_true
@@ -51,24 +51,23 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, 
         lambda r: np.full(len(r), rule.t),
         lambda r: np.maximum(among(r), beside.shift(r)[:, 0]),
         group.images * together,
-        at,
     )
     upper = bounds.upper(group.rivals(rivals)[:, together:], group.draws[:, None], single)
-    r = np.concatenate([few.reshape(together, -1).T, _stays_out(upper, rule.t, at)], axis=1)
+    r = np.concatenate([few.reshape(together, -1).T, _stays_out(upper, rule.t)], axis=1)
     return np.maximum.accumulate(r, axis=1)
 
 
-def independent_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def independent_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, c - d) as `joint_ceilings`, each label by itself."""
     rivals = group.num_labels - group.num_true
     upper = bounds.upper(group.rivals(rivals), group.draws[:, None], alpha / rivals)
-    return _stays_out(upper, rule.t, at)
+    return _stays_out(upper, rule.t)
 
 
-def _stays_out(upper: Floats, t: float, at: At) -> Floats:
+def _stays_out(upper: Floats, t: float) -> Floats:
     """The r up to which up(upper) < t, in the shape of `upper`."""
     right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shift(r)[:, 0], upper.size, at)
+    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shift(r)[:, 0], upper.size)
     return r.reshape(upper.shape)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
-from multiguard.certify.layers import At, Layers, crossing, fill
+from multiguard.certify.layers import Layers, crossing, fill
 from multiguard.certify.rules import TopK
 from multiguard.certify.subsets import WithinU, at_least, levels, weakest_out
 
@@ -27,7 +27,7 @@ from multiguard.certify.subsets import WithinU, at_least, levels, weakest_out
 FRACTION_U, FRACTION_V, FRACTION_CAP = 0.50, 0.40, 0.10
 
 
-def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once."""
     sizes = group.uncertain_sizes(rule.k)
     if not sizes:
@@ -35,7 +35,7 @@ def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At =
     one_size = alpha / group.sizes(rule.k)
     left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
     right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
-    r = crossing(left, lambda r: right.shift(r).min(axis=1), right.rows, at)
+    r = crossing(left, lambda r: right.shift(r).min(axis=1), right.rows)
     return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
 
 

@@ -22,6 +22,9 @@ _BEYOND = 80.0
 _STEPS = 40
 # The left side must exceed the right by this fraction: 25 times the largest error of Phi(Phi^-1(q) + r) that was found.
 _MARGIN = 1e-11
+# Splits a double into two of 26 bits, whose products are exact; below _LEAST_NORMAL doubles have fewer bits.
+_SPLIT = 2.0**27 + 1
+_LEAST_NORMAL = 2.0**-1021
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +71,16 @@ class Layers:
         return self.weights * sums
 
 
-def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, at: At = None) -> Floats:
+def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int) -> Floats:
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
     `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
     bisection, within 1e-10 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
-    Where only some r matter, give them as `at`: then it is the largest of them at which the inequality holds, or -inf.
     """
 
     def holds(r: Floats) -> Bools:
         return left(r) * (1 - _MARGIN) > right(r)
 
-    if at is not None:
-        largest: Floats = np.max([np.where(holds(np.full(rows, r)), r, -np.inf) for r in at], axis=0)
-        return largest
     low, high = np.zeros(rows), np.full(rows, _BEYOND)
     at_zero, always = holds(low), holds(high)
     for _ in range(_STEPS):
@@ -108,6 +107,17 @@ def fill(caps: Floats, total: Floats) -> Floats:
 
 
 def scale_radii(r: Floats, sigma: float) -> Floats:
-    """Sigma r, rounded down where it is not exact for certain."""
-    product = r * sigma
-    return np.where((r > 0) & np.isfinite(r), np.nextafter(product, 0.0), product)
+    """Sigma r, rounded down where it is not exact."""
+    product, inexact = r * sigma, (r > 0) & np.isfinite(r)
+    inexact[inexact] = _rounded_up(r[inexact], sigma)
+    return np.where(inexact, np.nextafter(product, 0.0), product)
+
+
+def _rounded_up(r: Floats, sigma: float) -> Bools:
+    """Whether sigma r as computed may be above its exact value; Dekker's product of the mantissas tells."""
+    a, b = np.frexp(r)[0], np.frexp(sigma)[0]
+    high_a, high_b = (_SPLIT * each - (_SPLIT * each - each) for each in (a, b))
+    low_a, low_b = a - high_a, b - high_b
+    error = high_a * high_b - a * b + high_a * low_b + low_a * high_b + low_a * low_b
+    exact_or_below: Bools = (error >= 0) & (r * sigma >= _LEAST_NORMAL) & np.isfinite(r * sigma)
+    return ~exact_or_below

@@ -5,14 +5,23 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from multiguard.certify.arguments import check_alpha, check_radii, check_sigma, each_image
 from multiguard.certify.arrays import Bools, Floats
-from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.bets import Game, scores_of
+from multiguard.certify.betting import BETTING_RADII, Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
+from multiguard.certify.layers import scale_radii
 from multiguard.certify.rules import Rule, TopK
-from multiguard.certify.wealth import pace, wealth
+from multiguard.certify.wealth import BETTING_CUTS, wealth
 from multiguard.io.short_repr import short_repr
+
+# A claim may have been made where so many times the growth expected would have been enough.
+_HOPE = 4.0
+# Draws of each law that were never seen, and the scores beyond which they only lose digits.
+_UNSEEN, _MOST_SCORE = 0.4, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +91,18 @@ def betting_outlooks(
     [False, True, False]
     """
     rule.check(num_labels)
-    r, alpha = check_radii(radii) / check_sigma(sigma), check_alpha(alpha)
+    r, alpha = needed_r(check_radii(radii), check_sigma(sigma)), check_alpha(alpha)
 
     def read(given: ArrayLike, true: ArrayLike) -> Outlook:
         return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, r)
 
     return list(each_image(votes, labels, read))
+
+
+def needed_r(radii: Floats, sigma: float) -> Floats:
+    """(radii,) the least r of the list that is enough for each radius; far beyond its end where none is."""
+    listed = np.append(BETTING_RADII, 2 * BETTING_RADII[-1])
+    return listed[np.searchsorted(scale_radii(BETTING_RADII, sigma), radii)]
 
 
 def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
@@ -100,9 +115,50 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
     for staircase, level in parts:
         claims = staircase.claims(level)
         if claims:
-            log_k = wealth(draws, staircase.game, claims, rising)
+            paces.append(_paces(draws, staircase.game, claims, rising))
+            log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1])
             claimed.append(is_proved(log_k, claims, draws.count))
             missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
-            paces.append(np.stack([pace(draws, staircase.game, claim, rising) for claim in claims]))
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
     return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)
+
+
+def _wealth_where_likely(
+    draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, paces: Floats
+) -> Floats:
+    """(claims, radii) as `wealth`, but 0 for a claim whose pace shows that it has hardly any."""
+    log_k, needed = np.zeros((len(claims), len(radii))), np.array([claim.needed for claim in claims])
+    expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws.count - BETTING_CUTS[0])
+    likely = np.flatnonzero(_HOPE * expected >= needed).tolist()
+    if likely:
+        log_k[likely] = wealth(draws, staircase.game, [claims[i] for i in likely], radii)
+    return log_k
+
+
+def _paces(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats) -> Floats:
+    """(claims, radii) about the square root of the growth of log K per draw to come; negative beyond hope.
+
+    With n draws seen it has a standard deviation of about 1 / sqrt(2 n).
+    """
+    block = Block(draws, (draws.count, draws.count), game, claims)
+    return np.stack([_pace(block, claim, radii) for claim in claims])
+
+
+def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
+    """(radii,) for the U whose labels of L came last: the best mean of a bet, in standard deviations, over sqrt(2)."""
+    options, weakest = block.options(claim), np.zeros((1, len(block.order)), np.int64)
+    weakest[0, block.order[len(block.order) - claim.out :]] = 1
+    rows = np.repeat(block.within(weakest)[0], len(options.sizes))
+    possible, gaps, least = options.ladder.possible[rows], options.ladder.gaps[rows], options.ladder.least[rows]
+    law = options.counts[rows] + _UNSEEN / 2 * possible / possible.sum(axis=1, keepdims=True)
+    law[:, 0] += _UNSEEN / 2
+    law /= law.sum(axis=1, keepdims=True)
+    scores, r = np.clip(scores_of(law), -_MOST_SCORE, _MOST_SCORE), radii[:, None, None]
+    means = least + (gaps * ndtr(scores - r)).sum(axis=2)
+    h = np.zeros((len(radii), *law.shape))
+    np.cumsum(gaps * np.exp(scores * r - r**2 / 2), axis=2, out=h[:, :, 1:])
+    centre = (law * h).sum(axis=2, keepdims=True)
+    variance = (law * (h - centre) ** 2).sum(axis=2)
+    paces = means / np.sqrt(2 * np.maximum(variance, 1e-12))
+    best: Floats = paces.max(axis=1)
+    return best

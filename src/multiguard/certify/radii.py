@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,15 @@ from multiguard.certify.coupled import coupled_radii
 from multiguard.certify.draws import read_draws
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import At, scale_radii
-from multiguard.certify.looks import Looks
+from multiguard.certify.layers import scale_radii
 from multiguard.certify.registry import OwnMethod, own_method
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
 
-# From a group of images, the rule, alpha, bounds and the r that matter to the (images, claims) r of one kind of claim.
-Solver = Callable[[Group, Any, float, Bounds, At], Floats]
+# From a group of images, the rule, alpha and bounds to the (images, claims) r of one kind of claim.
+Solver = Callable[[Group, Any, float, Bounds], Floats]
 
 _TOP_K: dict[Method, Solver] = {
     "joint": joint_radii,
@@ -66,11 +65,6 @@ class Radii:
         """Every radius in one row, those of `true` before those of `false`."""
         return self.true if self.false is None else np.concatenate([self.true, self.false])
 
-    def best(self, other: "Radii") -> "Radii":
-        """The larger radius of each claim."""
-        false = None if self.false is None or other.false is None else np.maximum(self.false, other.false)
-        return Radii(np.maximum(self.true, other.true), false)
-
 
 def certified_radii(
     votes: ArrayLike,
@@ -81,7 +75,6 @@ def certified_radii(
     alpha: float = 0.001,
     method: Method = "joint",
     num_labels: int | None = None,
-    looks: Looks | None = None,
 ) -> Radii:
     """With probability at least 1 - alpha over the draws, every radius returned holds, all of them at once.
 
@@ -101,10 +94,8 @@ def certified_radii(
         method: "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1,
             corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "betting" are sigma
             times those of `BETTING_RADII`. They hold for any number of draws, also one that was decided by looking at
-            the votes, and a run may be extended by more draws; so "betting" takes no looks.
+            the votes, and a run may be extended by more draws. The other methods need a number of draws fixed before.
         num_labels: c, the number of labels there are; boolean votes have it.
-        looks: For adaptive draws the looks, fixed before the draws; the number of draws must be one of `looks.draws`.
-            The radii hold whatever decided at which look to stop.
 
     >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(3)
@@ -117,10 +108,10 @@ def certified_radii(
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     if method == "betting":
-        return bet(given, labels, rule, num_labels, sigma, alpha, looks)
+        return _bet(given, labels, rule, num_labels, sigma, alpha)
     if (own := own_method(method)) is not None:
-        return _solve_own(own, given, labels, rule, num_labels, sigma, alpha, looks)
-    return best_over_looks([counts_at_looks(given, labels, rule, num_labels, looks)], rule, looks, *options)[0]
+        return _solve_own(own, given, labels, rule, num_labels, sigma, alpha)
+    return solve([count_votes(given, labels, rule, num_labels)], rule, ClopperPearson(), *options)[0]
 
 
 def certified_radii_batch(
@@ -132,7 +123,6 @@ def certified_radii_batch(
     sigma: float,
     alpha: float = 0.001,
     method: Method = "joint",
-    looks: Looks | None = None,
 ) -> list[Radii]:
     """For each image the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
 
@@ -148,14 +138,14 @@ def certified_radii_batch(
     options = check_options(rule, num_labels, sigma, alpha, method)
     own = own_method(method)
     if method == "betting" or own is not None:
-        solver = bet if own is None else partial(_solve_own, own)
+        solver = _bet if own is None else partial(_solve_own, own)
 
         def read(given: ArrayLike, true: ArrayLike) -> Radii:
-            return solver(given, true, rule, num_labels, sigma, alpha, looks)
+            return solver(given, true, rule, num_labels, sigma, alpha)
 
         return list(each_image(votes, labels, read))
-    counts = each_image(votes, labels, lambda given, true: counts_at_looks(given, true, rule, num_labels, looks))
-    return best_over_looks(list(counts), rule, looks, *options)
+    counts = each_image(votes, labels, lambda given, true: count_votes(given, true, rule, num_labels))
+    return solve(list(counts), rule, ClopperPearson(), *options)
 
 
 def exact_radii(
@@ -226,80 +216,21 @@ def check_options(rule: Rule, num_labels: int, sigma: float, alpha: float, metho
     return check_sigma(sigma), check_alpha(alpha), check_method(method, rule)
 
 
-def check_no_looks(looks: Looks | None) -> None:
-    """Raises if looks are given to the method betting."""
-    if looks is not None:
-        raise InvalidInputError(
-            "method 'betting' takes no looks: its radii hold at any number of draws; leave looks out, or use 'joint'"
-        )
-
-
-def bet(
-    votes: ArrayLike,
-    labels: ArrayLike,
-    rule: Rule,
-    num_labels: int,
-    sigma: float,
-    alpha: float,
-    looks: Looks | None = None,
-    at: At = None,
-) -> Radii:
-    """The radii of one image by the method betting; with `at`, r = R / sigma, only these matter."""
-    check_no_looks(looks)
-    true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha, at)
+def _bet(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float) -> Radii:
+    """The radii of one image by the method betting."""
+    true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha)
     return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
 
 
 def _solve_own(
-    own: OwnMethod,
-    votes: ArrayLike,
-    labels: ArrayLike,
-    rule: Rule,
-    num_labels: int,
-    sigma: float,
-    alpha: float,
-    looks: Looks | None,
+    own: OwnMethod, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
 ) -> Radii:
-    """The radii of one image by a registered method: the best over the looks, each with its part of alpha."""
+    """The radii of one image by a registered method."""
     true = check_labels(labels, num_labels, allow_none=True).tolist()
     hits = check_votes(np.atleast_1d(votes), rule, num_labels)
     if isinstance(rule, TopK):
         hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
-    fractions, ends = ((1.0,), (len(hits),)) if looks is None else (looks.fractions, looks.reached(len(hits)))
-    proved = (
-        Radii(*own.solve(hits[:draws], true, rule, sigma, alpha * fraction))
-        for draws, fraction in zip(ends, fractions, strict=False)
-    )
-    return reduce(Radii.best, proved)
-
-
-def counts_at_looks(
-    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, looks: Looks | None
-) -> list[VoteCounts]:
-    """The counts of one image at every look that it has reached, its draws ending at a look; once without looks."""
-    given = np.atleast_1d(votes)
-    ends = (len(given),) if looks is None else looks.reached(len(given))
-    return [count_votes(given[:draws], labels, rule, num_labels) for draws in ends]
-
-
-def best_over_looks(
-    counts: Sequence[Sequence[VoteCounts]],
-    rule: Rule,
-    looks: Looks | None,
-    sigma: float,
-    alpha: float,
-    method: Method | None,
-    at: At = None,
-) -> list[Radii]:
-    """For each image the best radii of the looks that it has reached, each look with its fraction of alpha."""
-    best: dict[int, Radii] = {}
-    for look, fraction in enumerate((1.0,) if looks is None else looks.fractions):
-        reached = [i for i, image in enumerate(counts) if len(image) > look]
-        chosen = [counts[i][look] for i in reached]
-        solved = solve(chosen, rule, ClopperPearson(), sigma, alpha * fraction, method, at)
-        for i, radii in zip(reached, solved, strict=True):
-            best[i] = best[i].best(radii) if i in best else radii
-    return [best[i] for i in range(len(counts))]
+    return Radii(*own.solve(hits, true, rule, sigma, alpha))
 
 
 def solve(
@@ -309,28 +240,26 @@ def solve(
     sigma: float,
     alpha: float,
     method: Method | None,
-    at: At = None,
 ) -> list[Radii]:
     """The radii of each image; images with equally many labels are solved together.
 
-    Without a method every image has one label, and the only claim is that this label is returned. With `at`, the only
-    r = R / sigma that matter, a radius is the largest of them that is proved.
+    Without a method every image has one label, and the only claim is that this label is returned.
     """
     radii: dict[int, Radii] = {}
     for indices in equal_groups(counts, rule):
-        true, false = _solve_group(Group([counts[i] for i in indices]), rule, alpha, bounds, at, method)
+        true, false = _solve_group(Group([counts[i] for i in indices]), rule, alpha, bounds, method)
         for row, i in enumerate(indices):
             radii[i] = Radii(scale_radii(true[row], sigma), None if false is None else scale_radii(false[row], sigma))
     return [radii[i] for i in range(len(counts))]
 
 
 def _solve_group(
-    group: Group, rule: Rule, alpha: float, bounds: Bounds, at: At, method: Method | None
+    group: Group, rule: Rule, alpha: float, bounds: Bounds, method: Method | None
 ) -> tuple[Floats, Floats | None]:
     """(images, sizes) the r of `Radii.true`, and (images, c - d) those of `Radii.false`."""
 
     def solved(solver: Solver, level: float, claims: int) -> Floats:
-        return solver(group, rule, level, bounds, at) if claims else np.empty((group.images, 0))
+        return solver(group, rule, level, bounds) if claims else np.empty((group.images, 0))
 
     if isinstance(rule, TopK):
         return solved(_TOP_K[method or "joint"], alpha, group.num_true), None

@@ -61,8 +61,8 @@ def register_method(
     """Make a method of your own known wherever a method is named; its promise is yours to prove.
 
     For each image `function(hits, labels, rule, sigma=..., alpha=...)` must return radii that all hold at once with
-    probability at least 1 - alpha over the draws, for `labels` chosen without them. In an adaptive run it is called at
-    each look, with that look's part of alpha, and the best radii count. What it returns is checked for its form only.
+    probability at least 1 - alpha over the draws, a number of them fixed beforehand, for `labels` chosen without them.
+    Adaptive votes are refused. What it returns is checked for its form only.
 
     The name is known in this process: files that name it are read only after it has been registered again.
 

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from multiguard.certify.arguments import check_alpha, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats
 from multiguard.certify.betting import betting_radii, floor_radii
-from multiguard.certify.counts import VoteCounts, check_votes
+from multiguard.certify.bounds import ClopperPearson
+from multiguard.certify.counts import VoteCounts, check_votes, count_votes
 from multiguard.certify.draws import read_draws
 from multiguard.certify.layers import scale_radii
-from multiguard.certify.looks import Looks
-from multiguard.certify.radii import best_over_looks, check_no_looks, counts_at_looks
+from multiguard.certify.radii import solve
 from multiguard.certify.rules import Method, Rule, TopK
 from multiguard.errors import InvalidInputError
 
@@ -27,7 +27,6 @@ def label_radii(
     sigma: float,
     alpha: float = 0.001,
     method: Method = "joint",
-    looks: Looks | None = None,
 ) -> Floats:
     """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
 
@@ -42,7 +41,7 @@ def label_radii(
     >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
     array([-inf, 1.04])
     """
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method, "looks": looks}
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
     return label_radii_batch([votes], [labels], rule, alphas=[alpha], **options)[0]
 
 
@@ -55,13 +54,11 @@ def label_radii_batch(
     sigma: float,
     alphas: Sequence[float],
     method: Method = "joint",
-    looks: Looks | None = None,
 ) -> list[Floats]:
     """For each image the promise of `label_radii`, each with an alpha of its own."""
     rule.check(num_labels)
     sigma, alphas = check_sigma(sigma), [check_alpha(alpha) for alpha in alphas]
     if method == "betting":
-        check_no_looks(looks)
         levels = iter(alphas)
 
         def alone(given: ArrayLike, true: ArrayLike) -> Floats:
@@ -71,17 +68,17 @@ def label_radii_batch(
     if method != "joint":
         raise InvalidInputError(f"the method of single labels must be 'joint' or 'betting', got {method!r}")
 
-    def read(given: ArrayLike, true: ArrayLike) -> list[list[VoteCounts]]:
+    def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
         checked = check_votes(np.atleast_1d(given), rule, num_labels)
-        return [counts_at_looks(checked, [label], rule, num_labels, looks) for label in np.asarray(true)]
+        return [count_votes(checked, [label], rule, num_labels) for label in np.asarray(true)]
 
     images = list(each_image(votes, labels, read))
     radii = [np.empty(0)] * len(images)
     for alpha in dict.fromkeys(alphas):
         same = [i for i, each in enumerate(alphas) if each == alpha]
         counts = [counts for i in same for counts in images[i]]
-        solved = iter(best_over_looks(counts, rule, looks, sigma, alpha, None))
+        solved = iter(solve(counts, rule, ClopperPearson(), sigma, alpha, None))
         for i in same:
             radii[i] = np.array([next(solved).true[0] for _ in images[i]])
     return radii

@@ -18,14 +18,12 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
-from multiguard.certify.layers import At, Layers, crossing
+from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.rules import TopK
 from multiguard.errors import InvalidInputError
 
 
-def paper_radii(
-    group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None, *, second_terms: bool = True
-) -> Floats:
+def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, second_terms: bool = True) -> Floats:
     """The r, (images, sizes), at which Theorem 1 certifies each size; `second_terms=False` is `independent`."""
     level = alpha / group.num_labels
     draws = group.draws[:, None]
@@ -36,10 +34,10 @@ def paper_radii(
         _sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap, rule.k_prime, second_terms)
         for e in group.uncertain_sizes(rule.k)
     ]
-    return group.with_certain_sizes(_solve(sides, at), rule.k)
+    return group.with_certain_sizes(_solve(sides), rule.k)
 
 
-def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     """The r, (images, sizes), up to which that many labels of L each stay among the top k on their own.
 
     Each label is certified against the top k of all others, the rest of L included: Theorem 1 with L = {label}.
@@ -53,26 +51,26 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = N
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
         sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, True))
-    return -np.sort(-np.stack(_solve(sides, at), axis=1), axis=1)[:, : group.sizes(rule.k)]
+    return -np.sort(-np.stack(_solve(sides), axis=1), axis=1)[:, : group.sizes(rule.k)]
 
 
-def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, at: At = None) -> Floats:
+def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     """The r, (images, 1), of Theorem 1 in its special case k = k' = d = 1; raises in any other."""
     if not rule.k == rule.k_prime == group.num_true == 1:
         raise InvalidInputError(
             f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {rule.k}, k_prime = "
             f"{rule.k_prime} and {group.num_true} labels; use 'joint' or 'paper'"
         )
-    return paper_radii(group, rule, alpha, bounds, at)
+    return paper_radii(group, rule, alpha, bounds)
 
 
-def _solve(sides: Sequence[tuple[Layers, Layers]], at: At) -> list[Floats]:
+def _solve(sides: Sequence[tuple[Layers, Layers]]) -> list[Floats]:
     """The crossing of each pair of sides, all of them found together."""
     if not sides:
         return []
     left = Layers.stack([left for left, _ in sides], absent=0.0)
     right = Layers.stack([right for _, right in sides], absent=np.inf)
-    r = crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows, at)
+    r = crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
     return np.split(r, len(sides))
 
 

@@ -152,16 +152,6 @@ class _Bets:
         return normalised
 
 
-def pace(draws: Draws, game: Game, claim: Claim, radii: Floats) -> Floats:
-    """(radii,) about the square root of the growth of log K per draw to come, for the weakest U; negative beyond hope.
-
-    With n draws seen it has a standard deviation of about 1 / sqrt(2 n).
-    """
-    block = Block(draws, (draws.count, draws.count), game, [claim])
-    bets = _Bets(block, claim, _sets(block, claim), radii)
-    return bets.pace
-
-
 def _choose(paces: Floats, inside: Bools, sizes: int, aim: float) -> tuple[Ints, Floats]:
     """The option of the fastest pace within each U; below the last r where that reaches `aim`, the option there.
 

@@ -63,7 +63,7 @@ def show_attack_curves(attacks: Attacks, console: Console) -> None:
 
 def _heading(written: Results, curve: Curve) -> list[str]:
     """Which images the scores are of, and what is certified."""
-    certificates, adaptive = written.certificates, written.provenance["looks"] is not None
+    certificates, adaptive = written.certificates, written.provenance["stops"] is not None
     config = certificates.config
     rule = rule_text(config.rule) + ("" if adaptive else f", n = {config.n}")
     lines = [

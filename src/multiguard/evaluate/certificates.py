@@ -11,7 +11,7 @@ import numpy as np
 from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate.certifier import Certifier, Labels, LabelSource
+from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.short_repr import short_repr
 
@@ -48,7 +48,7 @@ class Certificates:
         false_radii: For each method and image up to which radius at most m = 0, 1, ... labels outside L are returned,
             (c - d,), together with `radii`; None for the top-k rule, where at most k - e are.
         label_radii: For each image and each label of L, in the order of `labels`, the radius up to which that label
-            alone is returned: for the top-k rule against all other labels (method joint).
+            alone is returned: for the top-k rule against all other labels (method joint, for adaptive votes betting).
         predicted: For each image the labels that the smoothed classifier would return if the certifying draws were
             all, most hits first, ties by index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
@@ -102,18 +102,19 @@ def certify_votes(
     votes: Votes,
     config: CertifyConfig,
     *,
-    methods: Sequence[Method] = ("joint",),
+    methods: Sequence[Method] | None = None,
     labels: LabelSource = "truth",
     progress: Progress | None = None,
 ) -> Certificates:
     """The claims on each image, by each method, hold with probability at least 1 - alpha over its draws.
 
-    The votes of every image are read once. For adaptive votes alpha is split over their looks.
+    The votes of every image are read once. Adaptive votes are certified by the method betting only.
 
     Args:
         votes: What `read_votes` returns.
         config: The rule, alpha and n.
-        methods: The methods to prove with, on the same votes; the threshold rule has "joint" and "independent".
+        methods: The methods to prove with, on the same votes; by default "joint", for adaptive votes "betting". The
+            threshold rule has these two and "independent".
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
             certify the labels that the pilot draws choose. Then recall is the fraction of the predicted labels that
             provably stay.
@@ -126,7 +127,8 @@ def certify_votes(
     (('joint', 'paper'), 7, 5)
     """
     configs = [config.resolve(votes.provenance)]
-    return certify_configs(votes, configs, methods, labels, per_unit(progress, len(votes)))[0]
+    proven_by = resolve_methods(methods, config.rule, votes.provenance)
+    return certify_configs(votes, configs, proven_by, labels, per_unit(progress, len(votes)))[0]
 
 
 def certify_configs(
@@ -191,7 +193,7 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
         raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
     rows: list[VoteRow] = []
     for position in range(len(votes)):
-        rows.append(votes.row(position, looks=votes.looks))
+        rows.append(votes.row(position, adaptive=votes.adaptive))
         if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
             rows = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Looks, Method, Radii, Rule, certified_radii_batch
+from multiguard.certify import Method, Radii, Rule, certified_radii_batch
 from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import label_radii_batch
@@ -17,7 +17,7 @@ from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
-    from multiguard.votes import DrawVotes, VoteRow, Votes
+    from multiguard.votes import DrawVotes, Provenance, VoteRow, Votes
 
 LabelSource = Literal["truth", "pilot"]
 Labels = tuple[int, ...]
@@ -33,7 +33,7 @@ class Certifier:
     Args:
         votes: The run.
         config: What is certified, resolved for these votes.
-        methods: The methods to prove with.
+        methods: The methods to prove with, as `resolve_methods` gives them.
         source: Where L comes from, the ground truth or pilot draws; raises unless the votes have it.
 
     Attributes:
@@ -54,10 +54,10 @@ class Certifier:
                 "draws choose"
             )
         self.config, self._source, self._rule = config, source, config.rule
-        looks = None if run.looks is None or run.look_fractions is None else Looks(run.looks, run.look_fractions)
-        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.sigma, "looks": looks}
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.sigma}
+        self._label_method = default_method(run)
         self.labels: list[Labels] = []
-        self.radii: dict[Method, list[Radii]] = {method: [] for method in check_methods(methods, config.rule)}
+        self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
         self.label_radii: list[Floats] = []
         self.predicted: list[tuple[Labels, tuple[int, ...]]] = []
 
@@ -101,12 +101,12 @@ class Certifier:
 
         Of labels that pilot draws chose all claims hold at once: where e of them stay up to their own radii, at least e
         of the set do, so the radii of the set are raised to that. The claims on the ground truth stand each alone and
-        are left as they are, and so is every method but joint, by which the radii of single labels are proved.
+        are left as they are, and so is every method but the one by which the radii of single labels are proved.
         """
         alpha = self.config.alpha if self._source == "truth" else self.config.alpha / 2
         votes = self._votes(rows)
         proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
-        if self._source == "truth" or method != "joint":
+        if self._source == "truth" or method != self._label_method:
             return proved
         each = zip(proved, alone, strict=True)
         return [Radii(np.maximum(radii.true, np.sort(own)[::-1]), radii.false) for radii, own in each]
@@ -114,7 +114,8 @@ class Certifier:
     def _certify_labels(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
         alpha, truth = self.config.alpha, self._source == "truth"
         alphas = [alpha if truth else alpha / 2 / max(1, len(own)) for own in labels]
-        return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **self._options)
+        options = {**self._options, "method": self._label_method}
+        return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **options)
 
     def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
         """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
@@ -133,3 +134,20 @@ def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
     if not methods:
         raise InvalidInputError("methods is empty: name at least one, such as 'joint'")
     return tuple(dict.fromkeys(check_method(method, rule) for method in methods))
+
+
+def default_method(run: Provenance) -> Method:
+    """The method that proves what is claimed of single labels, and of sets if none is named."""
+    return "joint" if run.stops is None else "betting"
+
+
+def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
+    """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
+    checked = check_methods((default_method(run),) if methods is None else methods, rule)
+    others = [method for method in checked if method != "betting"]
+    if run.stops is not None and others:
+        raise InvalidInputError(
+            f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they "
+            "decided themselves how many draws each image has; certify them by --method betting (methods=['betting'])"
+        )
+    return checked

@@ -68,10 +68,10 @@ class CertifyConfig:
         return CertifyConfig(self.rule, alpha, self._resolve_n(run))
 
     def _resolve_n(self, run: Provenance) -> int:
-        if run.looks is not None and self.n is not None:
+        if run.stops is not None and self.n is not None:
             raise InvalidInputError(
                 f"n = {self.n!r}, but these votes are adaptive: they decided themselves how many draws an image has, "
-                "so that no fixed n holds; leave n out, and alpha is split over the looks of the run"
+                "so that no fixed n holds; leave n out"
             )
         n = run.draws if self.n is None else self.n
         if not is_whole(n) or not 1 <= n <= run.draws:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Progress, certify_configs, per_unit
-from multiguard.evaluate.certifier import LabelSource, check_methods
+from multiguard.evaluate.certifier import LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig, Parameter
 from multiguard.evaluate.curves import Curve, curves
 from multiguard.evaluate.scores import check_radius
@@ -26,7 +26,7 @@ def sweep(
     vary: Mapping[Parameter, Sequence[float]],
     radius: ArrayLike,
     *,
-    methods: Sequence[Method] = ("joint",),
+    methods: Sequence[Method] | None = None,
     labels: LabelSource = "truth",
     progress: Progress | None = None,
 ) -> list[Curve]:
@@ -41,7 +41,7 @@ def sweep(
             votes are adaptive; and "alpha". Values equal to the base are left out, since `curves` has them, and
             repeated ones are taken once.
         radius: (radii,), the l2-norms.
-        methods: The methods to prove with.
+        methods: The methods to prove with; the default is that of `certify_votes`.
         labels: As in `certify_votes`; pilot draws choose the labels again at each point.
         progress: Called with the number of configs done and of all configs.
 
@@ -54,12 +54,12 @@ def sweep(
     >>> [(curve.config.rule.k, curve.averaging) for curve in found]
     [(5, 'mean'), (5, 'pooled'), (15, 'mean'), (15, 'pooled')]
     """
-    grid, methods = check_radius(radius), check_methods(methods, config.rule)
+    grid, proven_by = check_radius(radius), resolve_methods(methods, config.rule, votes.provenance)
     configs = sweep_configs(votes, config, vary)
     if not configs:
         return []
     counter = per_unit(progress, len(configs))
-    certified = certify_configs(votes, configs, methods, labels, counter, sets_only=True)
+    certified = certify_configs(votes, configs, proven_by, labels, counter, sets_only=True)
     return [curve for certificates in certified for curve in curves(certificates, grid)]
 
 

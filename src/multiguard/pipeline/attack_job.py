@@ -108,7 +108,7 @@ class PreparedAttack:
             images=tuple(images),
             without_labels=sum(not labels for labels in certificates.labels),
             failed=len(certificates.failures),
-            adaptive=self.certified.provenance["looks"] is not None,
+            adaptive=self.certified.provenance["stops"] is not None,
             plan={**asdict(job.plan), "own_radii": job.part.own_radii, "images": job.part.images},
             flat=flat,
         )

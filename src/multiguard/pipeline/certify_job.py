@@ -88,7 +88,7 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     with certificates_outputs(job.out, inputs, force=job.force) as outputs:
         if outputs.finished and not job.force:
             return read_certificates(job.out)
-        shared: dict[str, Any] = {"methods": job.part.methods, "labels": job.labels}
+        shared: dict[str, Any] = {"methods": job.part.methods or None, "labels": job.labels}
         certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
         lines = curves(certificates, radius, bands=job.part.bands)
         lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))

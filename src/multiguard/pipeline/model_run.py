@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from multiguard.certify import Method, Rule, look_plan
+from multiguard.certify import Method, Rule
 from multiguard.data.in_memory import MemoryDataset, first_input
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
@@ -33,7 +34,7 @@ def certify_data(
     rule: Rule,
     *,
     alpha: float,
-    methods: Sequence[Method],
+    methods: Sequence[Method] | None,
     draws: int | None,
     max_draws: int,
     radii: Sequence[float] | None,
@@ -44,12 +45,17 @@ def certify_data(
     progress: bool,
 ) -> Results:
     """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
+    if draws is None and any(method != "betting" for method in methods or ()):
+        raise InvalidInputError(
+            f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
+            "needs; give a fixed number of draws, such as draws=1000"
+        )
     dataset = open_data(smoother, data)
     smoother.settings.check_rule(rule, len(dataset.label_names))
     if isinstance(dataset, MemoryDataset):
         _warn_of_unit(smoother, data)
     labelled = getattr(dataset, "labelled", True)
-    part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods))  # type: ignore[arg-type]
+    part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
     plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
     pilots = 0 if labelled else pilot_draws
     scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
@@ -77,7 +83,7 @@ def _warn_of_unit(smoother: Smoother, data: object) -> None:
 def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
     wanted = tuple(sigma * each for each in _PLAN_RADII) if radii is None else tuple(radii)
-    return AdaptivePlan(rule, look_plan(max_draws), wanted, alpha)
+    return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from multiguard.certify import look_plan
 from multiguard.certify.arguments import check_radii
 from multiguard.certify.rules import Rule, RuleName, make_rule
 from multiguard.data.source import Source
@@ -233,7 +232,6 @@ class VotePart:
                 "or more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
             )
         check_radii(self.radii)
-        look_plan(self.most_draws)
 
 
 @dataclass(frozen=True)

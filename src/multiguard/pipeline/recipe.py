@@ -30,8 +30,8 @@ class CertifyPart:
     draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
     methods: Annotated[
         tuple[Method, ...],
-        Help("joint, betting, paper, independent, jia, cohen or all; threshold: no paper, jia, cohen.", "method"),
-    ] = ("joint",)
+        Help("betting, joint, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"),
+    ] = ()
     radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
     radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
     bands: Annotated[float | None, Help("The level of bootstrap bands, such as 0.95.", above=0, below=1)] = None
@@ -138,9 +138,15 @@ class RunRecipe:
         """Refuse what the votes will not be able to answer, before they are drawn."""
         vote, certify, sweep = self.vote, self.certify, self.sweep
         try:
-            check_methods(certify.methods, self.config.rule)
+            if certify.methods:
+                check_methods(certify.methods, self.config.rule)
         except InvalidInputError as error:
             raise InvalidInputError(f"certify: {error}") from error
+        if vote.adaptive and any(method != "betting" for method in certify.methods):
+            raise InvalidInputError(
+                "certify.methods: only betting may certify adaptive votes, since they decide themselves how many draws "
+                "each image has; leave certify.methods out"
+            )
         self._check_sweep()
         for name, value in (("certify.draws", certify.draws), ("sweep.n", sweep.n)):
             if vote.adaptive and value:

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify import look_plan
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, IndexedDataset
 from multiguard.data.source import FOLDER, Source
@@ -176,7 +175,7 @@ class PreparedVote:
         part, labelled, target = self.job.part, self.job.source.labelled, self.job.target
         plan = None
         if target is not None:
-            plan = AdaptivePlan(target.rule, look_plan(part.most_draws), part.radii, target.alpha)
+            plan = AdaptivePlan(target.rule, part.radii, part.most_draws, target.alpha)
         return {
             "draws": None if part.adaptive else part.draws,
             "adaptive": plan,

@@ -42,14 +42,14 @@ def run_families(study: "Study") -> list[Family]:
         _family(study, sigmas, sigma_words, "sigma", "σ", "Noise level, σ"),
         _family(study, trained, training_words, "training", "training", "Training with and without noise"),
         _rules_family(study, rules),
-        _family(study, others, _differences(others), "runs", "run", "Other runs"),
+        _family(study, others, _differences(study, others), "runs", "run", "Other runs"),
     ]
     return [family for family in families if family is not None]
 
 
 def _config(run: Results) -> tuple[object, object]:
     """What two runs must share to be compared in their noise or their training."""
-    return run.certificates.config, run.provenance.get("looks")
+    return run.certificates.config, run.provenance.get("stops")
 
 
 def _without_noise(run: Results) -> bool:
@@ -63,9 +63,9 @@ def _training_words(run: Results) -> str:
     return f"trained with noise {plain(trained)}" if trained else "trained without noise"
 
 
-def _differences(runs: Runs) -> dict[str, str]:
+def _differences(study: "Study", runs: Runs) -> dict[str, str]:
     """Each run by its name and what sets it apart from the main run, which gets all that any run differs in."""
-    words = {name: _all_words(run) for name, run in runs.items()}
+    words = {name: _all_words(run) | {"method": f"method {_method(study, run)}"} for name, run in runs.items()}
     apart = {name: [key for key, text in each.items() if text != words[""].get(key)] for name, each in words.items()}
     apart[""] = [key for key in words[""] if any(key in keys for keys in apart.values())]
     texts = {name: ", ".join(words[name][key] for key in keys) for name, keys in apart.items()}
@@ -74,7 +74,7 @@ def _differences(runs: Runs) -> dict[str, str]:
 
 def _all_words(run: Results) -> dict[str, str]:
     words = config_words(run)
-    adaptive = "" if run.provenance.get("looks") is None else "adaptive, "
+    adaptive = "" if run.provenance.get("stops") is None else "adaptive, "
     return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
 
 
@@ -95,9 +95,10 @@ def _rules_family(study: "Study", runs: Runs) -> Family | None:
 
 
 def _method(study: "Study", run: Results) -> Method:
-    """The study's method, or the first of a run of the other rule that does not have it."""
-    methods = run.certificates.methods
-    return study.method if study.method in methods or run.certificates.rule_name == study.rule else methods[0]
+    """The study's method, or the first of a run that does not have it: one of the other rule, or an adaptive one."""
+    methods, adaptive = run.certificates.methods, run.provenance.get("stops") is not None
+    fallback = run.certificates.rule_name != study.rule or adaptive != (study.main.provenance.get("stops") is not None)
+    return methods[0] if fallback and study.method not in methods else study.method
 
 
 def _family(study: "Study", runs: Runs, values: Words, key: FamilyKey, symbol: str, title: str) -> Family | None:

@@ -133,17 +133,17 @@ def _label_subtitle(study: Study, shown: int) -> str:
 
 
 def draws_figure(study: Study) -> "Figure":
-    """How many images of an adaptive run stopped at each look."""
+    """How many images of an adaptive run stopped after so many draws."""
     subtitle = (
-        f"{mean_draws(study.main)} draws per image on average, at most {study.config.draws}. An image stops at the "
-        "first look after which more draws would hardly help.\n"
-        f"α is split over the looks, so the guarantee holds at all of them together.\n{failure_words(study.main)}"
+        f"{mean_draws(study.main)} draws per image on average, at most {study.config.draws}. An image stops "
+        "once its claims are proved or more draws would hardly help.\n"
+        f"The guarantee of the method betting holds wherever an image stops.\n{failure_words(study.main)}"
     ).rstrip()
     figure, (axes,) = canvas.new_figure("Draws per image", subtitle, height=_DRAWS_HEIGHT)
-    looks = range(len(study.stops))
-    bars = axes.bar(looks, list(study.stops.values()), width=0.72, color=_BAR_GREYS[2])
+    places = range(len(study.stops))
+    bars = axes.bar(places, list(study.stops.values()), width=0.72, color=_BAR_GREYS[2])
     axes.bar_label(bars, fontsize=8, padding=2, color=canvas.INK)
-    axes.set_xticks(looks, [str(draws) for draws in study.stops])
-    canvas.style_axes(axes, "", x="draws at the look where an image stopped", y="images")
+    axes.set_xticks(places, [str(draws) for draws in study.stops])
+    canvas.style_axes(axes, "", x="draws after which an image stopped", y="images")
     axes.margins(y=0.14)
     return figure

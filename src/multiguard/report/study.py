@@ -73,9 +73,9 @@ class Study:
 
     @property
     def stops(self) -> dict[int, int]:
-        """How many images stopped at each look, by its number of draws; empty where n is fixed."""
+        """How many images stopped after so many draws; empty where n is fixed."""
         draws = self.main.certificates.draws
-        return {look: draws.count(look) for look in self.main.provenance.get("looks") or ()}
+        return {stop: draws.count(stop) for stop in self.main.provenance.get("stops") or ()}
 
     @cached_property
     def families(self) -> list[Family]:

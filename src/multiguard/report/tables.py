@@ -81,7 +81,8 @@ def _draws_table(study: Study) -> Table:
     columns = [Column("draws", "draws"), Column("images", "images"), Column("fraction", "% of the images"), _FAILED]
     total, failed = len(study.main.certificates.ids), len(study.main.certificates.failures)
     rows: list[list[Cell]] = [[draws, images, images / total, failed] for draws, images in study.stops.items()]
-    caption = f"Images that stopped at each look. {_config_note(study, f'method {study.method} unless named')}"
+    note = _config_note(study, f"method {study.method} unless named")
+    caption = f"Images by the number of draws after which they stopped. {note}"
     notes = [f"{mean_draws(study.main)} draws per image on average.", failure_words(study.main)]
     return Table("draws", caption, notes, columns, rows)
 

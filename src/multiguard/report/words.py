@@ -26,7 +26,7 @@ def config_words(run: Results) -> dict[str, str]:
     """All parameters of a run by name: those of the rule, n, alpha and sigma."""
     config = run.certificates.config
     draws = f"n = {config.draws}"
-    if run.provenance.get("looks") is not None:
+    if run.provenance.get("stops") is not None:
         draws = f"n up to {config.draws} ({mean_draws(run)} on average)"
     alpha, sigma = f"α = {plain(config.alpha)}", f"σ = {plain(run.certificates.sigma)}"
     return {**rule_words(config.rule), "n": draws, "alpha": alpha, "sigma": sigma}

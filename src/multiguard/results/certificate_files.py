@@ -20,7 +20,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, label_scores
 from multiguard.evaluate.certificates import draws_taken
-from multiguard.evaluate.certifier import check_methods
+from multiguard.evaluate.certifier import resolve_methods
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificates folder", "certify the votes again")
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 5, "a certificates folder", "certify the votes again")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)
     config = parse_config(metadata.config)
     _check_run(config, run)
-    methods = check_methods(metadata.methods, config.rule)
+    methods = resolve_methods(metadata.methods, config.rule, run)
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
@@ -169,7 +169,7 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
 
 def _check_run(config: CertifyConfig, run: Provenance) -> None:
     """Raises unless votes of this run can be certified with this config, an adaptive run with all of its draws."""
-    if config != (replace(config, n=None) if run.looks is not None else config).resolve(run):
+    if config != (replace(config, n=None) if run.stops is not None else config).resolve(run):
         raise ValueError(f"these votes cannot be certified with {config}")
     if not run.sigma > 0 or not run.label_names or len(set(run.label_names)) < len(run.label_names):
         raise ValueError("sigma must be above 0, and every label needs its own name")

@@ -1,58 +1,100 @@
-"""Adaptive draws: an image stops at the first look after which more draws would not help."""
+"""Adaptive draws: an image stops once its claims are settled, or more draws would not settle them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
-from multiguard.certify import Looks, Rule, StoppingRule
+import numpy as np
+from numpy.typing import NDArray
+
+from multiguard.certify import Rule, betting_outlooks
+from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
 from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
 from multiguard.votes.types import as_array
 
+# An image may stop after so many draws; those at which the method betting chooses its bets again are among them.
+_STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
+
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """When an image stops: at the first look whose forecast proves no more at any of the radii. Fixed before any draw.
+    """When an image stops: once every claim at the radii is proved by the method betting, or a forecast gives it up.
 
-    Certificates of the votes hold for any rule, alpha and radius, if alpha is split over these looks: the plan decides
-    only where draws are spent.
+    Certificates of the votes by this method hold whatever the plan is, for any rule, alpha and radius: it decides only
+    where draws are spent. A run may be extended later, with a larger `max_draws`.
 
     The forecast of further draws assumes them to be `forecast_margin` standard deviations better than those so far.
-    With `math.inf` an image stops only if further draws provably cannot prove more.
+    With `math.inf` an image stops only if all its claims are proved.
 
-    >>> from multiguard.certify import TopK, look_plan
-    >>> plan = AdaptivePlan(TopK(k=5, k_prime=3), look_plan(1000), radii=(0.25, 0.5))
-    >>> plan.looks.draws[-1]
-    1000
+    >>> from multiguard.certify import TopK
+    >>> AdaptivePlan(TopK(k=5, k_prime=3), radii=(0.25, 0.5), max_draws=1000).stops
+    (50, 100, 200, 300, 500, 700, 1000)
     """
 
     rule: Rule  # the smoothed classifier
-    looks: Looks  # the numbers of draws at which an image may stop, and the fraction of alpha for each
-    radii: tuple[float, ...]  # where more draws must be able to prove more
-    alpha: float = 0.001  # the error allowed, over all looks together
-    forecast_margin: float = 2.0
+    radii: tuple[float, ...]  # where claims must be settled
+    max_draws: int = 10_000  # the most draws that an image takes
+    alpha: float = 0.001  # the error allowed
+    forecast_margin: float = 1.0
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The numbers of draws at which an image may stop."""
+        return (*(draws for draws in _STOPS if draws < self.max_draws), self.max_draws)
+
+
+def draw_until_settled(
+    draw: Callable[[int, int], NDArray[Any]],
+    labels: tuple[int, ...],
+    plan: AdaptivePlan,
+    *,
+    num_labels: int,
+    sigma: float,
+) -> NDArray[Any]:
+    """The votes of one image up to the first stop at which the claims of `confirm_labels` are settled.
+
+    `draw` makes so many draws, from one of a given number on; `labels` were chosen by other draws.
+    """
+    several = len(labels) > 1
+    claims = [(labels, plan.alpha / 2 if several else plan.alpha)]
+    claims += [((label,), plan.alpha / 2 / len(labels)) for label in labels if several]
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "radii": plan.radii}
+    votes = draw(0, plan.stops[0])
+    for before, after in pairwise(plan.stops):
+        outlooks = (betting_outlooks([votes], [own], plan.rule, alpha=alpha, **options)[0] for own, alpha in claims)
+        if not any(np.any(outlook.reachable(plan.max_draws, plan.forecast_margin)) for outlook in outlooks):
+            break
+        votes = np.concatenate([votes, draw(before, after - before)])
+    return votes
 
 
 class Stopping:
-    """Decides after each look which images stop; without labels (`labelled`), pilot draws choose those to protect."""
+    """Decides which images stop; without labels (`labelled`), pilot draws choose those to protect."""
 
     def __init__(self, plan: AdaptivePlan, settings: Settings, num_labels: int, *, labelled: bool) -> None:
         settings.check_rule(plan.rule, num_labels)
-        self._rule, self._num_labels, self._labelled = plan.rule, num_labels, labelled
-        self._stopping = StoppingRule(**vars(plan), num_labels=num_labels, sigma=settings.sigma)
-        self.look_fractions = tuple(float(fraction) for fraction in plan.looks.fractions)
-        # What must agree for a run to resume, beside its looks; an infinite forecast margin is None in JSON.
-        margin = float(plan.forecast_margin) if math.isfinite(plan.forecast_margin) else None
-        radii = tuple(float(radius) for radius in plan.radii)
-        self.record = {"radii": radii, "alpha": float(plan.alpha), "forecast_margin": margin, **plan.rule.options}
+        self._plan, self._labelled = plan, labelled
+        check_count("max_draws", plan.max_draws)
+        radii = tuple(check_radii(plan.radii).tolist())
+        self._options: dict[str, Any] = {"num_labels": num_labels, "sigma": settings.sigma, "radii": radii}
+        self._options["alpha"] = alpha = check_alpha(plan.alpha)
+        margin = check_forecast_margin(plan.forecast_margin)
+        # What must agree for a run to resume, beside its stops; an infinite forecast margin is None in JSON.
+        finite = margin if math.isfinite(margin) else None
+        self.record = {"radii": radii, "alpha": alpha, "forecast_margin": finite, **plan.rule.options}
 
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
         """For each image whether its draws may end."""
-        labels = [self._protected(row) for row in rows]
-        return self._stopping.decided([as_array(row.votes, self._rule.name) for row in rows], labels)
+        rule, (most, margin) = self._plan.rule, (self._plan.max_draws, self._plan.forecast_margin)
+        votes = (as_array(row.votes, rule.name) for row in rows)
+        outlooks = betting_outlooks(votes, [self._protected(row) for row in rows], rule, **self._options)
+        return [not np.any(outlook.reachable(most, margin)) for outlook in outlooks]
 
     def _protected(self, row: VoteRow) -> tuple[int, ...]:
         if self._labelled:
             return row.labels
         assert row.pilot is not None
-        return self._rule.returned(as_array(row.pilot, self._rule.name), self._num_labels)
+        return self._plan.rule.returned(as_array(row.pilot, self._plan.rule.name), self._options["num_labels"])

@@ -50,6 +50,7 @@ def vote_dataset(
 ) -> None:
     """Write the votes of a dataset into a folder; the same call resumes an interrupted run.
 
+    A call with more draws extends the run in the folder, whose votes stay the first ones of each image.
     The noise of each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped
     after n draws has the first n draws of a run with fixed draws. Under torchrun all processes share the work; the
     folder is that of one process. The main process returns when all is done, the others when nothing is left for them.
@@ -59,7 +60,7 @@ def vote_dataset(
         data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
         draws: n, the fixed number of draws per image; or give `adaptive`.
-        adaptive: Looks at growing numbers of draws; an image may stop at each of them.
+        adaptive: When an image stops; or give `draws`.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
         labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
         seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The votes
@@ -115,13 +116,15 @@ def make_scheme(
 ) -> Scheme:
     """The draws of every image, checked; the arguments are those of `vote_dataset`."""
     if (draws is None) == (adaptive is None):
-        raise InvalidInputError("draws is a fixed number of draws, adaptive a plan of looks; give one of the two.")
-    looks = (draws,) if draws is not None else adaptive.looks.draws if adaptive is not None else ()
+        raise InvalidInputError(
+            "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
+        )
+    stops = (draws,) if draws is not None else adaptive.stops if adaptive is not None else ()
     labels = len(smoother.classifier.label_names)
     return Scheme(
         seed=whole_number("seed", resolve_seed(seed)),
         any_seed=seed is None,
-        looks=tuple(check_draws(number) for number in looks),
+        stops=tuple(check_draws(number) for number in stops),
         stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
         pilot_draws=whole_number("pilot_draws", pilot_draws),
         labelled=bool(labelled),
@@ -226,8 +229,12 @@ class VoteRun:
 
     def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
         """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
-        shards = (ShardImages(shard, self._images.samples(writer.manifest.positions(shard))) for shard in work)
-        scheme = replace(self._scheme, seed=writer.manifest.provenance.seed)
+        shards = (
+            ShardImages(shard, self._images.samples(writer.manifest.positions(shard)), writer.started(shard))
+            for shard in work
+        )
+        run = writer.manifest.provenance
+        scheme = replace(self._scheme, seed=run.seed, stops=run.stops or (run.draws,))
         voter = ShardVoter(self._smoother, shards, scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Rule, certified_radii, label_radii
+from multiguard.certify import Method, Rule, certified_radii, label_radii
 from multiguard.io.rounding import radius_text
 
 _MOST_SHOWN = 8  # labels in a repr
@@ -62,16 +62,23 @@ def _stays(radius: float) -> str:
 
 
 def confirm_labels(
-    labels: tuple[int, ...], votes: NDArray[Any], rule: Rule, *, num_labels: int, sigma: float, alpha: float
+    labels: tuple[int, ...],
+    votes: NDArray[Any],
+    rule: Rule,
+    *,
+    num_labels: int,
+    sigma: float,
+    alpha: float,
+    method: Method = "joint",
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
     labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
     same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
-    the probability of any false claim in the prediction.
+    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
     """
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma}
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
     several = len(labels) > 1
     together = certified_radii(votes, labels, rule, alpha=alpha / 2 if several else alpha, **options)
     single = together.true

@@ -1,12 +1,13 @@
-"""Voting shard by shard and look by look: the undecided images of all open shards share batches.
+"""Voting shard by shard and stop by stop: the undecided images of all open shards share batches.
 
-A round is one look at the images of a shard that still need draws. Rounds follow each other without a gap between
-batches: continued rounds come first, and a new shard is opened only if none waits. A thread evaluates finished rounds
-while the device draws others, so the device idles only at the end, or if evaluation is slower than drawing.
+A round takes the images of a shard that still need draws to the next number of draws at which they may stop. Rounds
+follow each other without a gap between batches: continued rounds come first, and a new shard is opened only if none
+waits. A thread evaluates finished rounds while the device draws others, so the device idles only at the end, or if
+evaluation is slower than drawing.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import cast
@@ -33,8 +34,8 @@ class Scheme:
     """The draws of every image, as in `vote_dataset`."""
 
     seed: int  # the seed of the noise
-    looks: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only look
-    stopping: Stopping | None  # decides that at every look but the last; None with a fixed n
+    stops: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only one
+    stopping: Stopping | None  # decides that at each but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
     any_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
@@ -46,6 +47,7 @@ class ShardImages:
 
     index: int
     samples: Iterable[Sample | ImageFailure]
+    started: Mapping[str, VoteRow] = field(default_factory=dict)  # votes to continue, by image id; of the same noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,10 @@ class _Image:
     votes: DrawVotes | None = None
     pilot: DrawVotes | None = None
 
+    @property
+    def draws(self) -> int:
+        return 0 if self.votes is None else len(self.votes)
+
     def row(self) -> VoteRow:
         assert self.votes is not None
         return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.image_hash)
@@ -75,10 +81,9 @@ class _Image:
 
 @dataclass(eq=False)
 class _Round:
-    """One look at the undecided images of a shard."""
+    """The undecided images of a shard on their way to their next stops."""
 
     shard: int
-    look: int = 0
     active: list[_Image] = field(default_factory=list)
     results: dict[str, VoteRow | ImageFailure | None] = field(default_factory=dict)  # of all images, in order
     missing: int = 1  # the jobs that are not back yet, and one more as long as there are jobs to send
@@ -108,9 +113,9 @@ class ShardVoter:
     ) -> None:
         self._smoother, self._scheme, self._on_image, self._record = smoother, scheme, on_image, record_failures
         self._unopened, self._more = iter(shards), True  # whether there may be more of them
-        self._last_look = len(scheme.looks) - 1
+        self._most_draws = scheme.stops[-1]
         self._waiting: deque[_Round] = deque()
-        self._evaluating: deque[tuple[_Round, Future[list[bool]]]] = deque()
+        self._evaluating: deque[tuple[_Round, list[_Image], Future[list[bool]]]] = deque()
         self._complete: deque[ShardVotes] = deque()
         self._sent: dict[Job, tuple[_Round, _Image, bool]] = {}
         self._failures = 0  # in a row
@@ -143,18 +148,20 @@ class ShardVoter:
             elif self._more and len(self._evaluating) < _MAX_EVALUATING:
                 yield from self._open(next(self._unopened, None))
             elif self._evaluating:
-                wait([self._evaluating[0][1]])
+                wait([self._evaluating[0][2]])
             else:
                 return
 
     def _open(self, shard: ShardImages | None) -> Iterator[Job]:
-        """The first look at a new shard, and its pilot draws; each image is decoded when it is due."""
+        """The first round of a new shard, and its pilot draws; each image is decoded when it is due."""
         if shard is None:
             self._more = False
             return
         first = _Round(shard.index)
         for sample in shard.samples:
-            started = sample if isinstance(sample, ImageFailure) else self._start(first, sample)
+            started = (
+                sample if isinstance(sample, ImageFailure) else self._start(first, sample, shard.started.get(sample.id))
+            )
             if isinstance(started, ImageFailure):
                 first.results[started.image_id] = started
                 self._on_image()
@@ -162,12 +169,17 @@ class ShardVoter:
                 yield from started
         self._count_back(first)
 
-    def _start(self, first: _Round, sample: Sample) -> list[Job] | ImageFailure:
-        """The jobs of an image's first look, or its failure if the classifier does not accept it."""
+    def _start(self, first: _Round, sample: Sample, started: VoteRow | None) -> list[Job] | ImageFailure:
+        """The jobs of an image's first round, or its failure if the classifier does not accept it.
+
+        Votes to continue count only if they are of these very pixels. In an adaptive run they are evaluated first.
+        """
         labels = sample.labels if self._scheme.labelled else ()
         image = _Image(sample.id, labels, sample.image, image_hash(sample.image))
+        if started is not None and started.image_hash == image.image_hash:
+            image.votes, image.pilot = started.votes, started.pilot
         try:
-            jobs = self._send(first, image)
+            jobs = [] if image.votes is not None and self._scheme.stopping is not None else self._send(first, image)
         except InvalidInputError as error:
             if not self._record:
                 raise
@@ -177,13 +189,13 @@ class ShardVoter:
         return jobs
 
     def _send(self, current: _Round, image: _Image) -> list[Job]:
-        """The jobs of an image in this round: the draws up to the next look, after pilot draws in the first round."""
+        """The jobs of an image in this round: the draws up to its next stop, after pilot draws in its first round."""
         jobs = []
-        if current.look == 0 and self._scheme.pilot_draws:
+        if image.votes is None and self._scheme.pilot_draws:
             jobs.append(self._job(current, image, 0, self._scheme.pilot_draws, pilot=True))
-        before, after = (0, *self._scheme.looks)[current.look : current.look + 2]
-        jobs.append(self._job(current, image, before, after - before, pilot=False))
-        if current.look == self._last_look:
+        following = min(draws for draws in self._scheme.stops if draws > image.draws)
+        jobs.append(self._job(current, image, image.draws, following - image.draws, pilot=False))
+        if following == self._most_draws:
             image.pixels = None
         return jobs
 
@@ -212,7 +224,7 @@ class ShardVoter:
         else:
             self._failures = 0
             image.votes = outcome if image.votes is None else _concatenate(image.votes, outcome)
-            if current.look == self._last_look:
+            if image.draws == self._most_draws:
                 self._on_image()
         self._count_back(current)
 
@@ -230,27 +242,29 @@ class ShardVoter:
         current.missing -= 1
         if current.missing:
             return
-        if self._scheme.stopping is None or current.look == self._last_look or not current.active:
-            self._split(current, [True] * len(current.active))
+        open_ = [image for image in current.active if image.draws < self._most_draws]
+        if self._scheme.stopping is None or not open_:
+            self._split(current, set())
         else:
-            rows = [image.row() for image in current.active]
-            self._evaluating.append((current, self._evaluator.submit(self._scheme.stopping.decided, rows)))
+            evaluation = self._evaluator.submit(self._scheme.stopping.decided, [image.row() for image in open_])
+            self._evaluating.append((current, open_, evaluation))
 
     def _continue_rounds(self) -> None:
         """Continue with the rounds whose evaluation has ended."""
-        while self._evaluating and self._evaluating[0][1].done():
-            current, evaluation = self._evaluating.popleft()
+        while self._evaluating and self._evaluating[0][2].done():
+            current, open_, evaluation = self._evaluating.popleft()
             decided = evaluation.result()
             for _ in filter(None, decided):
                 self._on_image()
-            self._split(current, decided)
+            self._split(current, {image.image_id for image, stops in zip(open_, decided, strict=True) if not stops})
 
-    def _split(self, current: _Round, decided: Sequence[bool]) -> None:
+    def _split(self, current: _Round, undecided: Set[str]) -> None:
         """Split the images of a round into those that stop and those that continue."""
-        outcomes = list(zip(current.active, decided, strict=True))
-        current.results.update({image.image_id: image.row() for image, stops in outcomes if stops})
-        if continued := [image for image, stops in outcomes if not stops]:
-            self._waiting.append(_Round(current.shard, current.look + 1, continued, current.results))
+        stopped = {image.image_id: image.row() for image in current.active if image.image_id not in undecided}
+        current.results.update(stopped)
+        if undecided:
+            continued = [image for image in current.active if image.image_id in undecided]
+            self._waiting.append(_Round(current.shard, continued, current.results))
         else:
             self._complete.append(current.votes())
 

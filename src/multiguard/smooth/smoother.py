@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
 from multiguard.certify.arguments import check_alpha, check_sigma
@@ -16,6 +17,7 @@ from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
 from multiguard.models.loading import load_classifier
+from multiguard.smooth.adaptive import AdaptivePlan, draw_until_settled
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
 from multiguard.smooth.engine import Step, make_step, to_pixels
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
@@ -190,6 +192,7 @@ class Smoother:
         *,
         pilot_draws: int = 100,
         draws: int = 1000,
+        radii: Sequence[float] | None = None,
         alpha: float = 0.001,
         seed: int | None = None,
         image_id: str | None = None,
@@ -203,7 +206,9 @@ class Smoother:
             image: The image, as for `votes`.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             pilot_draws: The number of draws that choose the labels.
-            draws: The number of draws that confirm them.
+            draws: The number of draws that confirm them; with `radii` the most.
+            radii: Confirm them by the method betting, with as many draws as these radii need: no more once all claims
+                at them are proved, or would hardly be. By default all draws are taken.
             alpha: The probability of any false claim in the prediction.
             seed: The seed of the noise; by default a random one, which the prediction records.
             image_id: The id of the image; it keys the noise. By default the hash of the image.
@@ -220,11 +225,19 @@ class Smoother:
         check_draws(pilot_draws, name="pilot_draws")
         seed, image_id = resolve_seed(seed), _content_id(image) if image_id is None else image_id
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
-        fresh = self.votes(image, draws, seed=seed, image_id=image_id)
         chosen = rule.returned(as_array(pilot, rule.name), len(names))
-        confirmed = confirm_labels(
-            chosen, as_array(fresh, rule.name), rule, num_labels=len(names), sigma=self.settings.sigma, alpha=alpha
-        )
+
+        def draw(first: int, count: int) -> NDArray[Any]:
+            votes = self.votes(image, count, seed=seed, image_id=image_id, first_draw=first)
+            return as_array(votes, rule.name)
+
+        options: dict[str, Any] = {"num_labels": len(names), "sigma": self.settings.sigma}
+        if radii is None:
+            confirmed = confirm_labels(chosen, draw(0, draws), rule, alpha=alpha, **options)
+        else:
+            plan = AdaptivePlan(rule, tuple(radii), check_draws(draws), alpha)
+            settled = draw_until_settled(draw, chosen, plan, **options)
+            confirmed = confirm_labels(chosen, settled, rule, alpha=alpha, method="betting", **options)
         return replace(confirmed, names=tuple(names[label] for label in chosen), seed=seed, image_id=image_id)
 
     def certify(
@@ -233,7 +246,7 @@ class Smoother:
         rule: Rule,
         *,
         alpha: float = 0.001,
-        methods: Sequence[Method] = ("joint",),
+        methods: Sequence[Method] | None = None,
         draws: int | None = None,
         max_draws: int = 4000,
         radii: Sequence[float] | None = None,
@@ -252,7 +265,8 @@ class Smoother:
                 `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
-            methods: The methods to prove with, the first for `Results.recall` and its like.
+            methods: The methods to prove with, the first for `Results.recall` and its like; by default "joint" for a
+                fixed number of draws, otherwise "betting", the only one that is valid then.
             draws: n, a fixed number of draws per input; by default each input takes as many as it needs.
             max_draws: The most draws that an input then takes.
             radii: Where more draws must be able to prove more; by default sigma / 2, sigma, 3/2 sigma and 2 sigma.

@@ -1,8 +1,7 @@
 """The provenance of votes: all that determines them, without contradictions."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -41,10 +40,12 @@ class Provenance:
     k_max: int | None  # K', the ranked labels stored per draw; None for the threshold rule
     score_threshold: float | None  # the probability at which a score passes; None for the top-k rule
     draws: int  # n; in an adaptive run the maximum per image
+    earlier_draws: tuple[
+        int, ...
+    ]  # the n that a run had before each of its extensions, as they may have been looked at
     pilot_draws: int  # draws per image that choose labels and never certify them; 0 for none
-    looks: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
-    look_fractions: tuple[float, ...] | None  # the fraction of alpha that each look may spend; None for a fixed n
-    stopping: Mapping[str, Any] | None  # the config of the stopping rule; None for a fixed n
+    stops: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
+    stopping: Mapping[str, Any] | None  # what adaptive draws try to prove; None for a fixed n
     seed: int  # the seed of the noise
     noise: str  # the source of noise
     precision: str  # the dtype in which the classifier ran
@@ -60,14 +61,36 @@ class Provenance:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        for name in ("sigma", "trained_sigma", "score_threshold", "look_fractions", "stopping"):
+        for name in ("sigma", "trained_sigma", "score_threshold", "stopping"):
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
-        _check_looks(self)
+        _check_stops(self)
         if self.pilot_draws < 0:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
         if not (self.labelled or self.pilot_draws):
             raise InvalidInputError("a run without labels needs pilot draws to choose them from; give pilot_draws.")
+
+    def extension_of(self, stored: "Provenance") -> "Provenance | None":
+        """The run that takes the votes of `stored` to the draws of this one, `stored` itself if they are alike.
+
+        None if they differ in anything else, or if this one has fewer draws. The promise of the method betting stays.
+        A run of a fixed n may become an adaptive one, but not the reverse.
+
+        Example:
+            >>> from dataclasses import replace
+            >>> more = replace(run, draws=9).extension_of(run)  # `run` is the Provenance of some votes with 7 draws
+            >>> more.draws, more.earlier_draws
+            (9, (7,))
+        """
+        may_differ = {"draws", "earlier_draws", "stops"} | ({"stopping"} if stored.stopping is None else set())
+        more = self.draws > stored.draws
+        if {*self.differences(stored)} - may_differ or self.draws < stored.draws:
+            return None
+        if self.stops is None:
+            return replace(self, earlier_draws=(*stored.earlier_draws, *((stored.draws,) if more else ())))
+        if stored.stops is None and not more:
+            return None
+        return replace(self, earlier_draws=(), stops=tuple(sorted({*self.stops, *(stored.stops or (stored.draws,))})))
 
     def differences(self, other: "Provenance") -> list[str]:
         """Return the names of the fields in which two runs differ."""
@@ -94,15 +117,12 @@ def _check_rule(run: Provenance) -> None:
         raise InvalidInputError(f"score_threshold must lie strictly between 0 and 1, not {run.score_threshold}.")
 
 
-def _check_looks(run: Provenance) -> None:
-    looks, fractions = run.looks, run.look_fractions
-    if looks is None or fractions is None or run.stopping is None:
-        if (looks, fractions, run.stopping) != (None, None, None):
-            raise InvalidInputError("looks, look_fractions and stopping belong together: give all three or none.")
-        return
-    if not looks or looks[0] < 1 or looks[-1] != run.draws or any(a >= b for a, b in pairwise(looks)):
-        raise InvalidInputError(f"looks must increase from at least 1 to draws = {run.draws}, not {looks}.")
-    if len(fractions) != len(looks) or not all(fraction > 0 for fraction in fractions) or math.fsum(fractions) > 1:
-        raise InvalidInputError(
-            f"look_fractions must hold one positive fraction per look and sum to at most 1, not {fractions}."
-        )
+def _check_stops(run: Provenance) -> None:
+    if (run.stops is None) != (run.stopping is None):
+        raise InvalidInputError("stops and stopping belong together: give both or none.")
+    earlier = (*run.earlier_draws, run.draws) if run.earlier_draws else None
+    for name, numbers in (("stops", run.stops), ("earlier_draws", earlier)):
+        if numbers is None:
+            continue
+        if not numbers or numbers[0] < 1 or numbers[-1] != run.draws or any(a >= b for a, b in pairwise(numbers)):
+            raise InvalidInputError(f"{name} must increase from at least 1 to draws = {run.draws}, not {numbers}.")

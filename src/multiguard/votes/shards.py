@@ -30,8 +30,8 @@ from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
 MANIFEST_NAME = "manifest.json"
-_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 4}
-_SHARD: dict[str, Any] = {"format": "multiguard-votes-shard", "version": 4}
+_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 5}
+_SHARD: dict[str, Any] = {"format": "multiguard-votes-shard", "version": 5}
 _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
@@ -62,6 +62,7 @@ class Manifest:
     provenance: Provenance  # all that determines the votes
     shard_images: int  # the number of images per shard; the last shard may hold fewer
     shards: tuple[Shard, ...] | None = None  # all shards, in order; None until the run has finished
+    extends: Provenance | None = None  # the run whose draws it continues, until it has finished; None for a new run
 
     __repr__ = short_repr
 

@@ -1,6 +1,7 @@
 """The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    shards = [read_shard(folder, manifest, index) for index in indices]
+    shards = []
+    for index in indices:
+        with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
+            shards.append(read_shard(folder, manifest, index))
     digest = file_checksum(folder / MANIFEST_NAME)
     if not manifest.finished:
         digest = checksum({"manifest": digest, "shards": {one.path.name: one.shard.sha256 for one in shards}})
@@ -47,9 +51,9 @@ class Votes:
     A shard stays in memory while its images are read, and its checksum is computed from those very bytes: a shard that
     is replaced after the folder was opened is refused.
 
-    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: they
-    are returned only to a caller who passes the looks (`looks=votes.looks`), over which alpha must be split. Pilot
-    draws have methods of their own and are never among the draws that certify.
+    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: only
+    the method betting may certify them, and they are returned only to a caller who passes `adaptive=True`. Pilot draws
+    have methods of their own and are never among the draws that certify.
 
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -90,16 +94,16 @@ class Votes:
         return self.provenance.rule
 
     @property
-    def looks(self) -> tuple[int, ...] | None:
-        """The numbers of draws at which an image of an adaptive run may have stopped; None for a fixed n."""
-        return self.provenance.looks
+    def adaptive(self) -> bool:
+        """Whether the votes decided how many draws each image has; False for a fixed n."""
+        return self.provenance.stops is not None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __repr__(self) -> str:
         run = self.provenance
-        draws = f"{run.draws} draws" if self.looks is None else f"up to {run.draws} draws"
+        draws = f"{run.draws} draws" if not self.adaptive else f"up to {run.draws} draws"
         return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, sigma={run.sigma})"
 
     def __iter__(self) -> Iterator[VoteRow]:
@@ -109,24 +113,22 @@ class Votes:
         """Return how many draws certify one image, without reading its votes."""
         return self._heads[position].draws
 
-    def row(self, position: int, *, looks: tuple[int, ...] | None = None) -> VoteRow:
-        """Return one image; `looks` are those over which the caller splits alpha: `votes.looks`, None for a fixed n."""
-        if looks is None and self.looks is not None:
+    def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
+        """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
+        if self.adaptive and not adaptive:
             raise VotesError(
-                f"these are votes of an adaptive run with looks at {self.looks} draws: their number of draws was not "
-                "fixed beforehand, so alpha must be split over the looks; certify them as adaptive (looks=votes.looks)."
+                "these are votes of an adaptive run: they decided themselves how many draws an image has, so only the "
+                "method 'betting' may certify them; to do so, read them with adaptive=True."
             )
-        if looks != self.looks:
-            raise VotesError(f"these votes have looks {self.looks}, not {looks}; pass looks=votes.looks.")
         return self._row(position)
 
-    def ranked(self, position: int, *, looks: tuple[int, ...] | None = None) -> Ranked:
+    def ranked(self, position: int, *, adaptive: bool = False) -> Ranked:
         """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
-        return self.row(position, looks=looks).ranked
+        return self.row(position, adaptive=adaptive).ranked
 
-    def hits(self, position: int, *, looks: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
+    def hits(self, position: int, *, adaptive: bool = False) -> NDArray[np.bool_]:
         """Return (draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
-        return self.row(position, looks=looks).hits
+        return self.row(position, adaptive=adaptive).hits
 
     def pilot_ranked(self, position: int) -> Ranked:
         """Return (pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""

@@ -149,8 +149,8 @@ def check_row(row: VoteRow, run: Provenance) -> None:
 
 def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
     """Raises `InvalidInputError` unless an image of the run may have these labels and this many draws."""
-    if draws not in (run.looks or (run.draws,)):
-        expected = f"one of the looks {run.looks}" if run.looks else run.draws
+    if draws not in (run.stops or (run.draws,)):
+        expected = f"one of the stops {run.stops}" if run.stops else run.draws
         raise InvalidInputError(f"{draws} draws, expected {expected}.")
     if labels and not run.labelled:
         raise InvalidInputError("labels, in a run without labels.")

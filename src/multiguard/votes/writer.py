@@ -1,21 +1,31 @@
 """Writing a votes folder, shard by shard, by one process or many; a run that was killed is resumed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from multiguard.errors import ImageFailure, VotesError
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.shards import Manifest, Shard, load_manifest, read_shard, remove_stale, shard_name, write_shard
+from multiguard.votes.shards import (
+    Manifest,
+    Shard,
+    load_manifest,
+    read_row,
+    read_shard,
+    remove_stale,
+    shard_name,
+    write_shard,
+)
 from multiguard.votes.types import VoteRow
 
 
 class VotesWriter:
     """Writes a votes folder in which every shard is complete, at any moment.
 
-    A folder that holds a run of the same provenance is resumed, bit for bit; another run's folder is refused unless it
-    has no complete shard. With the last shard the manifest, the attribute `manifest`, is finished.
+    A folder that holds a run of the same provenance is resumed, bit for bit. A run that has fewer draws and differs in
+    nothing else is extended: its shards stay until those with more draws replace them. Another run's folder is refused
+    unless it has no complete shard. With the last shard the manifest, the attribute `manifest`, is finished.
 
     Args:
         folder: The folder; created if missing.
@@ -58,11 +68,14 @@ class VotesWriter:
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
         stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
-        differences = [] if stored is None else _differences(stored, self.manifest, any_seed=any_seed)
-        if stored and differences == ["first_image_hash"] and same_images and same_images(stored):
-            differences = []
-        if stored and not differences:
-            self.manifest = Manifest(stored.provenance, shard_images)
+        differences: list[str] = []
+        if stored is not None:
+            mine = _with_open_choices(provenance, stored, any_seed=any_seed, same_images=same_images)
+            run = mine.extension_of(stored.provenance) if stored.shard_images == shard_images else None
+            if run is None:
+                differences = _differences(stored, Manifest(mine, shard_images))
+            else:
+                self.manifest = _continued(stored, run)
         if discard and (stored is None or differences):
             discard(self._folder)
             stored, differences = None, []
@@ -85,26 +98,41 @@ class VotesWriter:
         """Check the shards that other writers have written since, and finish the manifest if all are there."""
         for index in self.missing():
             if (self._folder / shard_name(index)).exists():
-                self._accept({index: read_shard(self._folder, self.manifest, index).shard})
+                with suppress(VotesError) if self.manifest.extends else nullcontext():  # one that is not extended yet
+                    self._accept({index: read_shard(self._folder, self.manifest, index).shard})
         self._finish_if_complete()
+
+    def started(self, index: int) -> dict[str, VoteRow]:
+        """Return the rows of a shard in the run that is extended, by image id; none for a new run."""
+        with suppress(VotesError):
+            if (run := self._extended()) is not None:
+                shard = read_shard(self._folder, run, index)
+                file = shard.open()
+                return {h.image_id: read_row(file, i, h, run.provenance) for i, h in enumerate(shard.heads)}
+        return {}
+
+    def _extended(self) -> Manifest | None:
+        """The run that is extended; None for a new run."""
+        run = self.manifest.extends
+        return None if run is None else Manifest(run, self.manifest.shard_images)
 
     def _prepare(self, stored: Manifest | None, differences: Sequence[str]) -> None:
         """Find the shards that are complete, and remove all others and partial files.
 
         Without a manifest no shard counts: its removal was cut short, or the images may have changed since.
         """
-        shards, run = {}, stored or self.manifest
-        for index in range(run.shard_count) if stored else ():
-            with suppress(VotesError):
-                shards[index] = read_shard(self._folder, run, index).shard
+        shards = {} if stored is None else _complete_shards(self._folder, stored)
         if stored and differences:
             if stored.finished or shards:
-                remedy = "Vote with --force to throw them away, or choose another folder."
-                raise VotesError(f"{self._folder} holds the votes of another run: {_differ(differences)}. {remedy}")
+                reason = f"{_differ(differences)}. {_remedy(stored, differences)}"
+                raise VotesError(f"{self._folder} holds the votes of another run: {reason}")
             stored = None
-        remove_stale(self._folder, self.manifest, keep=shards)
+        begins = stored is None or stored.provenance != self.manifest.provenance
+        shards = {} if begins else shards
+        earlier = {} if (run := self._extended()) is None else _complete_shards(self._folder, run)
+        remove_stale(self._folder, self.manifest, keep={*shards, *earlier})
         self._accept(shards)
-        if stored is None or (stored.finished and self.missing()):
+        if stored is None or begins or (stored.finished and self.missing()):
             self.manifest.save(self._folder)
         elif stored.finished:
             self.manifest = stored
@@ -117,7 +145,7 @@ class VotesWriter:
         """Replace the manifest by that of the finished run once all shards are there."""
         if self._main and not self.manifest.finished and not self.missing():
             shards = tuple(self._shards[index] for index in range(self.manifest.shard_count))
-            self.manifest = replace(self.manifest, shards=shards)
+            self.manifest = replace(self.manifest, shards=shards, extends=None)
             self.manifest.save(self._folder)
 
 
@@ -132,9 +160,41 @@ def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest 
         raise
 
 
-def _differences(one: Manifest, other: Manifest, *, any_seed: bool) -> list[str]:
+def _complete_shards(folder: Path, run: Manifest) -> dict[int, Shard]:
+    """The shards of a run that pass every check."""
+    shards = {}
+    for index in range(run.shard_count):
+        with suppress(VotesError):
+            shards[index] = read_shard(folder, run, index).shard
+    return shards
+
+
+def _with_open_choices(
+    run: Provenance, stored: Manifest, *, any_seed: bool, same_images: Callable[[Manifest], bool] | None
+) -> Provenance:
+    """The run with what it leaves open as in the stored one: its seed, and by which of its images it is known."""
+    if any_seed:
+        run = replace(run, seed=stored.provenance.seed)
+    first = replace(run, first_image_hash=stored.provenance.first_image_hash)
+    alike = first != run and same_images is not None and first.extension_of(stored.provenance) and same_images(stored)
+    return first if alike else run
+
+
+def _continued(stored: Manifest, run: Provenance) -> Manifest:
+    """The manifest of a stored run that is resumed, or extended to more draws."""
+    if run == stored.provenance:
+        return replace(stored, shards=None)
+    if stored.extends is not None:
+        raise VotesError(
+            f"these votes are being extended to {stored.provenance.draws} draws; finish that first, by the same "
+            "command with that number of draws."
+        )
+    return Manifest(run, stored.shard_images, extends=stored.provenance)
+
+
+def _differences(one: Manifest, other: Manifest) -> list[str]:
     """The names of the fields in which two runs differ."""
-    names = [name for name in one.provenance.differences(other.provenance) if not (any_seed and name == "seed")]
+    names = [name for name in one.provenance.differences(other.provenance) if name != "earlier_draws"]
     return names if one.shard_images == other.shard_images else [*names, "shard_images"]
 
 
@@ -143,3 +203,11 @@ def _differ(names: Sequence[str]) -> str:
     words = {"first_image_hash": "the first image (size or content)"}
     *others, last = [words.get(name, name) for name in names]
     return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
+
+
+def _remedy(stored: Manifest, names: Sequence[str]) -> str:
+    """What to do about a folder with another run."""
+    draws = stored.provenance.draws
+    if names == ["draws"]:
+        return f"It has {draws} draws, and certify --draws takes the first so many of them; --force throws them away."
+    return "Vote with --force to throw them away, or choose another folder."
