@@ -95,8 +95,8 @@ class Classifier(nn.Module):
             try:
                 scores = self.eval()(inputs)
             except Exception as error:  # a model may raise anything
-                what = " ".join(str(error).split())[:200] or type(error).__name__
-                raise ModelError(f"{self.name} failed on an input of shape {tuple(inputs.shape[1:])}: {what}") from error
+                shape, what = tuple(inputs.shape[1:]), " ".join(str(error).split())[:200] or type(error).__name__
+                raise ModelError(f"{self.name} failed on an input of shape {shape}: {what}") from error
             if not isinstance(scores, Tensor) or scores.ndim != _SCORE_DIMENSIONS or len(scores) != len(inputs):
                 what = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
                 raise ModelError(f"{self.name} returned {what} for {len(inputs)} inputs; one row of scores per input")
