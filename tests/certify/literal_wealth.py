@@ -18,8 +18,7 @@ class Bet:
         sizes = bets.options.sizes
         self.subset = set(np.flatnonzero(bets.block.members[option // len(sizes)]).tolist())
         self.v = sizes[option % len(sizes)]
-        live = bets.ends[option] > r
-        self.logs = bets._logs(np.array([option]), np.array([r]))[:, :, 0] if live else None
+        self.logs = bets._logs(np.array([option]), np.array([r]))[:, :, 0]
 
 
 def hits_of(draws: Draws) -> tuple[list[set[int]], list[set[int]]]:
@@ -52,8 +51,6 @@ def literal_wealth(draws: Draws, game: Game, claim: Claim, r: float) -> float:
 def _best_wealth(bets, V, ends, inside, outside, rivals) -> float:
     total = best = 0.0
     for bet, (first, last) in zip(bets, ends, strict=True):
-        if bet.logs is None:
-            continue
         seen = [sum(j in hits for hits in outside[:first]) for j in range(rivals)]
         T = set(sorted(V, key=lambda j: (-seen[j], j))[len(V) - bet.v :]) if V else set()
         for i in range(first, last):

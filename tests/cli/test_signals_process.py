@@ -102,7 +102,8 @@ def test_full_disk(tmp_path):
     asked = voting(tmp_path / "votes", 6000, 2)
     process = started(*asked, limit=16_000)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, out.count("\n")) == (2, 1), err
+    assert process.returncode == 2, err
+    assert "Traceback" not in out
     shard = tmp_path / "votes" / "votes-00000.parquet"
     assert err == f"multiguard: {shard}: File too large; nothing that was there before has changed\n"
     assert [path.name for path in (tmp_path / "votes").iterdir()] == ["manifest.json"]

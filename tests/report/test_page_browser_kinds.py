@@ -168,10 +168,10 @@ def test_no_ground_truth(unlabelled: Study, paths: dict[str, Path], opened) -> N
     words = "\n".join(page.locator("header, .instrument, main > section:not(#provenance)").all_inner_texts())
     assert not [word for word in ("precision", "F1", "true label", "recall") if word in words]
     assert "predicted labels, on average," in page.locator(".statement").inner_text()
-    curve = unlabelled.main_curve("joint", "mean")
+    curve = unlabelled.main_curve("betting", "mean")
     for index in (0, 5):
         slide_to(page, index)
-        assert table(page, "methods")["joint"] == shown(curve, ("recall",), index)
+        assert table(page, "methods")["betting"] == shown(curve, ("recall",), index)
         assert headline(page, ("recall",))["recall"] == shown(curve, ("recall",), index)[0]
     page.locator("[name=averaging][value=pooled]").check()
     settle(page)

@@ -15,7 +15,7 @@ PROBLEMS = {
     "nan": "returned a score that is NaN or infinite",
     "inf": "returned a score that is NaN or infinite",
     "few": "failed: it returned shape (1, 4), expected a floating-point tensor of shape (1, 5), one score per image "
-    "and label",
+    "and label; name its labels in the order of its scores (--labels)",
 }
 BadDraws = dict[tuple[int, int], str]  # (image, draw) -> the problem there
 

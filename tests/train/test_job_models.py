@@ -148,7 +148,7 @@ def test_own_module(home, job):
     vote = ["--data", "folder", "--root", "set", "--split", "val", "--draws", 10, "--out", "votes"]
     code, out, err = command("vote", "--model", "own_net.py:net", "--weights", "m", *vote)
     assert code == 0, err
-    assert "order" not in out
+    assert "order of labels: " not in out
     assert command("predict", "set/0.png", "--model", "own_net.py:net", "--weights", "m", "--k", 1)[0] == 0
 
 

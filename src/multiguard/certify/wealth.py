@@ -17,15 +17,13 @@ from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
 # The draws after which bets are chosen again, from all draws before; draws before the first are not bet on.
-BETTING_CUTS = (50, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
+BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
 # Bets are made to reach this many times what they need by the next of these numbers of draws.
 _HORIZONS, _AIM = tuple(10**e for e in range(3, 10)), 1.15
 # Draws that were never seen are added to those seen: so many at the least W, and as many spread over all values.
 _UNSEEN = 0.2
 # Halvings in the search for the law that a bet is made for, at most _FURTHEST_AIM beyond the law that just breaks.
 _STEPS, _FURTHEST_AIM = 8, 3.0
-# Where the draws so far are further beyond it, a bet is made for a law this fraction of their way.
-_FRACTION = 0.8
 # Options are chosen for the r that is reached by so many draws, or by twice those so far where that is more.
 _FIRST_AIM = 3000
 # S and v are chosen for ranges of r of this length.
@@ -131,8 +129,8 @@ class _Bets:
         """(rows,) stakes for the weakest law that would reach what is needed by the horizon.
 
         It lies beyond the law that just breaks, in the direction of the draws so far. How far beyond they are is not
-        estimated, which would cost growth where it matters: near the last r that can be reached. Draws that are
-        further away, by `ahead`, are bet on more, and reach what is needed sooner.
+        estimated, which would cost growth where it matters: near the last r that can be reached. Draws
+        further away, by `ahead`, are bet on as they are, and reach what is needed sooner.
         """
         horizon = next(draws for draws in _HORIZONS if draws > self.block.first)
         low, high = np.zeros(len(x)), np.full(len(x), _FURTHEST_AIM)
@@ -140,8 +138,7 @@ class _Bets:
             middle = (low + high) / 2
             short = best_stakes(law_of(scores + middle[:, None]), x)[1] * horizon < _AIM * self.claim.needed
             low, high = np.where(short, middle, low), np.where(short, high, middle)
-        aim = np.maximum(high, _FRACTION * ahead)
-        return best_stakes(law_of(scores + aim[:, None]), x)[0]
+        return best_stakes(law_of(scores + np.maximum(high, ahead)[:, None]), x)[0]
 
     def _law(self) -> Floats:
         """(options, cells) how often each W came before, with draws that were never seen."""

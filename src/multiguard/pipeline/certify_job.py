@@ -77,7 +77,7 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     >>> certify(CertifyJob(Path("no-such-votes"), Path("certificates"), CertifyPart(k=3, k_prime=1)))
     Traceback (most recent call last):
         ...
-    multiguard.errors.VotesError: no-such-votes is not a votes folder: it has no manifest.json.
+    multiguard.errors.VotesError: no-such-votes does not exist; name a votes folder, as `multiguard vote` writes it.
     """
     config, votes = job.part.config(job.rule), read_votes(job.votes)
     radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
