@@ -162,6 +162,8 @@ def test_adaptive_default():
 def test_without_labels():
     """Without labels, pilot draws choose those that are certified."""
     results = Smoother(network(), SIGMA, device="cpu").certify((TEST[0], None), RULE, **QUICK)
+    assert "fraction of predicted labels" in repr(results)
+    assert not [word for word in ("recall", "precision", "F1") if word in repr(results) + results._repr_html_()]
     assert not results.certificates.labelled
     assert all(len(own) == 2 for own in results.certificates.labels)
 

@@ -161,29 +161,39 @@ class Results:
         return self.images
 
     def __repr__(self) -> str:
-        head, rows = self._summary()
-        lines = ("  R = {:<6} recall {}, precision {}, F1 {}".format(*row) for row in rows)
-        return "\n".join([f"Results: {head}", *lines])
+        head, names, rows = self._summary()
+        line = "  R = {:<6} " + ", ".join(f"{name} {{}}" for name in names)
+        return "\n".join([f"Results: {head}", *(line.format(*row) for row in rows)])
 
     def _repr_html_(self) -> str:
-        head, rows = self._summary()
-        names = "".join(f"<th>{name}</th>" for name in ("R", "certified recall", "precision", "F1"))
+        head, scores, rows = self._summary()
+        names = "".join(f"<th>{name}</th>" for name in ("R", *(f"certified {score}" for score in scores)))
         cells = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
         table = f"<table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>"
         return f"<p><b>Results</b>: {html.escape(head)}</p>{table}"
 
-    def _summary(self) -> tuple[str, list[tuple[str, ...]]]:
-        """What was certified, in one line, and at a few radii R, recall, precision and F1."""
+    def _summary(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+        """What was certified, in one line, the names of the scores, and at a few radii R and the scores.
+
+        Without ground truth the only score is the fraction of the predicted labels that stay.
+        """
         from multiguard.report.words import config_words, failure_words
 
         head = f"{len(self.certificates.ids)} inputs, {', '.join(config_words(self).values())}"
         head += f", method {self._method(None)}. {failure_words(self)}".rstrip()
         if not any(self.certificates.labels):
-            return f"{head} No image has a label, so there is nothing to average.", []
+            return f"{head} No image has a label, so there is nothing to average.", (), []
         grid = self.curves[0].scores.radius
         shown = self.curve(grid[np.unique(np.linspace(0, len(grid) - 1, _SHOWN_RADII).round().astype(int))]).scores
-        scores = zip(shown.recall, shown.precision, shown.f1, strict=True)
-        return head, [(plain(radius), *map(percent, row)) for radius, row in zip(shown.radius, scores, strict=True)]
+        names: tuple[str, ...] = ("recall", "precision", "F1")
+        columns = [shown.recall, shown.precision, shown.f1]
+        if not self.certificates.labelled:
+            names, columns = ("fraction of predicted labels",), [shown.recall]
+        return (
+            head,
+            names,
+            [(plain(row[0]), *map(percent, row[1:])) for row in zip(shown.radius, *columns, strict=True)],
+        )
 
     def _score(self, score: Score, radius: ArrayLike, method: Method | None, averaging: Averaging) -> float | Floats:
         values: Floats = getattr(self.curve(radius, method=method, averaging=averaging).scores, score)
