@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arrays import Floats, Ints
 
-# No r beyond this is told apart: the largest r at which a law is taken to break.
+# The largest r at which a law is taken to break.
 _FURTHEST = 6.4
 _STEPS = 12
 # Scores beyond this have slopes so large or small that they only lose digits.

@@ -113,10 +113,10 @@ def _claimed(draws: Draws, staircase: Staircase, alpha: float, at: At) -> Floats
     if not staircase.pairs:
         return np.empty(0)
     radii = BETTING_RADII if at is None else np.unique(np.array(at, dtype=np.float64))
-    asked = None if at is None else len(radii)
-    claims = staircase.claims(alpha, asked)
+    requested = None if at is None else len(radii)
+    claims = staircase.claims(alpha, requested)
     held = np.logical_and.accumulate(is_proved(wealth(draws, staircase.game, claims, radii), claims, draws.count), 1)
-    if staircase.is_nested(asked):
+    if staircase.is_nested(requested):
         held = np.logical_and.accumulate(held, axis=0)
     r = np.append(-np.inf, radii)[held.sum(axis=1)]
     return np.maximum.accumulate(r[::-1])[::-1]

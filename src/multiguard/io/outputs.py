@@ -40,7 +40,7 @@ _STAGE = re.compile(r"\.multiguard-\w{8}\.part")
 class _Record:
     """What is known of a result."""
 
-    request: str = ""  # the checksum of what was asked for
+    request: str = ""  # the checksum of what was requested
     finished: bool = False  # whether all files were there
     files: Mapping[str, str] = field(default_factory=dict)  # their sha256, by their path from the folder of the head
     replaced: Mapping[str, str] = field(default_factory=dict)  # those of older files, while they are being replaced

@@ -1,4 +1,4 @@
-"""The kinds of models that a name can stand for, told apart by prefix, by suffix or by what a folder holds."""
+"""The kinds of models that a name can stand for, distinguished by prefix, by suffix or by what a folder holds."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -138,7 +138,7 @@ class PreparedVote:
 
         Args:
             progress: Called with the number of images done and of all images.
-            stop: Asked before each shard; if true, the shards under way are finished and the rest is left.
+            stop: Called before each shard; if true, the shards under way are finished and the rest is left.
             force: Whether to remove another run's votes first; votes of this run are always kept.
         """
         discard = discard_votes if force and this_rank().may_discard else None

@@ -1,4 +1,4 @@
-"""A model described once: a folder that holds its files and everything else that a command would have to be told.
+"""A model described once: a folder that holds its files and all options that a command would need.
 
 Files of the model are copied into the folder, and checked by their sha256 when it is used. Code is not copied: the
 folder names it, and it runs only for the user who wrapped it, on the machine where that was done.
