@@ -183,7 +183,7 @@ def exact_radii(
         true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
         return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
     counts = count_votes(sets, labels, rule, num_labels, weights)
-    return solve([counts], rule, Exact(), *options)[0]
+    return solve([counts], rule, Exact(weights), *options)[0]
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
