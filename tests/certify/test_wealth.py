@@ -169,7 +169,7 @@ def most_mean_where_broken(game: Game, u: int, v: int, r: float, rng: np.random.
 
 
 @pytest.mark.parametrize("game", [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)])
-def test_mean_payoff(game: Game) -> None:
+def test_mean_payoff_of_random_laws(game: Game) -> None:
     """No law that breaks gives a bet a mean payoff above 1."""
     rng = np.random.default_rng(5)
     u, v = max(1, game.most_in) if game.most_in else 0, max(1, game.most_out)
@@ -214,7 +214,9 @@ def test_radii_list() -> None:
 @pytest.mark.parametrize(("c", "d"), [(2, 1), (6, 3), (5, 0), (30, 13)])
 def test_fractions(c: int, d: int) -> None:
     """The claims of one image together spend at most alpha, and so do as many as there are radii."""
-    draws = Draws(np.zeros((1, d), dtype=np.bool_), np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), c - d)
+    draws = Draws(
+        np.zeros((1, d), dtype=np.bool_), np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), c - d
+    )
     threshold = Threshold(0.5)
     for staircase in (top_k_sizes(draws, TopK(3 % c + 1, 2)), floors(draws, threshold), ceilings(draws, threshold)):
         levels = [exp(-claim.needed) for claim in staircase.claims(0.2)]

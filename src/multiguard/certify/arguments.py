@@ -86,7 +86,7 @@ def check_labels(labels: ArrayLike, num_labels: int, *, allow_none: bool = False
 
 
 def check_distribution(probabilities: ArrayLike, sets: int) -> Floats:
-    """One probability per vote set, if none is negative and they sum to 1; what rounding added or left is shared out."""
+    """One probability per vote set, if none is negative and they sum to 1; they are scaled to do so exactly."""
     weights = np.asarray(probabilities, dtype=np.float64)
     if weights.shape != (sets,):
         raise InvalidInputError(f"probabilities must be one per vote set, ({sets},), got shape {weights.shape}")

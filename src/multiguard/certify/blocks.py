@@ -55,9 +55,7 @@ class Block:
         members: (sets, d) the sets S that are tried.
     """
 
-    def __init__(
-        self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]
-    ) -> None:
+    def __init__(self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]) -> None:
         (self.first, self.last), self.planned = ends, planned
         self.game, self.rivals, self._pattern = game, draws.rivals, draws.pattern[: self.last]
         seen, self._start = np.searchsorted(draws.draw, (self.last, self.first))
@@ -139,7 +137,7 @@ class Tally:
         self.v, self.span, self.hits_in = v, span, hits_in.astype(np.float64)
         self.used = np.flatnonzero(table.any(axis=(0, 1)))
         self.table = table[:, table.any(axis=(0, 2))][:, :, self.used].astype(np.float64)
-        self._plain, self._losses = 0.0, 0.0
+        self._plain, self._losses = np.zeros(1), np.zeros((1, self.table.shape[1]))
 
     def add(self, step: int, logs: Floats) -> Floats:
         """(pairs,) what is gained from the first step to this one; logs: (pairs, slots) log g by a and b."""

@@ -92,6 +92,8 @@ def _bet_alone(
     for i, label in enumerate(np.atleast_1d(labels)):
         draws = read_draws(votes, [label], rule, num_labels)
         course = course_of(method, draws)
-        is_top_k = isinstance(rule, TopK)
-        r[i] = (betting_radii(draws, rule, alpha, course)[0] if is_top_k else floor_radii(draws, rule, alpha, course))[0]
+        if isinstance(rule, TopK):
+            r[i] = betting_radii(draws, rule, alpha, course)[0][0]
+        else:
+            r[i] = floor_radii(draws, rule, alpha, course)[0]
     return scale_radii(r, sigma)

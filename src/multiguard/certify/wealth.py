@@ -57,7 +57,9 @@ class Course:
         return [(cut, planned, min(planned, draws)) for cut, planned in pairwise(self.cuts) if cut < draws]
 
 
-ANYTIME = Course(BETTING_CUTS, lambda draws: next(most for most in _HORIZONS if most > draws), _LEAST_LEFT, is_eager=True)
+ANYTIME = Course(
+    BETTING_CUTS, lambda draws: next(most for most in _HORIZONS if most > draws), _LEAST_LEFT, is_eager=True
+)
 
 
 def fixed_course(draws: int) -> Course:
@@ -190,7 +192,8 @@ class Bets:
         def growth(r: Floats) -> Floats:
             law, x = self._fair(options, r)
             log_g = np.log1p(stakes(law, x, rate)[:, None] * x)
-            return np.einsum("ij,ij->i", self.law, log_g) / rate - 1
+            expected: Floats = np.einsum("ij,ij->i", self.law, log_g) / rate - 1
+            return expected
 
         low, high, at_zero = np.zeros(len(options)), self.ends.copy(), growth(np.zeros(len(options)))
         if not np.any(at_zero >= 0):

@@ -28,8 +28,8 @@ _Out = Annotated[
 ]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "betting", "paper", "independent", "jia"),
-    "threshold": ("joint", "betting", "independent"),
+    "top-k": ("joint", "coupled", "betting", "paper", "independent", "jia"),
+    "threshold": ("joint", "coupled", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 

@@ -30,7 +30,9 @@ class CertifyPart:
     draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
     methods: Annotated[
         tuple[Method, ...],
-        Help("betting, joint, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"),
+        Help(
+            "joint, coupled, betting, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"
+        ),
     ] = ()
     radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
     radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
