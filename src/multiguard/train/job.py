@@ -31,7 +31,7 @@ class TrainJob:
     data: str  # the dataset's name
     out: Path  # the model folder to write, or to resume in
     hyperparameters: Hyperparameters
-    model: str | None = None  # "cnn", "cnn:WIDTH", "timm:NAME", or a model folder; None for the cnn of the digits
+    model: str | None = None  # an architecture or a model folder; None for the cnn of the digits
     root: Path | None = None  # the dataset's folder
     weights: str | None = None  # a weights file, or "pretrained"
     size: int | None = None  # height and width of the images; None for the network's own
