@@ -80,7 +80,7 @@ def _figure(title: str, subtitle: str, panels: Sequence[Panel]) -> "Figure":
 
 def _draw_panel(axes: "Axes", panel: Panel, title: str) -> None:
     for (name, values), stroke in zip(panel.lines, distinct_strokes(len(panel.lines)), strict=True):
-        canvas.draw_line(axes, panel.radius, values, stroke, name)
+        canvas.draw_staircase(axes, panel.radius, values, stroke, name)
     low = min(float(values.min()) for _, values in panel.lines)
     canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y=panel.unit)
     axes.set_xlim(0, float(panel.radius[-1]))

@@ -64,7 +64,7 @@ def deployed(tmp_path_factory):
         "adaptive": [*DIGITS, *adaptive, *TOP_K],
         "adaptive-sets": [*folder, *adaptive, *THRESHOLD],
     }
-    return home, {name: done("vote", *MODEL, *asked, "--out", home / name) for name, asked in said.items()}
+    return home, {name: done("vote", *MODEL, *asked, "--seed", 0, "--out", home / name) for name, asked in said.items()}
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_report_without_labels(deployed, name, tmp_path):
 
 def predicting(deployed, *more):
     image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
-    return ["predict", image, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, *more]
+    return ["predict", image, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, "--seed", 0, *more]
 
 
 def test_threshold_prediction(deployed):

@@ -189,14 +189,14 @@ def test_force_over_damage(place):
 
 
 def test_force_certify_report(place):
-    """Certificates and reports are replaced only by force."""
+    """Certificates and reports are replaced only by force; the same command finds its work done."""
     before = state(place / "runs")
-    code, _, err = command(*example_of("certify"))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "runs/certificates holds certificates already; --force replaces them" in err
-    code, _, err = command(*example_of("report"))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "runs/report.html exists already; --force replaces it" in err
+    for name, more, held in (("certify", ["--alpha", 0.2], "certificates"), ("report", ["--title", "x"], "a report")):
+        code, _, err = command(*example_of(name), *SMALL[name])
+        assert code == 0, err
+        code, _, err = command(*example_of(name), *SMALL[name], *more)
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"holds {held} already, made with other settings; --force replaces" in err
     assert state(place / "runs") == before
     code, out, _ = command(
         "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--bands", 0.9
@@ -245,13 +245,14 @@ def test_report_without_images(place):
 
 def test_prediction_table(examples):
     """A prediction is rounded down and its guesses are named."""
-    home, said = examples
+    home = examples[0]
+    said = command(*_predicting(home))[1]
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
     found = json.loads(text)
     assert (found["k"], found["k_prime"], found["sigma"]) == (4, 2, 0.25)
     labels = found["images"][0]["labels"]
-    rows = [line.split("  ") for line in said["predict"].splitlines()[2:6]]
+    rows = [line.split("  ") for line in said.splitlines()[2:6]]
     for label, row in zip(labels, rows, strict=True):
         cells = [cell.strip() for cell in row if cell.strip()]
         assert cells[0] == label["label"]
@@ -265,7 +266,7 @@ def test_prediction_table(examples):
 
 def _predicting(home, *more):
     model = home / "runs/digits"
-    return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], *more]
+    return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], "--seed", 0, *more]
 
 
 def test_renamed_image(examples, tmp_path):
@@ -277,6 +278,20 @@ def test_renamed_image(examples, tmp_path):
     assert one.pop("file") != other.pop("file")
     assert one == other
     assert one["sha256"] == hashlib.sha256((home / "digit.png").read_bytes()).hexdigest()
+
+
+def test_random_seeds(place):
+    """Without --seed, each prediction and each new votes folder has a seed of its own, and records it."""
+    asked = [*example_of("predict"), *SMALL["predict"]]
+    first, second = (json.loads(command(*asked, "--json")[1]) for _ in range(2))
+    assert first["seed"] != second["seed"]
+    assert json.loads(command(*asked, "--json", "--seed", first["seed"])[1]) == first
+    assert f"noise of seed {first['seed']}: --seed repeats it" in command(*asked, "--seed", first["seed"])[1]
+    assert command(*example_of("vote")[:-1], "other/votes", *SMALL["vote"])[0] == 0
+    votes, others = read_votes("runs/votes"), read_votes("other/votes")
+    assert votes.provenance.seed != others.provenance.seed
+    assert votes.ids == others.ids, "the sample of images has a fixed seed"
+    assert read_certificates(place / "runs/certificates").provenance["seed"] == votes.provenance.seed
 
 
 def test_infinite_radius(examples):

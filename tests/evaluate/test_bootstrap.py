@@ -19,7 +19,7 @@ def certified(tmp_path_factory):
 
 def slow_band(certified, averaging, part, *, level, resamples, seed):
     """Each resample drawn and averaged on its own."""
-    kept = [i for i, true in enumerate(certified.labels) if true]
+    kept = [i for i, true in enumerate(certified.labels) if true or averaging == "pooled"]
     sizes = np.array([certified_size(certified.radii["joint"][i], GRID) for i in kept])
     parts = np.array([part(len(certified.labels[i])) for i in kept])
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import pytest
 from multiguard import Radii, Threshold, TopK, certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
+from multiguard.evaluate.curves import AVERAGINGS
 
 
 def top_k_radii(*true: float) -> Radii:
@@ -39,6 +40,8 @@ def test_image_set(averaging: str) -> None:
     scores = set_scores(RADII, RULE, num_true=TRUE, radius=grid, averaging=averaging)
     for position, radius in enumerate(grid):
         sizes = [int(certified_size(radii.true, radius)) for radii in RADII[:3]]
+        np.testing.assert_allclose(scores.true_floor[position], np.mean(sizes))
+        np.testing.assert_allclose(scores.false_ceiling[position], np.mean([3 - e for e in [*sizes, 0]]))
         if averaging == "mean":
             expected = (
                 np.mean([e / 3 for e in sizes]),
@@ -46,9 +49,20 @@ def test_image_set(averaging: str) -> None:
                 np.mean([2 * e / (d + 3) for e, d in zip(sizes, TRUE[:3], strict=True)]),
             )
         else:
-            expected = (sum(sizes) / 9, sum(sizes) / 8, 2 * sum(sizes) / 17)
+            expected = (sum(sizes) / 12, sum(sizes) / 8, 2 * sum(sizes) / 20)
         np.testing.assert_allclose((scores.precision[position], scores.recall[position], scores.f1[position]), expected)
     assert (scores.images, scores.without_labels) == (3, 1)
+
+
+def test_false_labels_of_images_without_labels() -> None:
+    """An image without labels returns only wrong ones: they lower pooled precision and F1, and raise the ceiling."""
+    radii, num_true = [top_k_radii(1.0), top_k_radii()], [1, 0]
+    mean, pooled = (set_scores(radii, TopK(2, 2), num_true=num_true, radius=0.5, averaging=a) for a in AVERAGINGS)
+    assert (mean.precision, mean.recall, mean.f1) == (1 / 2, 1, 2 / 3)
+    assert (pooled.precision, pooled.recall, pooled.f1) == (1 / 4, 1, 2 / 5)
+    for scores in (mean, pooled):
+        assert (scores.true_floor, scores.false_ceiling) == (1, 3 / 2)
+        assert (scores.images, scores.without_labels) == (1, 1)
 
 
 def test_radius_shapes() -> None:

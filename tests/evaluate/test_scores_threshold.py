@@ -38,7 +38,7 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
     """Precision, recall and F1 from their definitions; precision of nothing returned is 0."""
     returned = true_positives + false_positives
     precision = true_positives / returned if returned else 0.0
-    recall = true_positives / d
+    recall = true_positives / d if d else 0.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return precision, recall, f1
 
@@ -66,15 +66,13 @@ def test_image_set(averaging: str) -> None:
     """The scores of a set are those of loops."""
     scores = set_scores(RADII, RULE, num_true=TRUE, radius=GRID, averaging=averaging)
     for position, radius in enumerate(GRID):
-        pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in RADII if len(each.true)]
-        if averaging == "mean":
-            expected = np.mean([slow_scores(*each) for each in pairs], axis=0)
-        else:
-            expected = slow_scores(*np.sum(pairs, axis=0))
+        every = [(*floor_and_ceiling(each, radius), len(each.true)) for each in RADII]
+        pairs = [each for each, d in zip(every, TRUE, strict=True) if d]
+        expected = _average(RADII, radius, averaging)
         found = scores.precision[position], scores.recall[position], scores.f1[position]
         np.testing.assert_allclose(found, expected, atol=1e-15)
         np.testing.assert_allclose(scores.true_floor[position], np.mean([e for e, _, _ in pairs]))
-        np.testing.assert_allclose(scores.false_ceiling[position], np.mean([m for _, m, _ in pairs]))
+        np.testing.assert_allclose(scores.false_ceiling[position], np.mean([m for _, m, _ in every]))
     assert (scores.images, scores.without_labels) == (4, 1)
 
 
@@ -116,10 +114,10 @@ def test_literal_bands(averaging: str) -> None:
     """Bands are those of a slow loop."""
     counts = certified_counts(RADII, TRUE, RULE, GRID)
     found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
-    kept = [each for each in RADII if len(each.true)]
+    kept = [each for each in RADII if len(each.true) or averaging == "pooled"]
     rng, averages = np.random.default_rng(3), []
     for _ in range(70):
-        drawn = [kept[i] for i in rng.integers(4, size=4)]
+        drawn = [kept[i] for i in rng.integers(len(kept), size=len(kept))]
         averages.append([_average(drawn, radius, averaging) for radius in GRID])
     low, high = np.quantile(averages, [0.1, 0.9], axis=0)
     for column, name in enumerate(("precision", "recall", "f1")):
@@ -131,7 +129,7 @@ def _average(images, radius: float, averaging: str) -> np.ndarray:
     pairs = [(*floor_and_ceiling(each, radius), len(each.true)) for each in images]
     if averaging == "pooled":
         return np.array(slow_scores(*np.sum(pairs, axis=0)))
-    return np.mean([slow_scores(*each) for each in pairs], axis=0)
+    return np.mean([slow_scores(*each) for each in pairs if each[2]], axis=0)
 
 
 def test_refused_scores() -> None:

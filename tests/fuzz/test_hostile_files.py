@@ -250,17 +250,18 @@ def test_outputs_outside_run_folder(tmp_path, name):
         read_record(tmp_path / "run")
 
 
-def test_linked_stage(tmp_path):
-    """A link in place of the writer's own folder leads it nowhere: nothing is written or removed behind it."""
+def test_linked_files(tmp_path):
+    """A link in place of a file that we would write leads nowhere: it is refused, with --force or without."""
     votes = random_votes(tmp_path / "votes", images=4, draws=50)
     certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
-    for name, radius in (("c", 0.5), ("other", 1.0)):
-        write_certificates(tmp_path / name, certified, curves(certified, GRID), radius=[radius], votes=votes)
-    (tmp_path / "c" / ".part").symlink_to(tmp_path / "other")
-    write_certificates(tmp_path / "c", certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
-    assert len(list((tmp_path / "other").iterdir())) == 3
-    assert read_certificates(tmp_path / "other").labels[0].radius.tolist() == [1.0]
-    assert read_certificates(tmp_path / "c").labels[0].radius.tolist() == [0.25]
+    (tmp_path / "mine").write_text("mine")
+    for name in ("certificates.parquet", "curves.csv", ".certificates.parquet.json"):
+        out = tmp_path / f"c-{name}"
+        out.mkdir()
+        (out / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(InvalidInputError, match=r"is not replaced|is a link"):
+            write_certificates(out, certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 # ------------------------------------------------------------------------------------------- what is shown
@@ -298,12 +299,9 @@ def named(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reported(named):
-    """The report on these certificates, where a link lies in place of the page: what was said, and the page."""
-    (named / "mine").write_text("mine")
+    """The report on these certificates: what was said, and the page."""
     page = named / "out" / "\x1b[31m.html"
-    page.parent.mkdir()
-    page.symlink_to(named / "mine")
-    return command("report", named / "c", "--out", page, "--force"), page
+    return command("report", named / "c", "--out", page), page
 
 
 def steering(text: str) -> set[str]:
@@ -323,10 +321,13 @@ def test_terminal_control(named, reported, tmp_path):
     assert "\\u001b[31m" in err
 
 
-def test_linked_page(named, reported):
-    """A page that is a link is replaced, not followed."""
-    assert (named / "mine").read_text() == "mine"
-    assert not reported[1].is_symlink()
+def test_linked_page(named, tmp_path):
+    """A page that is a link is refused, not followed."""
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "page.html").symlink_to(tmp_path / "mine")
+    code, _, err = command("report", named / "c", "--out", tmp_path / "page.html", "--force")
+    assert (code, "page.html is not as multiguard wrote it, so it is not replaced" in err) == (2, True)
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_script_in_command(reported):

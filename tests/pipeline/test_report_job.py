@@ -9,6 +9,8 @@ import pytest
 from tests.cli.test_signals_process import started, wait_for
 from tests.pipeline.tiny_run import command, state
 
+from multiguard.io.lock import LOCK_NAME
+
 
 @pytest.fixture
 def alone(home):
@@ -24,7 +26,7 @@ def reported(alone, *more):
 def test_interrupted_report(alone):
     """Ctrl-C loses nothing and the same command makes the report."""
     process = started("report", alone / "certificates", "--no-images")
-    wait_for(alone / "figures" / "methods.png", process)
+    wait_for(alone / "figures" / LOCK_NAME, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
@@ -74,16 +76,22 @@ def test_commands_on_page(home):
 
 
 def test_stale_report_files(alone):
-    """Stale and partial files of a report are removed, other files stay."""
-    left = ["figures/.n.svg.x1y2.part", "figures/alpha.png", "tables/.k.tex.ab_c.part", ".report.html.z9.part"]
-    mine = ["figures/.mine.part", "tables/notes.txt", ".other.html.z9.part"]
-    for name in (*left, *mine):
-        (alone / name).parent.mkdir(exist_ok=True)
+    """What an earlier report and a killed one left is removed; files of somebody else stay."""
+    certify = ["certify", alone / "run" / "votes", "--k", 3, "--k-prime", 2, "--force", "--out", alone / "certificates"]
+    assert command(*certify, "--sweep", "alpha=0.1,0.01")[0] == 0
+    assert reported(alone)[0] == 0
+    swept = set(state(alone))
+    assert "figures/alpha.png" in swept
+    for name in ("figures/.multiguard-ab12cd34.part/n.svg", ".multiguard-ab12cd34.part/report.html"):
+        (alone / name).parent.mkdir()
         (alone / name).write_text("partial")
-    before = set(state(alone))
+    mine = ["figures/.mine.part", "tables/notes.txt", ".other.html.z9.part"]
+    for name in mine:
+        (alone / name).write_text("mine")
+    assert command(*certify)[0] == 0
     assert reported(alone, "--force")[0] == 0
-    made = {name for name in state(alone / "run") if name.startswith(("figures/", "tables/"))}
-    assert set(state(alone)) == (before - set(left)) | made | {"report.html"}
+    stale = {name for name in swept if name.startswith(("figures/alpha", "tables/alpha"))}
+    assert set(state(alone)) == (swept - stale) | set(mine)
 
 
 def test_foreign_figures(alone):
@@ -92,5 +100,21 @@ def test_foreign_figures(alone):
     (alone / "figures" / "holiday.png").write_text("mine")
     code, _, err = reported(alone)
     assert (code, err.count("\n")) == (2, 1)
-    assert "figures holds holiday.png, which no report wrote; --force writes beside it" in err
+    assert "figures holds holiday.png, which is not of this command; --force writes beside it" in err
     assert sorted(path.name for path in (alone / "figures").iterdir()) == ["holiday.png"]
+    (alone / "figures" / "methods.png").write_text("mine")
+    code, _, err = reported(alone, "--force")
+    assert (code, "methods.png is not as multiguard wrote it, so it is not replaced" in err) == (2, True)
+    assert {path.read_text() for path in (alone / "figures").iterdir()} == {"mine"}
+    assert not (alone / "report.html").exists()
+
+
+def test_repeated_report(alone):
+    """The same command finds its work done and changes nothing; another one needs --force."""
+    assert reported(alone)[0] == 0
+    before = state(alone)
+    code, out, err = reported(alone)
+    assert (code, state(alone)) == (0, before), err
+    assert f"report: {alone / 'report.html'}" in out
+    code, _, err = reported(alone, "--title", "Other")
+    assert (code, "holds a report already, made with other settings; --force" in err) == (2, True), err

@@ -81,6 +81,29 @@ def table(page, section: str) -> dict[str, list[str]]:
     return dict(rows)
 
 
+def drawn_lines(page, section: str) -> list[dict]:
+    """Of each chart its score, and of each line in it the name and points along what is drawn, in units of the axes.
+
+    `pixel` is the size of one in the same units.
+    """
+    page.locator(f"#{section} .plot .js-line").first.wait_for(state="attached")
+    return page.locator(f"#{section} .chart").evaluate_all(
+        """charts => charts.map((chart) => {
+            const plot = chart.querySelector(".plot"), { xaxis, yaxis } = plot._fullLayout;
+            const lines = [...plot.querySelectorAll(".scatterlayer .trace")].map((trace, index) => {
+                const path = trace.querySelector(".js-line"), points = [];
+                for (let at = 0; at < path.getTotalLength(); at += 0.5) {
+                    const { x, y } = path.getPointAtLength(at);
+                    points.push([xaxis.p2d(x), yaxis.p2d(y)]);
+                }
+                return { name: plot._fullData[index].name, points };
+            });
+            const pixel = [xaxis.p2d(1) - xaxis.p2d(0), yaxis.p2d(0) - yaxis.p2d(1)];
+            return { score: chart.dataset.chart, lines, pixel };
+        })"""
+    )
+
+
 def cards(page, **selectors: str) -> list[dict]:
     """The id of each card, and the texts of all that each selector finds in it."""
     return page.locator(".card").evaluate_all(

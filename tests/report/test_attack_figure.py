@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.cbook import STEP_LOOKUP_MAP
 from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
 
+from multiguard.evaluate import attack_curves
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.report.attack_figure import attack_figure, verdict
 from multiguard.report.canvas import fixed_style
@@ -63,6 +65,30 @@ def test_figure_numbers():
     fell, held = falls.collections[1:]
     assert fell.get_offsets().tolist() == [[0.8, 1.0], [0.3, 0.5]], "every point lies above the diagonal"
     assert held.get_offsets().tolist() == []
+
+
+@pytest.mark.parametrize("case", [top_k_attacks, threshold_attacks])
+def test_unknown_area(case):
+    """The area of the unknown reaches from the certified staircase to the one of the best attack, at any radius."""
+    attacks = case()
+    with fixed_style():
+        panels = attack_figure(attacks).axes[:-1]
+    radius = np.random.default_rng(0).uniform(0, attacks.radii[-1], 500)
+    for axes, curve in zip(panels, attack_curves(attacks, radius), strict=True):
+        scale = 100 if curve.goal == "in" else 1
+        drawn = {line.get_label(): STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data()) for line in axes.lines}
+        certified = np.interp(radius, *drawn["certified (joint)"])
+        reached = np.interp(radius, *drawn.get("best of all attacks", drawn["gradients (PGD)"]))
+        proved = scale * curve.certified["joint"]
+        assert np.all((certified - proved) * (1 if curve.goal == "in" else -1) <= 1e-9)
+        outline, sign = axes.collections[0].get_paths()[0], np.sign(reached - certified)
+        margin = 1e-6 * scale
+        wide = np.flatnonzero(sign)
+        assert len(wide)
+        for i in wide:
+            ends = (certified[i] - sign[i] * margin, certified[i] + sign[i] * margin)
+            ends += (reached[i] - sign[i] * margin, reached[i] + sign[i] * margin)
+            assert [outline.contains_point((radius[i], y)) for y in ends] == [False, True, True, False]
 
 
 def test_table_rounding(tmp_path):

@@ -10,10 +10,12 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.cbook import STEP_LOOKUP_MAP
 from PIL import Image
 from tests.report.studies import LABELS, make_run
 from tests.report.test_families import by_key
 
+from multiguard.evaluate import set_scores
 from multiguard.report import Study, canvas, draw_figures
 from multiguard.report.canvas import fixed_style
 from multiguard.report.figures import draws_figure, family_figure, label_figure
@@ -66,6 +68,49 @@ def test_panel_curves(study: Study, key: str) -> None:
             assert np.array_equal(shown.get_xdata(), scores.radius)
             assert np.array_equal(shown.get_ydata(), 100 * getattr(scores, score))
     assert "not covered" in figure_text(figure)
+
+
+def drawn_values(line, radius):
+    """The values of a line as matplotlib draws it, at radii where it does not jump."""
+    x, y = STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
+    return np.interp(radius, x, y)
+
+
+@pytest.mark.parametrize("kind", ["study", "threshold"])
+def test_staircase(kind: str, request) -> None:
+    """At any radius a line shows no more than is proved there: exactly evaluated, floors are higher, ceilings lower."""
+    study = request.getfixturevalue(kind)
+    certificates, family = study.main.certificates, by_key(study)["methods"]
+    num_true = [len(labels) for labels in certificates.labels]
+    radius = np.random.default_rng(0).uniform(0, family.radius[-1], 2000)
+    with fixed_style():
+        figure = family_figure(study, family)
+    for axes, measure in zip(figure.axes, family.measures, strict=True):
+        for line, method in zip(axes.lines, certificates.methods, strict=True):
+            radii = certificates.set_radii(method)
+            exact = set_scores(radii, certificates.config.rule, num_true=num_true, radius=radius)
+            proved = measure.on_axis(getattr(exact, measure.key))
+            gap = (proved - drawn_values(line, radius)) * (1 if measure.is_fraction else -1)
+            assert gap.min() >= -1e-9
+            assert np.ptp(proved) > 0
+
+
+def test_staircase_of_bands(tmp_path: Path) -> None:
+    """A band has the steps of its curve: between two radii it is the one at the larger."""
+    banded = Study(make_run(tmp_path, bands=0.9))
+    with fixed_style():
+        figure = family_figure(banded, banded.families[0])
+    curve = banded.families[0].lines[0].curves["mean"]
+    low, high = (100 * end for end in curve.bands.precision)
+    outline = figure.axes[0].collections[0].get_paths()[0]
+    steps = np.flatnonzero(high[1:] > low[1:] + 1) + 1
+    assert len(steps)
+    for i in steps:
+        middle = curve.scores.radius[i - 1 : i + 1].mean()
+        inside = [
+            outline.contains_point((middle, y)) for y in (low[i] - 0.5, low[i] + 0.5, high[i] - 0.5, high[i] + 0.5)
+        ]
+        assert inside == [False, True, True, False]
 
 
 def test_ceiling_panel(threshold: Study) -> None:

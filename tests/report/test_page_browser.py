@@ -4,6 +4,7 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+import matplotlib.path
 import numpy as np
 import pytest
 from tests.report.browsing import (
@@ -11,6 +12,7 @@ from tests.report.browsing import (
     assert_all_fits,
     assert_quiet,
     cards,
+    drawn_lines,
     headline,
     open_page,
     radius_value,
@@ -22,6 +24,7 @@ from tests.report.browsing import (
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
+from multiguard.evaluate import set_scores
 from multiguard.report import Study, write_page
 from multiguard.report.rounding import percent_value
 
@@ -58,6 +61,47 @@ def test_slider(study: Study, path: Path, opened, averaging: str) -> None:
             assert cells == expected_scores(study, names[name], averaging, index)
         assert list(headline(page).values()) == expected_scores(study, "joint", averaging, index)
         assert float(page.locator("#radius-shown").inner_text()) == grid[index]
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_staircase(study: Study, path: Path, opened, averaging: str) -> None:
+    """Along every line that a chart draws, no point is above what is proved at its radius."""
+    page, certificates = opened(path).page, study.main.certificates
+    page.locator(f"[name=averaging][value={averaging}]").check()
+    names = dict(zip(table(page, "methods"), certificates.methods, strict=True))
+    options = {"num_true": [len(labels) for labels in certificates.labels], "averaging": averaging}
+    for chart in drawn_lines(page, "methods"):
+        across, up = chart["pixel"]
+        assert {line["name"] for line in chart["lines"]} == set(names)
+        for line in chart["lines"]:
+            radius, shown = np.array(line["points"]).T
+            proved = set_scores(
+                certificates.set_radii(names[line["name"]]),
+                certificates.config.rule,
+                radius=np.clip(radius - 0.02 * across, 0, None),
+                **options,
+            )
+            assert np.all(shown <= 100 * getattr(proved, chart["score"]) + 0.02 * up)
+            assert np.ptp(shown) > 10 * up
+
+
+def test_staircase_of_bands(tmp_path: Path, opened) -> None:
+    """A band has the steps of its curve: between two radii it is the one at the larger."""
+    banded = Study(make_run(tmp_path, bands=0.9))
+    write_page(banded, tmp_path / "report.html")
+    page = opened(tmp_path / "report.html").page
+    plot = page.locator("#methods [data-chart=precision] .plot")
+    plot.locator(".js-fill").first.wait_for(state="attached")
+    x, y, shape = plot.evaluate("({ _fullData: [band] }) => [band.x, band.y, band.line.shape]")
+    curve = banded.main_curve("joint", "mean")
+    grid, outline = curve.scores.radius, matplotlib.path.Path(np.column_stack([x, y]))
+    low, high = (100 * end for end in curve.bands.precision)
+    steps = np.flatnonzero(high[1:] > low[1:] + 1) + 1
+    assert (shape, len(steps) > 0) == ("linear", True)
+    for i in steps:
+        ends = (low[i] - 0.5, low[i] + 0.5, high[i] - 0.5, high[i] + 0.5)
+        inside = [outline.contains_point((grid[i - 1 : i + 1].mean(), y)) for y in ends]
+        assert inside == [False, True, True, False]
 
 
 ODD_STEP = 0.0471234567890127

@@ -24,8 +24,8 @@ def test_round_trip(case, tmp_path):
     for field in fields(attacks):
         assert as_lists(getattr(found.attacks, field.name)) == as_lists(getattr(attacks, field.name)), field.name
     assert found.attacks.config == attacks.config
-    assert [path.name for path in tmp_path.iterdir()] == [PARQUET]
-    with pytest.raises(InvalidInputError, match="already holds an attack"):
+    assert {path.name for path in tmp_path.iterdir()} == {PARQUET, f".{PARQUET}.json"}
+    with pytest.raises(InvalidInputError, match="holds an attack already"):
         write_attacks(tmp_path, attacks, certificates_hash="abc", provenance={})
     write_attacks(tmp_path, attacks, certificates_hash="new", provenance={}, force=True)
     assert read_attacks(tmp_path).certificates_hash == "new"

@@ -36,7 +36,7 @@ from multiguard.version import __version__
 from multiguard.votes import read_votes
 
 PARQUET = "certificates.parquet"
-FILES = {PARQUET, "curves.csv", "labels.csv"}
+FILES = {PARQUET, "curves.csv", "labels.csv", f".{PARQUET}.json"}
 GRID = radius_grid(0.5, step=0.25)
 OLD, NEW = CertifyConfig(TopK(k=3, k_prime=2)), CertifyConfig(TopK(k=4, k_prime=1))
 
@@ -211,7 +211,7 @@ def test_any_numbers_threshold(tmp_path, data) -> None:
 def test_replacement_needs_force(certified, votes) -> None:
     """Certificates are replaced only with force, and other files of the folder stay."""
     (certified / "report.html").write_text("mine")
-    with pytest.raises(InvalidInputError, match="already holds certificates; --force"):
+    with pytest.raises(InvalidInputError, match="holds certificates already, made with other settings; --force"):
         put(certified, votes, NEW)
     assert k_of(certified) == 3
     put(certified, votes, NEW, force=True)
@@ -219,12 +219,13 @@ def test_replacement_needs_force(certified, votes) -> None:
     assert {path.name for path in certified.iterdir()} == {*FILES, "report.html"}
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_single_files_need_force(tmp_path, votes, name) -> None:
-    """Not even a single file of these names is replaced without force."""
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("name", [PARQUET, "curves.csv", "labels.csv"])
+def test_foreign_files(tmp_path, votes, name, force) -> None:
+    """A file of these names that multiguard did not write is never replaced."""
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InvalidInputError, match="--force"):
-        put(tmp_path, votes, OLD)
+    with pytest.raises(InvalidInputError, match=f"{name} is not as multiguard wrote it, so it is not replaced"):
+        put(tmp_path, votes, OLD, force=force)
     assert (tmp_path / name).read_text() == "mine"
 
 

@@ -62,6 +62,31 @@ def test_resume(tmp_path):
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
+def test_random_seed(tmp_path):
+    """Without a seed each new run draws its own and records it; its votes are those of that seed."""
+    for name in ("a", "b"):
+        vote_dataset(smoother(), Images(3), tmp_path / name, draws=5)
+    seeds = [read_votes(tmp_path / name).provenance.seed for name in ("a", "b")]
+    assert seeds[0] != seeds[1]
+    vote_dataset(smoother(), Images(3), tmp_path / "again", draws=5, seed=seeds[0])
+    assert contents(tmp_path / "again") == contents(tmp_path / "a")
+
+
+@pytest.mark.parametrize("seed", [None, 6])
+def test_resume_without_seed(tmp_path, seed):
+    """Without a seed an interrupted run resumes with the recorded one; another given seed is another run."""
+    options = {"draws": 20, "shard_images": 2}
+    with pytest.raises(DataError, match=r"4\.jpg"):
+        vote_dataset(smoother(), Images(7, unreadable={4}), tmp_path / "a", **options, seed=seed)
+    vote_dataset(smoother(), Images(7), tmp_path / "a", **options)
+    drawn = read_votes(tmp_path / "a").provenance.seed
+    assert seed in (None, drawn)
+    vote_dataset(smoother(), Images(7), tmp_path / "b", **options, seed=drawn)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    with pytest.raises(VotesError, match="another run: seed differs"):
+        vote_dataset(smoother(), Images(7), tmp_path / "a", **options, seed=drawn + 1)
+
+
 def test_progress(tmp_path):
     """Progress counts images; a finished run draws nothing again."""
     calls: list[tuple[int, int]] = []
@@ -92,6 +117,17 @@ def test_other_run(tmp_path, options, arguments, field):
         VoteRun(one, Images(3), scheme).write(tmp_path, discard=discard)
         assert len(read_votes(tmp_path)) == 3
         assert discarded == ["linear"]
+
+
+def test_seed_of_another_run(tmp_path):
+    """A run that replaces another draws its own seed: the recorded one may be known by now."""
+    vote_dataset(smoother(sigma=0.25), Images(3), tmp_path, draws=5)
+    known = read_votes(tmp_path).provenance.seed
+    with pytest.raises(VotesError, match="another run: sigma differs"):
+        vote_dataset(smoother(), Images(3), tmp_path, draws=5)
+    scheme = make_scheme(smoother(), draws=5, adaptive=None, pilot_draws=0, labelled=True, seed=None)
+    VoteRun(smoother(), Images(3), scheme).write(tmp_path, discard=lambda folder: (folder / "manifest.json").unlink())
+    assert read_votes(tmp_path).provenance.seed != known
 
 
 def test_provenance_in_manifest(tmp_path):

@@ -14,6 +14,7 @@ from multiguard.io.ranks import Rank
 from multiguard.smooth import Smoother, distributed, vote_dataset
 from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.smooth.distributed import Team
+from multiguard.votes import read_votes
 
 SHARDS = list(range(5, 105))
 
@@ -139,13 +140,14 @@ def test_lost_store():
         list(work)
 
 
-def test_votes_of_a_team(tmp_path):
-    """Two processes end with the files of one; the second only follows."""
+@pytest.mark.parametrize("seed", [0, None])
+def test_votes_of_a_team(tmp_path, seed):
+    """Two processes end with the files of one; the second only follows, also with the main one's random seed."""
     one = Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=5)
-    options, store = {"draws": 5, "seed": 0}, HashStore()
-    scheme = make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options)
+    options, store = {"draws": 5, "seed": seed}, HashStore()
     images = Images(12), Images(12)
-    runs = [VoteRun(one, each, scheme, shard_images=1) for each in images]
+    schemes = [make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options) for _ in images]
+    runs = [VoteRun(one, each, scheme, shard_images=1) for each, scheme in zip(images, schemes, strict=True)]
     done: list[tuple[int, int]] = []
 
     def progress(*counts):
@@ -159,7 +161,8 @@ def test_votes_of_a_team(tmp_path):
         writer = runs[0]._writer(tmp_path / "two")
         runs[0]._lead(member(store, 0, count=2), writer, progress, lambda: False)
         other.result()
-    vote_dataset(one, Images(12), tmp_path / "one", **options, shard_images=1)
+    used = read_votes(tmp_path / "two").provenance.seed
+    vote_dataset(one, Images(12), tmp_path / "one", draws=5, seed=used, shard_images=1)
     two, alone = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("two", "one"))
     assert two == alone
     assert len(images[1].reads) > 1, "the second process voted as well"

@@ -26,7 +26,8 @@ ENVIRONMENT = {
 }
 VOTE = ["vote", "--model", "tests.smooth.networks:slow", "--output", "logits", "--size", 16, "--sigma", 0.5]
 SHARDS, DRAWS = 24, 100
-FIXED = [*VOTE, "--data", "digits", "--images", SHARDS, "--shard-images", 1, "--draws", DRAWS, "--out", "votes"]
+RANDOM = [*VOTE, "--data", "digits", "--images", SHARDS, "--shard-images", 1, "--draws", DRAWS, "--out", "votes"]
+FIXED = [*RANDOM, "--seed", 0]
 ADAPTIVE = [*FIXED, "--draws", "adaptive", "--max-draws", 400, "--radius", 0.5, "--k", 3, "--k-prime", 2]
 RUNNING = []
 
@@ -88,8 +89,11 @@ def kill_after(shards, folder, agent, rank=None):
 
 
 def test_killed_worker(tmp_path):
-    """Two processes, one of them killed and restarted, with --force: finished shards stay, the votes are right."""
-    agent = torchrun(tmp_path, [*FIXED, "--force"], "--standalone", "--nproc-per-node", 2, "--max-restarts", 1)
+    """Two processes, one of them killed and restarted, with --force: finished shards stay, the votes are right.
+
+    All of them vote with the seed that the first main process has drawn.
+    """
+    agent = torchrun(tmp_path, [*RANDOM, "--force"], "--standalone", "--nproc-per-node", 2, "--max-restarts", 1)
     assert kill_after(3, tmp_path, agent, rank=1)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "votes").glob("*.parquet")}
     finished = set(read_votes(tmp_path / "votes", partial=True).ids)
@@ -103,7 +107,8 @@ def test_killed_worker(tmp_path):
     one = Smoother(load_classifier(network(), labels=images.label_names, output="logits"), sigma=0.5, device="cpu")
     for position, image_id in enumerate(votes.ids):
         image = images[list(images.ids).index(image_id)].image
-        assert np.array_equal(votes.ranked(position), one.votes(image, DRAWS, seed=0, image_id=image_id))
+        alone = one.votes(image, DRAWS, seed=votes.provenance.seed, image_id=image_id)
+        assert np.array_equal(votes.ranked(position), alone)
 
 
 @pytest.fixture(scope="module")

@@ -174,6 +174,39 @@ def test_graphs_per_smoother():
             assert len(smoother.votes(np.zeros(3), 4, seed=0, image_id="a")) == 4
 
 
+def noisy_inputs(sigma: float, **options) -> np.ndarray:
+    """What the classifier gets for a black image: the noise itself."""
+    seen: list[torch.Tensor] = []
+
+    def watch(images: torch.Tensor) -> torch.Tensor:
+        seen.append(images.clone())
+        return images[:, :2]
+
+    f = load_classifier(watch, labels=["a", "b"], output="logits")
+    Smoother(f, sigma=sigma, device="cpu", **options).votes(np.zeros(1000), 50, seed=0, image_id="a")
+    assert {images.dtype for images in seen} == {torch.float32}
+    return np.concatenate([images.numpy() for images in seen]).astype(np.float64)
+
+
+@SOURCES
+@pytest.mark.parametrize("sigma", [0.7, 0.35, 0.1, 0.3, 0.5, 1 / 3, 1.2345678901])
+def test_executed_sigma(source, sigma):
+    """The noise is never weaker than the sigma that radii are computed with, and as little stronger as float32 allows.
+
+    Rounded to the nearest float32, 0.7 would be 2e-8 too small. The ratio of the two noises is known to about 1e-10.
+    """
+    unit, scaled = (noisy_inputs(each, noise=source) for each in (1.0, sigma))
+    executed = np.sum(unit * scaled) / np.sum(unit * unit)
+    assert -1e-9 < executed / sigma - 1 < 1.2e-7
+
+
+@SOURCES
+def test_noise_under_autocast(source):
+    """Autocast is for the classifier: the noise is added in float32 before it."""
+    options = {"noise": source, "batch_size": 50}
+    assert np.array_equal(noisy_inputs(0.7, precision="bfloat16", **options), noisy_inputs(0.7, **options))
+
+
 def test_graph_shapes(monkeypatch, classifier):
     """The compiler sees no other shapes in batches of many images than in batches of one."""
     one, seen = Smoother(classifier, sigma=0.5, device="cpu", batch_size=16, noise=DEVICE_PHILOX), []

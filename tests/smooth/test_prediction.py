@@ -70,12 +70,37 @@ def test_threshold_radii():
     assert found.other_radii[0] > 0
 
 
+def test_random_seed():
+    """Without a seed each prediction draws its own; given again, the recorded seed gives the same prediction."""
+    image, one = np.array([1.0, 0.9, 0.6, 0.0]), top_k_smoother(4)
+    first, second = (one.predict(image, TopK(3, 2), draws=300, image_id="a") for _ in range(2))
+    assert first.seed != second.seed
+    assert one.predict(image, TopK(3, 2), draws=300, image_id="a", seed=first.seed) == first
+
+
 def test_empty_set():
     """A set without labels still has its ceilings."""
     found = set_smoother(4).predict(np.zeros(4), Threshold(0.5), seed=0, image_id="a")
     assert (found.labels, found.radii, found.set_radii) == ((), (), ())
+    fresh = set_smoother(4).votes(np.zeros(4), 1000, seed=0, image_id="a").hits()
+    expected = certified_radii(fresh, [], Threshold(0.5), sigma=0.25, alpha=0.001)
+    assert found.other_radii == tuple(expected.false)
     assert len(found.other_radii) == 4
     assert found.other_radii[0] > 0
+
+
+@pytest.mark.parametrize("rule", [TopK(1, 1), TopK(1, 2), Threshold(0.5)])
+def test_one_label(rule):
+    """The claim on a set of one label is the claim on that label: it is made once, with all of alpha."""
+    hits = np.zeros((200, 5), bool)
+    hits[:, 3], hits[::7, 1], hits[3::7, 2] = True, True, True
+    votes = hits if isinstance(rule, Threshold) else np.argsort(~hits, axis=1, kind="stable")[:, :2]
+    votes = votes if rule != TopK(1, 1) else np.full((200, 1), 3)
+    found = confirm_labels((3,), votes, rule, num_labels=5, sigma=0.5, alpha=0.01)
+    expected = certified_radii(votes, [3], rule, num_labels=5, sigma=0.5, alpha=0.01)
+    assert found.radii == found.set_radii == tuple(expected.true)
+    assert found.other_radii == (None if expected.false is None else tuple(expected.false))
+    assert expected.true[0] > 0
 
 
 def test_raised_set_radii():

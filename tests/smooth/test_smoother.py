@@ -83,6 +83,17 @@ def test_parts(source, classifier):
     assert np.array_equal(np.concatenate(parts), whole)
 
 
+def test_random_seeds(classifier):
+    """Without a seed, every call draws its own noise; a stream keeps one seed for all its images."""
+    smoother = Smoother(classifier, sigma=0.5, device="cpu")
+    alone = [smoother.votes(IMAGE, 50, image_id="a") for _ in range(2)]
+    first, again = ((votes for _, votes in smoother.stream([("a", IMAGE)] * 2, 50)) for _ in range(2))
+    (one, same), (other, _) = first, again
+    assert np.array_equal(one, same)
+    drawn = [*alone, one, other]
+    assert len({votes.tobytes() for votes in drawn}) == len(drawn)
+
+
 @SOURCES
 @KINDS
 @pytest.mark.parametrize("draws", [3, 33])

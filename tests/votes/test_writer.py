@@ -239,6 +239,18 @@ def test_other_first_image(folder, changes, missing):
         assert (writer.missing(), writer.manifest.provenance) == (missing, RUN)
 
 
+def test_any_seed(folder, finished):
+    """A writer of any seed resumes a run with the stored one; whatever else differs is named, and the seed is not."""
+    for main in (True, False):
+        writer = opened(folder, provenance(seed=5), any_seed=True, main=main)
+        assert writer.manifest.provenance == RUN
+    with pytest.raises(VotesError, match="another run: sigma differs"):
+        opened(folder, provenance(seed=5, sigma=0.25), any_seed=True)
+    writer = opened(folder, provenance(seed=5), any_seed=True)
+    writer.write(1, rows(writer, 1))
+    assert contents(folder) == finished
+
+
 def test_run_without_shards(tmp_path):
     """A run that failed before its first shard gives way to another."""
     write(tmp_path, RUN, shards=[])

@@ -138,11 +138,11 @@ class NoisyCopies:
         rows = images.repeat_interleave(copies, dim=0)
         if self._host is not None:
             noisy = np.empty(tuple(rows.shape), dtype=np.float32)
-            self._host.perturb(list(rows.cpu().numpy()), keys, draws, self._settings.sigma, noisy)
+            self._host.perturb(list(rows.cpu().numpy()), keys, draws, self._settings.noise_scale, noisy)
             return torch.from_numpy(noisy).to(images.device)
         words = torch.tensor([key_words(key) for key in keys], dtype=torch.int32, device=rows.device)
         index = torch.tensor(draws, dtype=torch.int64, device=rows.device)
-        return rows + self._settings.sigma * standard_normal(words, index, rows.shape[1:])
+        return rows + self._settings.noise_scale * standard_normal(words, index, rows.shape[1:])
 
 
 def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) -> str | None:

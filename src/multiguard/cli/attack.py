@@ -14,6 +14,8 @@ from multiguard.pipeline.parts import AttackPart, ModelPart
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
+    from multiguard.pipeline.attack_job import AttackJob
+    from multiguard.results import AttackFolder
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
@@ -36,20 +38,27 @@ def attack_command(
 
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
-    from multiguard.pipeline.attack_job import AttackJob, prepare_attack
+    from multiguard.pipeline.attack_job import AttackJob, finished_attack
     from multiguard.pipeline.report_job import find_certificates
 
     certificates = find_certificates(run).main
     target = out or certificates.parent / "attack"
-    prepared = prepare_attack(AttackJob(certificates, target, part, _model(model), typed_command(), force))
-    for note in prepared.notes:
-        echo(f"note: {note}")
-    with progress_bar("images") as progress:
-        attacks = prepared.attack(lambda done, total: progress("attacking", done, total)).attacks
+    job = AttackJob(certificates, target, part, _model(model), typed_command(), force)
+    attacks = (finished_attack(job) or _attack(job)).attacks
     _show(attacks)
     echo(f"attack.parquet, the table and the figure: {target}")
     if any(attacks.broken(method) for method in attacks.methods):
         raise typer.Exit(_BROKEN)
+
+
+def _attack(job: "AttackJob") -> "AttackFolder":
+    from multiguard.pipeline.attack_job import prepare_attack
+
+    prepared = prepare_attack(job)
+    for note in prepared.notes:
+        echo(f"note: {note}")
+    with progress_bar("images") as progress:
+        return prepared.attack(lambda done, total: progress("attacking", done, total))
 
 
 def _model(given: dict[str, Any]) -> ModelPart | None:

@@ -19,8 +19,8 @@ from multiguard.io.names import unknown_name
 from multiguard.pipeline.parts import Help, field_help
 from multiguard.pipeline.recipe_file import expected_text, union_members
 
-Force = Annotated[bool, Option("--force", help="Replace what is there.")]
-ForceOther = Annotated[bool, Option("--force", help="Discard another run's work that is there; the same run resumes.")]
+Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
+ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
 Sigma = Annotated[float | None, Option(help="The noise, for pixels in [0, 1] [the model folder's].")]
 
 

@@ -31,7 +31,7 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Some draws choose the labels, others certify them: a label that these cannot confirm is marked unconfirmed.
-    The noise follows from an image's bytes and the seed, so a renamed file has the same prediction.
+    The seed of the noise is random and shown: --seed repeats a prediction, also of a renamed file.
 
     Example: multiguard predict digit.png --model runs/digits --k 4
     """
@@ -52,6 +52,7 @@ def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_:
         f"{rule_text(result.config.rule)}, sigma = {plain(result.sigma)}; "
         f"{part.pilot_draws} draws chose the labels, {part.draws} others certify"
     )
+    console.print(f"noise of seed {result.seed}: --seed repeats it")
     console.print(f"for each image, all of this is right with probability at least 1 - {plain(part.alpha)}")
 
 
@@ -101,7 +102,7 @@ def _as_json(job: "PredictJob", result: "PredictResult") -> dict[str, Any]:
         "sigma": result.sigma,
         **({} if result.score_threshold is None else {"score_threshold": result.score_threshold}),
         "pilot_draws": part.pilot_draws,
-        "seed": part.seed,
+        "seed": result.seed,
         "images": [_image_json(image) for image in result.images],
         "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in result.failures],
     }

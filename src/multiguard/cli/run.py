@@ -33,7 +33,7 @@ _Set = Annotated[
     Option("--set", help="Change the recipe, as in data.root=DIR; repeat for several.", metavar="KEY=VALUE"),
 ]
 _Until = Annotated[str, Option(help="The last step to do: train, vote, certify or report.")]
-_Force = Annotated[bool, Option("--force", help="Discard a model or votes that were made with other settings.")]
+_Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write beside files of others.")]
 _Device = Annotated[str | None, Option(help="Where voting runs, such as cpu or cuda:1 [a GPU, if any].")]
 _OUTPUTS = {"train": "model", "vote": "votes", "certify": "certificates", "report": "report.html"}
 

@@ -52,7 +52,7 @@ def show_scores(written: CertificatesFolder, console: Console) -> None:
     if certificates.config.rule.name == "threshold":
         kind = "true" if certificates.labelled else "predicted"
         console.print(f"\nfloor: {kind} labels returned at least, under any perturbation up to R")
-        console.print("ceiling: other labels returned at most")
+        console.print("ceiling: other labels returned at most; also of images without labels")
 
 
 def show_attack_curves(attacks: Attacks, console: Console) -> None:

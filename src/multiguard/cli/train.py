@@ -28,11 +28,12 @@ def train_command(data: _Data, out: _Out, train: _Train, cache: _Cache = None, f
 
     Example: multiguard train --data digits --sigma 0.25 --out runs/digits
     """
-    from multiguard.pipeline.folders import check_content, discard_model
+    from multiguard.pipeline.folders import check_content, check_model_folder, discard_model
     from multiguard.pipeline.train_job import training_job
     from multiguard.train.job import run_job
 
     check_content(out, "a model")
+    check_model_folder(out, force=force)
     job = training_job(data, train, out, cache)
     is_main = this_rank().is_main
     if is_main and train.weights is None and (train.model or "").startswith("timm:"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FINISHING = "the shards under way are finished first"
 
-_Data = Annotated[DataPart, Fields(help={"seed": "Seed of that sample, and of the noise."})]
+_Data = Annotated[DataPart, Fields(help={"seed": "Seed of that sample [0], and of the noise [random]."})]
 _Target = Annotated[
     dict[str, Any],
     Fields(

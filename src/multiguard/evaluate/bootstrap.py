@@ -48,8 +48,8 @@ class Resampling:
 
 
 def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
-    """The percentile bootstrap, over the images that have labels, of the averages that `average_scores` gives."""
-    low_high = (_band(*fraction, averaging, resampling) for fraction in counts.fractions)
+    """The percentile bootstrap, over the images that count, of the averages that `average_scores` gives."""
+    low_high = (_band(*fraction, averaging, resampling) for fraction in counts.fractions(averaging))
     precision, recall, f1 = ((low, high) for low, high in low_high)
     return Bands(resampling.level, resampling.resamples, resampling.seed, precision, recall, f1)
 

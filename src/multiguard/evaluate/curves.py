@@ -46,7 +46,8 @@ def curves(
 ) -> list[Curve]:
     """The certified scores at exactly these radii, of every method and in both averagings.
 
-    Images without labels are left out and counted, and so are those that could not be voted on.
+    Images without labels are counted: they have no part in means of scores, but in pooled ones and in the mean number
+    of wrong labels. Images that could not be voted on are left out and counted.
 
     Args:
         certificates: What `certify_votes` returns.

@@ -12,6 +12,9 @@ since TP / (TP + FP) = 1 / (1 + FP / TP) and 2 TP / (TP + FP + d) = 2 / (1 + (FP
 FP. Where e = 0 all three are 0, also where m = 0: then the smoothed classifier may return nothing at all, which counts
 as precision 0. Sums over images have floors and ceilings that are the sums of theirs, so that pooled scores are lower
 bounds by the same argument.
+
+An image without true labels has no recall, so it has no part in means of scores. All that it returns is wrong: it
+counts in the mean number of wrong labels and in pooled scores.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify import Radii, Rule, TopK, certified_size
 from multiguard.certify.arrays import Floats, Ints
@@ -45,26 +48,31 @@ class Scores:
     precision: Floats  # the least fraction of the returned labels that are true, e / (e + m); 0 where e = 0
     recall: Floats  # the least fraction of the true labels that are returned, e / d
     f1: Floats  # their harmonic mean, 2 e / (e + m + d)
-    true_floor: Floats  # e, how many true labels are returned at least, on average over images
-    false_ceiling: Floats  # m, how many other labels are returned at most, on average over images; k - e for top-k
-    images: int  # how many images the averages are taken over
-    without_labels: int  # how many images were left out because they have no true label
+    true_floor: Floats  # e, how many true labels are returned at least, on average over images with labels
+    false_ceiling: Floats  # m, how many other labels are returned at most, on average over all images; k - e for top-k
+    images: int  # how many images have a true label
+    without_labels: int  # how many have none; they count in `false_ceiling` and in pooled scores, and in no mean score
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What is certified at each radius of the images that have labels."""
+    """What is certified at each radius of all images; at least one of them has labels."""
 
     floors: Floats  # (..., images), e of each image, with the shape of the radii first
     ceilings: Floats  # (..., images), m of each image
-    true: Floats  # (images,), d of each image, at least 1
-    without_labels: int  # how many images were left out because they have no true label
+    true: Floats  # (images,), d of each image
 
     @property
-    def fractions(self) -> tuple[tuple[Floats, Floats], ...]:
-        """Numerator and denominator of precision, recall and F1, each (..., images)."""
-        returned, d = self.floors + self.ceilings, np.broadcast_to(self.true, self.floors.shape)
-        return (self.floors, returned), (self.floors, d), (2 * self.floors, returned + d)
+    def labelled(self) -> NDArray[np.bool_]:
+        """(images,) whether each image has labels."""
+        return self.true > 0
+
+    def fractions(self, averaging: Averaging) -> tuple[tuple[Floats, Floats], ...]:
+        """Numerator and denominator of precision, recall and F1, each (..., images), of the images that count."""
+        counted = self.labelled if averaging == "mean" else np.ones_like(self.labelled)
+        floors, ceilings = self.floors[..., counted], self.ceilings[..., counted]
+        returned, d = floors + ceilings, np.broadcast_to(self.true[counted], floors.shape)
+        return (floors, returned), (floors, d), (2 * floors, returned + d)
 
 
 def image_scores(radii: Radii, rule: Rule, *, num_true: int, radius: ArrayLike) -> Scores:
@@ -100,7 +108,7 @@ def set_scores(
     Args:
         radii: For each image its radii, as `certified_radii_batch` returns them.
         rule: The smoothed classifier that they are about.
-        num_true: For each image its d; images with none are left out and counted in `without_labels`.
+        num_true: For each image its d; images with none are counted in `without_labels`, which says where they belong.
         radius: A number or an array of any shape.
         averaging: "mean", the mean over images of their scores (the paper's text); or "pooled", the scores of all
             labels thrown together (what its public script prints).
@@ -130,16 +138,16 @@ def average_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scor
     """Precision, recall and F1: the mean of the images' own, or those of all labels thrown together."""
     if averaging not in ("mean", "pooled"):
         raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per image) or 'pooled'")
-    precision, recall, f1 = (_average(*fraction, averaging) for fraction in counts.fractions)
+    precision, recall, f1 = (_average(*fraction, averaging) for fraction in counts.fractions(averaging))
     return Scores(
         radius,
         precision,
         recall,
         f1,
-        true_floor=np.asarray(counts.floors.mean(axis=-1)),
+        true_floor=np.asarray(counts.floors[..., counts.labelled].mean(axis=-1)),
         false_ceiling=np.asarray(counts.ceilings.mean(axis=-1)),
-        images=len(counts.true),
-        without_labels=counts.without_labels,
+        images=int(counts.labelled.sum()),
+        without_labels=int((~counts.labelled).sum()),
     )
 
 
@@ -155,15 +163,13 @@ def _average(numerator: Floats, denominator: Floats, averaging: Averaging) -> Fl
 
 
 def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true: Sequence[int]) -> Counts:
-    """The counts of the images that have labels; at least one must."""
-    kept = [i for i, count in enumerate(num_true) if count > 0]
-    if not kept:
+    """The counts of all images; at least one must have labels."""
+    if not any(num_true):
         raise InvalidInputError(f"none of the {len(num_true)} images has a true label, so there is nothing to average")
     at_least, at_most = (
-        np.stack([np.asarray(each[i], np.float64) for i in kept], axis=-1) for each in (floors, ceilings)
+        np.stack([np.asarray(one, np.float64) for one in each], axis=-1) for each in (floors, ceilings)
     )
-    true = np.array([num_true[i] for i in kept], dtype=np.float64)
-    return Counts(at_least, at_most, true, len(num_true) - len(kept))
+    return Counts(at_least, at_most, np.array(num_true, dtype=np.float64))
 
 
 def _ceiling(radii: Radii, floor: Ints, rule: Rule, radius: Floats) -> Ints:

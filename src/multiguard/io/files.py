@@ -23,8 +23,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that readers find the old content or the new content, even after a power cut.
 
     `write` is called with the file to write to, opened in binary mode. If that fails, for example because the disk is
-    full, the `OSError` names the file, and the old content stays.
+    full, the `OSError` names the file, and the old content stays. Only a regular file is replaced: a link, a pipe or a
+    device in its place raises `InvalidInputError`.
     """
+    if os.path.lexists(path) and not is_regular(path):
+        raise InvalidInputError(f"{path} is a link, or no regular file, and nothing is written there; remove it")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         temporary = Path(name)
@@ -42,6 +45,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         if error.errno is not None:
             error.filename = str(path)
         raise
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether a file is there that is neither a link nor a folder, a pipe or a device."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def partial_target(path: Path) -> str | None:

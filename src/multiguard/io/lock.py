@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import stat
 import sys
 import threading
 import warnings
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from multiguard.errors import FolderInUseError
+from multiguard.errors import FolderInUseError, InvalidInputError
 from multiguard.io.files import require_folder
 from multiguard.io.ranks import this_rank
 
 LOCK_NAME = ".multiguard.lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # and no waiting for a pipe
+_SIGN = b"process "  # what a lock file begins with; the rest says who holds it
 _FAR = 1 << 30  # Windows locks bytes: this one lies beyond what is written
 _THREAD = threading.local()  # its `held`: the lock files that this thread holds; it may lock these folders again
 
@@ -54,7 +57,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 def _acquire(folder: Path, path: Path) -> int:
     """Open and lock the lock file; it is then still the one that others find under its name."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = _open(path)
         try:
             _lock_or_refuse(handle, folder)
             with suppress(FileNotFoundError):  # the last holder removed the name after this process opened the file
@@ -67,10 +70,35 @@ def _acquire(folder: Path, path: Path) -> int:
         os.close(handle)
 
 
+def _open(path: Path) -> int:
+    """Open or create the lock file; a link or a file of somebody else, which we would overwrite, is refused."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o644)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise _not_ours(path) from error
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and _is_signed(handle):
+        return handle
+    os.close(handle)
+    raise _not_ours(path)
+
+
+def _is_signed(handle: int) -> bool:
+    """Whether the file is empty, or holds what a lock file holds."""
+    text = os.pread(handle, len(_SIGN), 0) if hasattr(os, "pread") else b""
+    return text in (b"", _SIGN)
+
+
+def _not_ours(path: Path) -> InvalidInputError:
+    return InvalidInputError(f"{path} is a link, or not the lock file of a run; remove it, or name another folder")
+
+
 def _sign(handle: int) -> None:
     with suppress(OSError):  # the lock works without its text, on a full disk too
         os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        os.write(handle, _SIGN + f"{os.getpid()} on {socket.gethostname()}".encode())
 
 
 def _release(handle: int, path: Path) -> None:

@@ -22,6 +22,7 @@ from multiguard.models.weights import read_weights, summary
 FORMAT = 1
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
+MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
 _MAX_SIDE = 1 << 14
 _CHANNELS = 3
@@ -84,7 +85,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
         for prefix, module in parts.items()
         for name, tensor in module.state_dict().items()
     }
-    data = save(tensors)
+    data = save(tensors, metadata={"format": MARK})
     card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))

@@ -19,7 +19,6 @@ from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, Certifica
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_checksum
-from multiguard.io.lock import folder_lock
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.loading import runs_code, weights_checksum
@@ -28,10 +27,11 @@ from multiguard.pipeline.job_model import brings_labels, load_model, recorded_mo
 from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, CertificatesFolder, read_attacks, read_certificates, write_attacks
-from multiguard.results.attack_files import ATTACK_NAME
+from multiguard.results.attack_files import attack_outputs
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.smooth import Smoother
 from multiguard.smooth.fingerprint import execution
+from multiguard.version import __version__
 
 _PROBED = 4  # images of which one must have a gradient
 # These decide the last digits of the scores; the noise does not depend on them.
@@ -72,17 +72,17 @@ class PreparedAttack:
     notes: tuple[str, ...]  # what the user should know first
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
-        """Attack, and write the folder, its table and its figure from what the folder then holds."""
-        job = self.job
-        digest = file_checksum(job.certificates / CERTIFICATES_NAME)
-        more: dict[str, Any] = {"command": job.command or None, "force": job.force}
-        with folder_lock(job.out):
-            attacks = self._attacks(progress)
-            write_attacks(job.out, attacks, certificates_hash=digest, provenance=self.certified.provenance, **more)
-            written = read_attacks(job.out)
-            write_attack_table(written.attacks, job.out)
-            draw_attack(written.attacks, job.out)
-        return written
+        """Attack, and write the folder, its table and its figure from what the folder then holds.
+
+        The attack is kept before its table and figure are made; a second call makes only what is missing.
+        """
+        job, inputs = self.job, attack_inputs(self.job)
+        with attack_outputs(job.out, inputs, force=job.force) as outputs:
+            if job.force or not outputs.has_head:
+                how: dict[str, Any] = {"command": job.command or None, "request": inputs, "force": job.force}
+                origin = {"certificates_hash": inputs["certificates"], "provenance": self.certified.provenance}
+                write_attacks(job.out, self._attacks(progress), **origin, **how)
+        return _finish(job, inputs)
 
     def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
         job, certificates = self.job, self.certified.certificates
@@ -124,14 +124,52 @@ class PreparedAttack:
             yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
 
 
-def prepare_attack(job: AttackJob) -> PreparedAttack:
-    """Load the model, check that it is the certified one, and list the images; only a few are decoded."""
+def attack_inputs(job: AttackJob) -> dict[str, Any]:
+    """Everything that decides the outcome of an attack, by name."""
+    part = {name: _plain(value) for name, value in asdict(job.part).items() if name != "device"}
+    model = None if job.model is None else {name: _plain(value) for name, value in asdict(job.model).items()}
+    return {
+        "certificates": file_checksum(job.certificates / CERTIFICATES_NAME),
+        "attack": part,
+        "model": model,
+        "multiguard": __version__,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def finished_attack(job: AttackJob) -> AttackFolder | None:
+    """The attack that the same job has already made, its table and figure completed; None if there is none."""
+    _check_folder(job)
+    inputs = attack_inputs(job)
+    with attack_outputs(job.out, inputs, force=job.force) as outputs:
+        found = outputs.has_head and not job.force
+    return _finish(job, inputs) if found else None
+
+
+def _finish(job: AttackJob, inputs: dict[str, Any]) -> AttackFolder:
+    """Make the table and the figure of the attack in the folder, if they are not there."""
+    with attack_outputs(job.out, inputs) as outputs:
+        written = read_attacks(job.out)
+        if not outputs.finished:
+            write_attack_table(written.attacks, outputs.stage(job.out))
+            draw_attack(written.attacks, outputs.stage(job.out))
+            outputs.publish()
+    return written
+
+
+def _check_folder(job: AttackJob) -> None:
     check_content(job.out, "an attack")
-    gradients = "pgd" in job.plan.attacks
     if job.out.parent == job.certificates.parent:
         check_inside(job.certificates.parent, job.out)
-    if not job.force and (job.out / ATTACK_NAME).exists():
-        raise InvalidInputError(f"{job.out} holds an attack already; --force replaces it, or name another folder")
+
+
+def prepare_attack(job: AttackJob) -> PreparedAttack:
+    """Load the model, check that it is the certified one, and list the images; only a few are decoded."""
+    _check_folder(job)
+    gradients = "pgd" in job.plan.attacks
     certified = read_certificates(job.certificates)
     _grid(job.part, certified.certificates.sigma)
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]

@@ -2,20 +2,22 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from multiguard.certify.rules import RuleName
-from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, radius_grid, sweep
+from multiguard.io.files import file_checksum
 from multiguard.io.records import decode_json
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import CertificatesFolder, read_certificates, write_certificates
-from multiguard.results.certificate_files import CERTIFICATES_NAME
+from multiguard.results.certificate_files import certificates_outputs
+from multiguard.version import __version__
 from multiguard.votes import read_votes
+from multiguard.votes.shards import MANIFEST_NAME
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -39,31 +41,43 @@ class CertifyJob:
     command: str = ""  # the command line, for the record
     force: bool = False  # whether to replace certificates that are there
 
+    def inputs(self) -> dict[str, Any]:
+        """Everything that decides the certificates, by name."""
+        named = {**asdict(self.part), "rule": self.rule, "labels": self.labels, "vary": self.vary}
+        return {
+            **{f"certify.{name}": value for name, value in named.items()},
+            "votes": file_checksum(self.votes / MANIFEST_NAME),
+            "multiguard": __version__,
+        }
+
 
 def certify(job: CertifyJob, progress: Progress | None = None) -> CertificatesFolder:
-    """Certify the votes and write the certificates folder; existing certificates are replaced only with `force`.
+    """Certify the votes and write the certificates folder; other certificates are replaced only with `force`.
 
-    The folder is read back, so that what is shown is what the files say, checksums and all.
+    The same job again finds its work done, or completes it. The folder is read back, so that what is shown is what the
+    files say, checksums and all.
 
     >>> certify(CertifyJob(Path("no-such-votes"), Path("certificates"), CertifyPart(k=3, k_prime=1)))
     Traceback (most recent call last):
         ...
     multiguard.errors.VotesError: no-such-votes is not a votes folder: it has no manifest.json.
     """
+    config, votes = job.part.config(job.rule), read_votes(job.votes)
+    radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
         check_inside(job.votes.parent, job.out)
-    if not job.force and (job.out / CERTIFICATES_NAME).exists():
-        raise InvalidInputError(f"{job.out} holds certificates already; --force replaces them, or name another folder")
-    config, votes = job.part.config(job.rule), read_votes(job.votes)
-    radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
-    shared: dict[str, Any] = {"methods": job.part.methods, "labels": job.labels}
-    certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
-    lines = curves(certificates, radius, bands=job.part.bands)
-    lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
-    more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
-    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, **more)
-    return read_certificates(job.out)
+    inputs = job.inputs()
+    with certificates_outputs(job.out, inputs, force=job.force) as outputs:
+        if outputs.finished and not job.force:
+            return read_certificates(job.out)
+        shared: dict[str, Any] = {"methods": job.part.methods, "labels": job.labels}
+        certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
+        lines = curves(certificates, radius, bands=job.part.bands)
+        lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
+        more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
+        write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
+        return read_certificates(job.out)
 
 
 def dataset_title(provenance: Mapping[str, Any]) -> str:

@@ -1,19 +1,20 @@
 """Which files are ours: where a command may write, and what it may overwrite or remove."""
 
-import re
-from collections.abc import Iterable, Iterator
+import os
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import partial_target
-from multiguard.report.families import FamilyKey
+from multiguard.io.files import is_regular
+from multiguard.io.outputs import check_foreign
+from multiguard.io.records import decode_json
 from multiguard.results.attack_files import ATTACK_NAME
 from multiguard.results.certificate_files import CERTIFICATES_NAME
-from multiguard.votes.shards import MANIFEST_NAME, is_shard_file
+from multiguard.votes.shards import MANIFEST_NAME, is_own_manifest, own_shards
 
 RECORD_FILE = "run.json"
 SOURCE_FILE = "source.json"  # in a votes folder: which images and which model
+SOURCE_KEYS = {"data", "model", "command"}
 
 Content = Literal["a model", "votes", "certificates", "an attack", "a run"]
 _MARKERS: dict[Content, str] = {
@@ -23,8 +24,6 @@ _MARKERS: dict[Content, str] = {
     "an attack": ATTACK_NAME,
     "a run": RECORD_FILE,
 }
-REPORT_NAMES: tuple[str, ...] = (*get_args(FamilyKey), "labels", "draws")
-_REPORT_FILE = re.compile(rf"(?:{'|'.join(REPORT_NAMES)})\.(?:png|svg|pdf|csv|md|tex)")
 
 
 def check_content(out: Path, content: Content) -> None:
@@ -54,37 +53,53 @@ def check_inside(home: Path, *paths: Path) -> None:
 
 def discard_model(folder: Path) -> None:
     """Remove the files that training writes; the card goes first, so that a partial model is never taken for one."""
-    from multiguard.train.loop import MODEL_FILES
+    from multiguard.train.checkpoint import own_files
 
-    for name in MODEL_FILES:
-        (folder / name).unlink(missing_ok=True)
+    for path in own_files(folder):
+        path.unlink()
+
+
+def check_model_folder(folder: Path, *, force: bool) -> None:
+    """Raises `InvalidInputError` if a folder without a model holds something else; `force` writes beside it.
+
+    A file that training did not write is never replaced.
+    """
+    from multiguard.train.checkpoint import STATE_FILE, check_own_files, own_files
+
+    check_own_files(folder)
+    if not (own_files(folder) or force):
+        check_foreign([folder], lambda path: path.name == STATE_FILE.parent.name and path.is_dir())
 
 
 def discard_votes(folder: Path) -> None:
     """Remove the files that voting writes; the manifest goes first, so that no later run resumes the shards."""
-    shards = sorted(path for path in folder.iterdir() if is_shard_file(path.name))
-    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *shards):
+    _check_votes(folder)
+    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *own_shards(folder)):
         path.unlink(missing_ok=True)
 
 
-def check_report_folders(folders: Iterable[Path]) -> None:
-    """Raises `InvalidInputError` if a folder holds files that no report wrote."""
-    for folder in folders:
-        for path in _files_in(folder):
-            if not path.name.startswith(".") and not _REPORT_FILE.fullmatch(path.name):
-                raise InvalidInputError(
-                    f"{folder} holds {path.name}, which no report wrote; --force writes beside it, or name another"
-                )
+def check_votes_folder(folder: Path, *, force: bool) -> None:
+    """Raises `InvalidInputError` if a folder without votes holds something else; `force` writes beside it.
+
+    A manifest or a source that is not of votes is never replaced.
+    """
+    _check_votes(folder)
+    if not force and folder.is_dir() and not (folder / MANIFEST_NAME).exists():
+        ours = [folder / SOURCE_FILE, *own_shards(folder)]
+        check_foreign([folder], ours.__contains__)
 
 
-def remove_stale_files(folders: Iterable[Path], kept: Iterable[Path]) -> None:
-    """Remove partial files, and the figures and tables of an earlier report that are not among those kept."""
-    written = set(kept)
-    for folder in folders:
-        for path in _files_in(folder):
-            if path not in written and _REPORT_FILE.fullmatch(partial_target(path) or path.name):
-                path.unlink(missing_ok=True)
+def _check_votes(folder: Path) -> None:
+    checks = {MANIFEST_NAME: is_own_manifest, SOURCE_FILE: _is_own_source}
+    for name, is_ours in checks.items():
+        if os.path.lexists(folder / name) and not is_ours(folder / name):
+            raise InvalidInputError(
+                f"{folder / name} is not of votes, so it is not replaced; move it, or name another folder with --out"
+            )
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    yield from [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+def _is_own_source(path: Path) -> bool:
+    try:
+        return is_regular(path) and decode_json(path.read_bytes(), dict[str, Any]).keys() == SOURCE_KEYS
+    except ValueError:
+        return False

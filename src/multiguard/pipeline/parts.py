@@ -186,7 +186,7 @@ class VotePart:
     pilot_draws: Annotated[int | None, Help("Draws that choose the labels [100 with --no-labels].", least=0)] = None
     rule: Annotated[RuleName, Help("top-k: the model ranks labels; threshold: it returns a set of them.")] = "top-k"
     score_threshold: ScoreThreshold = None
-    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    seed: Annotated[int | None, Help("Seed of the noise [random, or that of the votes to resume].")] = None
     k_max: Annotated[int | None, Help("Ranked labels kept per draw: the largest k' [10, or all].", least=1)] = None
     batch_size: Annotated[int | None, Help("Noisy images per batch [what fits].", least=1)] = None
     device: Device = None
@@ -251,7 +251,7 @@ class PredictPart:
     draws: Annotated[int, Help("Draws that certify.")] = 1000
     pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 100
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
-    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
     size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
     device: Device = None
     precision: Precision = None

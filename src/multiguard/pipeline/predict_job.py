@@ -1,7 +1,7 @@
 """Predictions for image files: labels without ground truth, each with its certified radius."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from multiguard.certify.rules import Rule, TopK
@@ -14,6 +14,7 @@ from multiguard.models import Classifier
 from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size
 from multiguard.pipeline.parts import ModelPart, PredictPart
 from multiguard.smooth import Prediction, Smoother
+from multiguard.smooth.noise import resolve_seed
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class PredictResult:
     config: CertifyConfig  # the smoothed classifier, alpha and the number of draws
     score_threshold: float | None  # for the threshold rule
     sigma: float
+    seed: int  # the seed of the noise, of all images
     images: tuple[ImagePrediction, ...]  # the predictions, in the order of the files
     failures: tuple[ImageFailure, ...]  # the images that could not be predicted, by the name of their file
 
@@ -49,7 +51,7 @@ class PredictResult:
 def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None) -> PredictResult:
     """With probability at least 1 - alpha, for each image alone, everything said of it is right.
 
-    The noise follows from an image's bytes and the seed: a renamed file has the same prediction.
+    The noise follows from an image's bytes and the seed: with a given seed, a renamed file has the same prediction.
     """
     if job.part.on_error == "stop":
         _check_readable(job.images)
@@ -59,10 +61,12 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     sigma, _ = resolve_sigma(job.model.spec, job.part.sigma)
     smoother = _smoother(job.part, classifier, rule, sigma)
     size = square_size(classifier, job.model.spec, job.part.size)
+    seed = resolve_seed(job.part.seed)
+    part = replace(job.part, seed=seed)
     images: list[ImagePrediction] = []
     failures: list[ImageFailure] = []
     for number, file in enumerate(job.images, 1):
-        outcome = _try_image(job.part, smoother, file, size, rule)
+        outcome = _try_image(part, smoother, file, size, rule)
         if isinstance(outcome, ImageFailure):
             failures.append(outcome)
         else:
@@ -72,7 +76,7 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     if not images:
         raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
     config = CertifyConfig(rule, job.part.alpha, job.part.draws)
-    return PredictResult(config, smoother.settings.score_threshold, sigma, tuple(images), tuple(failures))
+    return PredictResult(config, smoother.settings.score_threshold, sigma, seed, tuple(images), tuple(failures))
 
 
 def _check_readable(files: tuple[Path, ...]) -> None:

@@ -1,15 +1,18 @@
 """From certificates to figures, tables and the page."""
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.files import remove_partial_files, require_folder
+from multiguard.io.outputs import Outputs
 from multiguard.pipeline.certify_job import dataset_title
-from multiguard.pipeline.folders import RECORD_FILE, check_inside, check_report_folders, remove_stale_files
+from multiguard.pipeline.folders import RECORD_FILE, check_inside
 from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import altered_outputs, read_record
@@ -17,6 +20,9 @@ from multiguard.report import Study, check_gallery, draw_figures, write_page, wr
 from multiguard.report.words import failure_words
 from multiguard.results import CertificatesFolder
 from multiguard.results.certificate_files import CERTIFICATES_NAME
+from multiguard.results.curve_files import curves_text
+from multiguard.results.table_file import config_record
+from multiguard.version import __version__
 
 PAGE, FIGURES, TABLES = "report.html", "figures", "tables"
 
@@ -48,28 +54,55 @@ class ReportResult:
 
 
 def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -> ReportResult:
-    """Write the figures, the tables and last the page, once nothing can be wrong.
+    """Write the page, the figures and the tables together, once nothing can be wrong.
 
-    An existing page is replaced only with `force`. Figures and tables without a page come from an interrupted report
-    and are replaced. Images that cannot be opened are left out of the page, and the page says so.
+    Another report is replaced only with `force`; the same job again finds its work done, or completes it. Images that
+    cannot be opened are left out of the page, and the page says so.
     """
     check_gallery(job.part.gallery)
     home = job.page.parent
-    if not job.force and job.page.exists():
-        raise InvalidInputError(f"{job.page} exists already; --force replaces it, or name another")
-    if not job.force:
-        check_report_folders((job.figures, job.tables))
     check_inside(home, *(folder for folder in (job.figures, job.tables) if folder.parent == home))
     title = job.part.title or f"Certified robustness on {dataset_title(job.main.provenance)}"
     study = Study(job.main, job.beside, title=title, commands=_commands(job))
     images, missing = _images(job)
-    for folder in (home, job.figures, job.tables):
-        require_folder(folder)
-    figures, tables = draw_figures(study, job.figures), write_tables(study, job.tables)
-    remove_stale_files((job.figures, job.tables), [*figures, *tables])
-    remove_partial_files(home, lambda name: name == job.page.name)
-    replaced = write_page(study, job.page, images=images, gallery=job.part.gallery, progress=progress)
-    return ReportResult(job.page, figures, tables, _notes(job, missing, replaced))
+    request = _request(job, study, images, missing)
+    folders = (job.figures, job.tables)
+    with Outputs(job.page, "a report", request, folders=folders, force=job.force) as outputs:
+        if outputs.finished and not job.force:
+            return _result(job, outputs, _notes(job, missing, 0))
+        draw_figures(study, outputs.stage(job.figures))
+        write_tables(study, outputs.stage(job.tables))
+        page = outputs.stage(home) / job.page.name
+        replaced = write_page(study, page, images=images, gallery=job.part.gallery, progress=progress)
+        outputs.publish()
+        return _result(job, outputs, _notes(job, missing, replaced))
+
+
+def _result(job: ReportJob, outputs: Outputs, notes: Sequence[str]) -> ReportResult:
+    return ReportResult(job.page, outputs.files_in(job.figures), outputs.files_in(job.tables), notes)
+
+
+def _request(job: ReportJob, study: Study, images: IndexedDataset | None, missing: str | None) -> dict[str, Any]:
+    """Everything that decides the report, by name; the commands that it shows do not."""
+    runs = {"": job.main, **job.beside}
+    return {
+        "title": study.title,
+        "report": asdict(job.part),
+        "certificates": {name: _certificates_hash(run) for name, run in runs.items()},
+        "images": missing if images is None else [*images.origins],
+        "folders": [os.path.relpath(folder, job.page.parent) for folder in (job.figures, job.tables)],
+        "multiguard": __version__,
+    }
+
+
+def _certificates_hash(run: CertificatesFolder) -> str:
+    """A hash of all that certificates claim."""
+    proved = run.certificates
+    digest = hashlib.sha256(f"{run.votes_hash} {run.certified_with} {config_record(proved.config)}".encode())
+    digest.update(f"{proved.ids} {proved.labels} {proved.failures} {curves_text(run.curves)}".encode())
+    for method, radii in (*proved.radii.items(), *(proved.false_radii or {}).items()):
+        digest.update(method.encode() + b"".join(radius.tobytes() for radius in radii))
+    return digest.hexdigest()
 
 
 def _commands(job: ReportJob) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.lock import folder_lock
+from multiguard.io.outputs import check_foreign
 from multiguard.pipeline.certify_job import Progress
 from multiguard.pipeline.folders import RECORD_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import RunRecipe
@@ -95,7 +96,7 @@ def run_recipe(
         raise InvalidInputError("until train, but the recipe names a model: its first step is vote")
     plan = Plan(resolve_recipe(recipe), out, command)
     steps = [step for step in plan.steps() if KINDS.index(step.kind) <= KINDS.index(until)]
-    _check_own(out)
+    _check_own(out, force=force)
     check_inside(out, *(step.home for step in plan.steps()))
     with folder_lock(out):
         runner = _Runner(plan, force, observer or Observer())
@@ -201,8 +202,11 @@ def _reason(step: Step, before: StepRecord | None, changes: list[str], lost: lis
     return f"running again: {', '.join(lost[:3])} {'is' if len(lost) == 1 else 'are'} missing or altered"
 
 
-def _check_own(out: Path) -> None:
-    """Raises unless the folder is a run's, or holds nothing under the names that a run writes; none leads away."""
+def _check_own(out: Path, *, force: bool) -> None:
+    """Raises unless the folder is a run's, or holds nothing under the names that a run writes; none leads away.
+
+    A folder that holds other files becomes a run's only with `force`.
+    """
     check_content(out, "a run")
     check_inside(out, *(out / name for name in (*_FILES, "cache")))
     if (out / RECORD_FILE).is_file():
@@ -210,3 +214,5 @@ def _check_own(out: Path) -> None:
     for name in _FILES:
         if (out / name).exists():
             raise InvalidInputError(f"{out / name} exists, but {out} is not a run folder; name another with --out")
+    if not force:
+        check_foreign([out], lambda path: False)

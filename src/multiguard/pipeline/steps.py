@@ -212,13 +212,7 @@ class CertifyStep(Step):
 
     def inputs(self) -> dict[str, Any]:
         """The votes and what is certified from them."""
-        job = self._job
-        named = {**asdict(job.part), "rule": job.rule, "labels": job.labels, "vary": job.vary}
-        return {
-            **{f"certify.{name}": value for name, value in named.items()},
-            "votes": file_checksum(job.votes / MANIFEST_NAME),
-            "multiguard": __version__,
-        }
+        return self._job.inputs()
 
     def run(self, observer: "Observer") -> list[Path]:
         """Certify the votes."""

@@ -22,7 +22,7 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
-from multiguard.pipeline.folders import SOURCE_FILE, check_content, discard_votes
+from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
 from multiguard.pipeline.job_model import (
     brings_labels,
     load_model,
@@ -138,6 +138,7 @@ class PreparedVote:
         """
         discard = discard_votes if force and this_rank().may_discard else None
         with folder_lock(self.job.out):
+            check_votes_folder(self.job.out, force=force)
             manifest = self._run().write(self.job.out, progress=progress, stop=stop, discard=discard)
             if manifest is not None and manifest.finished:
                 self._write_source()

@@ -158,11 +158,12 @@ def _draw_averages(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: M
     scale = 100 if curve.goal == "in" else 1
     certified = scale * curve.certified[method]
     best = scale * curve.reached[BEST if BEST in curve.reached else attacks.names[0]]
-    axes.fill_between(curve.radius, certified, best, color=_UNKNOWN, linewidth=0, label="unknown")
+    between, floor, top = (np.repeat(ends, 2) for ends in (curve.radius, certified[1:], best[:-1]))
+    axes.fill_between(between[1:-1], floor, top, color=_UNKNOWN, linewidth=0, label="unknown")
     marks = np.searchsorted(curve.radius, attacks.radii).tolist()
-    style: dict[str, Any] = {"markevery": marks, "markersize": 5, "clip_on": False, "drawstyle": "steps-pre"}
+    style: dict[str, Any] = {"markevery": marks, "markersize": 5, "clip_on": False}
     stroke, *others = distinct_strokes(1 + len(curve.reached))
-    canvas.draw_line(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style)
+    canvas.draw_staircase(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style)
     for name, stroke in zip(reversed([*curve.reached]), others, strict=True):
         bold, reached = name == BEST, scale * curve.reached[name]
         style |= {"drawstyle": "steps-post", "zorder": 3 if bold else 4}

@@ -175,6 +175,13 @@ def _stroke(colours: tuple[str, str], dash: int, marker: int) -> Stroke:
     return Stroke(*colours, _DASHES[dash % len(_DASHES)], _MARKER_NAMES[marker % len(_MARKER_NAMES)])
 
 
+def draw_staircase(
+    axes: "Axes", radius: Values, values: Values, stroke: Stroke, label: str, *, bold: bool = False, **options: Any
+) -> None:
+    """A line of what is proved: between two radii the value at the larger one, which holds at all smaller ones."""
+    draw_line(axes, radius, values, stroke, label, bold=bold, drawstyle="steps-pre", **options)
+
+
 def draw_line(
     axes: "Axes", x: Values, y: Values, stroke: Stroke, label: str, *, bold: bool = False, **options: Any
 ) -> None:

@@ -77,10 +77,10 @@ def family_figure(study: Study, family: Family) -> "Figure":
 def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, clip: bool) -> None:
     curve = line.curves["mean"]
     radius, values = curve.scores.radius, measure.on_axis(measure.values(curve))
-    canvas.draw_line(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
+    canvas.draw_staircase(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
     if (band := measure.band(curve)) is not None:
         low, high = (measure.on_axis(end) for end in band)
-        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1)
+        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1, step="pre")
 
 
 def _subtitle(study: Study, family: Family) -> str:
@@ -91,6 +91,8 @@ def _subtitle(study: Study, family: Family) -> str:
     words += [] if family.key == "methods" else [f"method {study.method}"]
     left_out = f"; {text} left out" if (text := curve_left_out(study, curve)) else ""
     sentences = [", ".join(words), f"Mean over {curve.scores.images} images{left_out}"]
+    if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
+        sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
     sentences += [f"Bands: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
     tops = [top for measure in family.measures if (top := family.top(measure)) is not None]

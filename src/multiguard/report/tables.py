@@ -58,7 +58,7 @@ def _notes(study: Study, family: Family) -> list[str]:
     curve, kind = family.base.curves["mean"], "wrong" if study.labelled else "other"
     ceilings = not all(measure.is_fraction for measure in family.measures)
     left_out = f"; {text} are left out" if (text := curve_left_out(study, curve)) else ""
-    meaning = f"The rows of {kind} labels show how many are returned per image at most, on average."
+    meaning = f"The rows of {kind} labels show how many are returned per image at most, on average over all images."
     return [meaning if ceilings else "", f"Over {curve.scores.images} images{left_out}.", family.note]
 
 

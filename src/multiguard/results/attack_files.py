@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
-from multiguard.errors import InvalidInputError
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
 from multiguard.evaluate.attack_outcomes import Goal, goals
 from multiguard.evaluate.certifier import check_methods
-from multiguard.io.files import require_folder
+from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
 from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ATTACK_NAME = "attack.parquet"
+_FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
 _KIND = TableKind(ATTACK_NAME, "multiguard-attack", 2, "an attack folder", "attack again")
 
 
@@ -48,9 +48,13 @@ def write_attacks(
     certificates_hash: str,
     provenance: Mapping[str, Any],
     command: str | None = None,
+    request: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> None:
     """Write attack.parquet so that a reader finds the old file or the new one, complete.
+
+    The table and the figure of an older attack are removed first. Files that multiguard did not write are never
+    replaced.
 
     Args:
         folder: Where to write; made if it does not exist.
@@ -58,12 +62,9 @@ def write_attacks(
         certificates_hash: The sha256 of the certificates.parquet that was attacked.
         provenance: The provenance of the votes.
         command: The command that made the folder.
-        force: Whether to replace an attack that is there.
+        request: Everything that decides the outcome; an attack of the same request is replaced without `force`.
+        force: Whether to replace an attack that is there, and to write beside files of somebody else.
     """
-    target = Path(folder)
-    if not force and (target / ATTACK_NAME).exists():
-        raise InvalidInputError(f"{target} already holds an attack; --force (force=True) replaces it, or use another")
-    require_folder(target)
     metadata = {
         "config": config_record(attacks.config),
         **{name: getattr(attacks, name) for name in _PLAIN},
@@ -72,7 +73,15 @@ def write_attacks(
         "command": command,
         "attacked_with": __version__,
     }
-    _KIND.write(target, _schema(), _columns(attacks), metadata)
+    with attack_outputs(Path(folder), request, force=force) as outputs:
+        _KIND.write(outputs.stage(Path(folder)), _schema(), _columns(attacks), metadata)
+        outputs.publish(finished=False)
+
+
+def attack_outputs(folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False) -> Outputs:
+    """The files of an attack folder, to be written for this request; see `Outputs`."""
+    more: dict[str, Any] = {"names": _FOLLOWERS, "recognise": _KIND.recognises, "force": force}
+    return Outputs(folder / ATTACK_NAME, "an attack", request, **more)
 
 
 def read_attacks(folder: str | Path) -> AttackFolder:

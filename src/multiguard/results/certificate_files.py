@@ -6,10 +6,8 @@ comes from. The CSV files are copies for people; nothing reads them back.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelScores,
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import check_methods
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.files import require_folder, sync_folder
+from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
 from multiguard.results.curve_files import check_curves, curves_text, parse_curves, write_curves, write_labels
 from multiguard.results.table_file import TableKind, config_record, parse_config
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_STAGE = ".part"
 _KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 4, "a certificates folder", "certify the votes again")
 
 
@@ -80,12 +77,13 @@ def write_certificates(
     votes: Votes,
     source: Mapping[str, Any] | None = None,
     command: str | None = None,
+    request: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> None:
     """Write a certificates folder so that a reader finds the old certificates or the new ones, complete.
 
-    A CSV file never lies beside certificates that it was not made from: the old ones are removed before the Parquet
-    file is replaced, in one step, and the new ones follow.
+    A CSV file never lies beside certificates that it was not made from. Files that multiguard did not write are never
+    replaced.
 
     Args:
         folder: Where to write; made if it does not exist.
@@ -95,7 +93,8 @@ def write_certificates(
         votes: The votes that the certificates are made from.
         source: Which images and which model, as plain JSON values.
         command: The command that made the folder.
-        force: Whether to replace certificates that are there.
+        request: Everything that decides the certificates; those of the same request are replaced without `force`.
+        force: Whether to replace certificates that are there, and to write beside files of somebody else.
 
     >>> from multiguard import TopK, certify_votes, curves, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -106,9 +105,6 @@ def write_certificates(
     """
     _check_votes(certificates, votes)
     check_curves(certificates, curves)
-    target, names = Path(folder), (CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME)
-    if not force and any((target / name).exists() for name in names):
-        raise InvalidInputError(f"{target} already holds certificates; --force (force=True) replaces them")
     metadata = {
         "config": config_record(certificates.config),
         **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
@@ -121,30 +117,18 @@ def write_certificates(
         "label_radius": check_radius(radius).tolist(),
     }
     schema = _schema(certificates.methods, certificates.config.rule)
-    require_folder(target)
-    with _stage(target) as stage:
+    with certificates_outputs(Path(folder), request, force=force) as outputs:
+        stage = outputs.stage(Path(folder))
         _KIND.write(stage, schema, _columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
         write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
-        (target / CURVES_NAME).unlink(missing_ok=True)
-        (target / LABELS_NAME).unlink(missing_ok=True)
-        for name in names:
-            (stage / name).replace(target / name)
-            sync_folder(target)
+        outputs.publish()
 
 
-@contextmanager
-def _stage(target: Path) -> Iterator[Path]:
-    """An empty folder for new files, removed at the end: where writing fails, the old files have not been touched."""
-    stage = target / _STAGE
-    if stage.is_symlink():
-        stage.unlink()  # nothing is written, or removed, through a link
-    shutil.rmtree(stage, ignore_errors=True)  # a killed writer may have left it
-    stage.mkdir()
-    try:
-        yield stage
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+def certificates_outputs(folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False) -> Outputs:
+    """The files of a certificates folder, to be written for this request; see `Outputs`."""
+    more: dict[str, Any] = {"names": (CURVES_NAME, LABELS_NAME), "recognise": _KIND.recognises, "force": force}
+    return Outputs(folder / CERTIFICATES_NAME, "certificates", request, **more)
 
 
 def read_certificates(folder: str | Path) -> CertificatesFolder:

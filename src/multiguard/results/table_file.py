@@ -69,6 +69,10 @@ class TableKind:
         except Exception as error:  # a forged file can make its reader fail in any way
             raise DataError(f"{path} cannot be used: {' '.join(str(error).split())}; {self.remedy}") from error
 
+    def recognises(self, path: Path) -> bool:
+        """Whether the content says that it is such a file, of any version, damaged or not."""
+        return f'"{self.format}"'.encode() in path.read_bytes()
+
     def _metadata(self, table: pa.Table) -> dict[str, Any]:
         metadata = decode_json(table.schema.metadata[METADATA_KEY], dict[str, Any])
         stored = metadata.pop("format", None), metadata.pop("version", None)

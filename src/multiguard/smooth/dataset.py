@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,6 +19,7 @@ from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
+from multiguard.smooth.noise import resolve_seed
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
 from multiguard.smooth.settings import check_choice, whole_number
 from multiguard.smooth.smoother import Smoother
@@ -38,7 +40,7 @@ def vote_dataset(
     adaptive: AdaptivePlan | None = None,
     pilot_draws: int = 0,
     labelled: bool = True,
-    seed: int,
+    seed: int | None = None,
     shard_images: int = 64,
     readers: int = 2,
     on_error: OnError = "stop",
@@ -59,7 +61,8 @@ def vote_dataset(
         adaptive: Looks at growing numbers of draws; an image may stop at each of them.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
         labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
-        seed: The seed of the noise.
+        seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The votes
+            record it.
         shard_images: The number of images per file.
         readers: The number of threads that decode images ahead of the device.
         on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" raises;
@@ -89,7 +92,13 @@ def vote_dataset(
 
 
 def make_scheme(
-    smoother: Smoother, *, draws: int | None, adaptive: AdaptivePlan | None, pilot_draws: int, labelled: bool, seed: int
+    smoother: Smoother,
+    *,
+    draws: int | None,
+    adaptive: AdaptivePlan | None,
+    pilot_draws: int,
+    labelled: bool,
+    seed: int | None,
 ) -> Scheme:
     """The draws of every image, checked; the arguments are those of `vote_dataset`."""
     if (draws is None) == (adaptive is None):
@@ -97,7 +106,8 @@ def make_scheme(
     looks = (draws,) if draws is not None else adaptive.looks.draws if adaptive is not None else ()
     labels = len(smoother.classifier.label_names)
     return Scheme(
-        seed=whole_number("seed", seed),
+        seed=whole_number("seed", resolve_seed(seed)),
+        any_seed=seed is None,
         looks=tuple(check_draws(number) for number in looks),
         stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
         pilot_draws=whole_number("pilot_draws", pilot_draws),
@@ -107,6 +117,9 @@ def make_scheme(
 
 class VoteRun:
     """A voting run whose arguments are checked and whose `provenance` is known; nothing is written yet.
+
+    Without a given seed, `provenance` has a random one, and a run in the folder that differs only in it is resumed with
+    its own.
 
     The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
     of the classifier, for a caller who has just computed it. Only the first image is decoded, and kept for the voting.
@@ -160,6 +173,7 @@ class VoteRun:
             shard_images=self._shard_images,
             keep_failures=self._record,
             main=main,
+            any_seed=self._scheme.any_seed,
             same_images=lambda stored: self._images.are_those_of(folder, stored),
             discard=discard,
         )
@@ -194,7 +208,8 @@ class VoteRun:
     def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
         """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
         shards = (ShardImages(shard, self._images.samples(writer.manifest.positions(shard))) for shard in work)
-        voter = ShardVoter(self._smoother, shards, self._scheme, on_image, record_failures=self._record)
+        scheme = replace(self._scheme, seed=writer.manifest.provenance.seed)
+        voter = ShardVoter(self._smoother, shards, scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)
             for votes in voter:

@@ -115,7 +115,7 @@ class _HostStep:
         self._pixels = {job: known[job] if job in known else to_pixels(job.image).cpu().numpy() for job in jobs}
         rows = [jobs[slot] for slot in batch.slots()]
         images, keys = [self._pixels[job] for job in rows], [job.key for job in rows]
-        self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.sigma, out)
+        self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.noise_scale, out)
 
 
 class _DeviceStep:
@@ -124,10 +124,10 @@ class _DeviceStep:
     def __init__(self, classifier: Classifier, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        vote = _make_voter(classifier, settings)
+        vote, scale = _make_voter(classifier, settings), settings.noise_scale
 
         def add_noise(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
-            noisy = to_pixels(images) + settings.sigma * standard_normal(words, draws, images.shape[1:])
+            noisy = to_pixels(images) + scale * standard_normal(words, draws, images.shape[1:])
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
         perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)

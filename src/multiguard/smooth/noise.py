@@ -10,6 +10,7 @@ draws would share its noise, and the binomial bounds need independent draws.
 
 import hashlib
 import json
+import secrets
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,18 @@ Pixels = NDArray[np.float32]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"
 DEVICE_PHILOX: NoiseSource = "philox4x32-box-muller"
 _CACHED_PAIRS = 1 << 15  # words processed at once, so that they stay in a core's cache
+
+
+def resolve_seed(seed: int | None) -> int:
+    """The given seed; for None a random one that nobody can guess, to be recorded.
+
+    A certificate needs an image that was chosen independently of the noise. Whoever supplies the image must therefore
+    not know the seed.
+
+    >>> resolve_seed(7), resolve_seed(None) == resolve_seed(None)
+    (7, False)
+    """
+    return secrets.randbits(63) if seed is None else seed
 
 
 def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
@@ -50,6 +63,19 @@ def key_words(key: bytes) -> tuple[int, int, int, int]:
     return struct.unpack("<4i", key)
 
 
+def noise_scale(sigma: float) -> float:
+    """The least float32 that is not below sigma: what the noise is multiplied by.
+
+    Radii are computed with sigma itself. The nearest float32 may be smaller, and noise that is weaker than its record
+    would prove less than is claimed.
+
+    >>> noise_scale(0.5), noise_scale(0.7) >= 0.7 > float(np.float32(0.7))
+    (0.5, True)
+    """
+    nearest = np.float32(sigma)
+    return float(nearest if float(nearest) >= sigma else np.nextafter(nearest, np.float32(np.inf)))
+
+
 class HostNoise:
     """Noise made on the CPU in the caller's memory; the values of a draw depend only on its key and index.
 
@@ -70,16 +96,16 @@ class HostNoise:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def perturb(
-        self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], sigma: float, out: Pixels
+        self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], scale: float, out: Pixels
     ) -> None:
-        """Write image + N(0, sigma^2) into each row of `out`: one row per image, key and draw."""
+        """Write image + scale N(0, 1) into each row of `out`: one row per image, key and draw."""
         pairs = -(-out[0].size // 2)
         step = max(1, _CACHED_PAIRS // pairs)
         parts = [slice(start, start + step) for start in range(0, len(out), step)]
 
         def work(words: _Words, lane: list[slice]) -> None:
             for rows in lane:
-                _box_muller(words.draw(keys[rows], draws[rows], pairs), sigma, out[rows].reshape(len(out[rows]), -1))
+                _box_muller(words.draw(keys[rows], draws[rows], pairs), scale, out[rows].reshape(len(out[rows]), -1))
                 for row, image in zip(out[rows], images[rows], strict=True):
                     np.add(row, image, out=row)
 
@@ -107,8 +133,8 @@ class _Words:
         return words
 
 
-def _box_muller(words: NDArray[np.uint64], sigma: float, out: Pixels) -> None:
-    """Two independent N(0, sigma^2) values from each word (rows, pairs): first all cosines, then all sines."""
+def _box_muller(words: NDArray[np.uint64], scale: float, out: Pixels) -> None:
+    """Two independent N(0, scale^2) values from each word (rows, pairs): first all cosines, then all sines."""
     pairs = words.shape[1]
     angle = (words & np.uint64(0xFFFFFF)).astype(np.float32)
     angle *= np.float32(2 * np.pi / 2**24)
@@ -120,7 +146,7 @@ def _box_muller(words: NDArray[np.uint64], sigma: float, out: Pixels) -> None:
     # A fast logarithm may be slightly above 0 at u = 1, and its root would be NaN.
     np.maximum(radius, np.float32(0), out=radius)
     np.sqrt(radius, out=radius)
-    radius *= np.float32(sigma)
+    radius *= np.float32(scale)
     cosines, sines = out[:, :pairs], out[:, pairs:]
     np.multiply(np.cos(angle), radius, out=cosines)
     np.sin(angle, out=angle)

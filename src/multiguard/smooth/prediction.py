@@ -20,6 +20,7 @@ class Prediction:
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
         other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
             other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
+        seed: The seed of the noise; None if the votes came from elsewhere.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -29,6 +30,7 @@ class Prediction:
     radii: tuple[float, ...]
     set_radii: tuple[float, ...]
     other_radii: tuple[float, ...] | None = None
+    seed: int | None = None
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
@@ -42,12 +44,16 @@ def confirm_labels(
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
-    labels stay up to their own radii, at least e of the set do: its radii are raised to that. `labels` must be chosen
-    from other draws than `votes`; alpha is the probability of any false claim in the prediction.
+    labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
+    same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
+    the probability of any false claim in the prediction.
     """
-    each = alpha / 2 / max(1, len(labels))
-    single = label_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=each)
-    together = certified_radii(votes, labels, rule, num_labels=num_labels, sigma=sigma, alpha=alpha / 2)
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma}
+    several = len(labels) > 1
+    together = certified_radii(votes, labels, rule, alpha=alpha / 2 if several else alpha, **options)
+    single = together.true
+    if several:
+        single = label_radii(votes, labels, rule, alpha=alpha / 2 / len(labels), **options)
     raised = np.maximum(together.true, np.sort(single)[::-1])
     others = None if together.false is None else tuple(together.false.tolist())
     return Prediction(labels, tuple(single.tolist()), tuple(raised.tolist()), others)

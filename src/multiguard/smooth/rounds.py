@@ -32,11 +32,12 @@ _MAX_FAILURES = 100  # images that fail in a row before the model is blamed inst
 class Scheme:
     """The draws of every image, as in `vote_dataset`."""
 
-    seed: int
+    seed: int  # the seed of the noise
     looks: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only look
     stopping: Stopping | None  # decides that at every look but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
+    any_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,7 +15,7 @@ from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.onnx_file import OnnxNetwork
-from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource, noise_scale
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -43,6 +44,11 @@ class Settings:
     compiled: bool  # whether torch.compile compiles the classifier
     noise_compiled: bool  # whether torch.compile compiles the noise made on the device
     clamp: bool  # whether f clamps the noisy input to [0, 1]
+
+    @property
+    def noise_scale(self) -> float:
+        """The factor of the noise as executed, a float32; never below `sigma`, with which radii are computed."""
+        return noise_scale(self.sigma)
 
     @property
     def rule_name(self) -> RuleName:
@@ -92,7 +98,7 @@ def resolve_settings(
     check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
     return Settings(
-        sigma=check_sigma(sigma),
+        sigma=_check_noise(sigma),
         k_max=ranks if score_threshold is None else None,
         score_threshold=None if score_threshold is None else check_fraction("score_threshold", score_threshold),
         device=resolved,
@@ -103,6 +109,14 @@ def resolve_settings(
         noise_compiled=cuda if compile is None else compile,
         clamp=clamp,
     )
+
+
+def _check_noise(sigma: float) -> float:
+    """Sigma, if noise of it can be made in float32."""
+    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    if not least <= check_sigma(sigma) <= most:
+        raise InvalidInputError(f"sigma must be within float32, {least:.1e} to {most:.1e}, got {sigma!r}")
+    return float(sigma)
 
 
 def _resolve_device(device: str | torch.device | None) -> torch.device:

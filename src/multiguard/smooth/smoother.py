@@ -1,6 +1,7 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from multiguard.errors import ImageFailure
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
 from multiguard.smooth.engine import make_step
-from multiguard.smooth.noise import NoiseSource, Stream, noise_key
+from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
@@ -72,7 +73,14 @@ class Smoother:
         self._step = make_step(self.classifier, self.settings)
 
     def votes(
-        self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
+        self,
+        image: Image,
+        draws: int,
+        *,
+        seed: int | None = None,
+        image_id: str,
+        first_draw: int = 0,
+        stream: Stream = "certify",
     ) -> DrawVotes:
         """The votes of each draw: (draws, K') uint8, or uint16 where c > 256; `LabelSets` with a score threshold.
 
@@ -81,7 +89,7 @@ class Smoother:
         Args:
             image: An array of any shape: uint8 (a value is x / 255) or floating point.
             draws: n, the number of noisy copies to classify.
-            seed: The seed of the noise.
+            seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
             first_draw: The index of the first draw, to continue where an earlier call ended.
             stream: "certify", or "pilot" for draws that choose labels and never certify them.
@@ -96,15 +104,19 @@ class Smoother:
         >>> sets.hits()
         array([[ True,  True, False]])
         """
+        seed = resolve_seed(seed)
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
         return cast(DrawVotes, next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))[1])
 
-    def stream(self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int) -> Iterator[tuple[str, DrawVotes]]:
+    def stream(
+        self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int | None = None
+    ) -> Iterator[tuple[str, DrawVotes]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
         The next image is taken only when its rows are due, so `images` may be endless. It is copied, so one array may
-        be reused for all images.
+        be reused for all images. Without a seed, one is drawn for all images.
         """
+        seed = resolve_seed(seed)
         jobs = (self.job(image, draws, seed=seed, image_id=image_id) for image_id, image in images)
         for job, votes in self.run(jobs):
             yield job.image_id, votes
@@ -143,7 +155,7 @@ class Smoother:
         pilot_draws: int = 100,
         draws: int = 1000,
         alpha: float = 0.001,
-        seed: int,
+        seed: int | None = None,
         image_id: str,
     ) -> Prediction:
         """The labels of the smoothed classifier; with probability 1 - alpha all radii, of labels and set, hold.
@@ -157,7 +169,7 @@ class Smoother:
             pilot_draws: The number of draws that choose the labels.
             draws: The number of draws that confirm them.
             alpha: The probability of any false claim in the prediction.
-            seed: The seed of the noise.
+            seed: The seed of the noise; by default a random one, which the prediction records.
             image_id: The id of the image; it keys the noise.
 
         >>> from multiguard.certify import TopK
@@ -172,12 +184,14 @@ class Smoother:
         self.settings.check_rule(rule, labels)
         check_alpha(alpha)
         check_draws(pilot_draws, name="pilot_draws")
+        seed = resolve_seed(seed)
         pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
         fresh = self.votes(image, draws, seed=seed, image_id=image_id)
         chosen = rule.returned(as_array(pilot, rule.name), labels)
-        return confirm_labels(
+        prediction = confirm_labels(
             chosen, as_array(fresh, rule.name), rule, num_labels=labels, sigma=self.settings.sigma, alpha=alpha
         )
+        return replace(prediction, seed=seed)
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any

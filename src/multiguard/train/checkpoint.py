@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,16 +18,28 @@ from torch import Tensor
 from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.pixel_cache import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import write_atomically
+from multiguard.io.files import file_checksum, is_regular, write_atomically
 from multiguard.io.records import decode_json
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
+from multiguard.models.model_folder import CARD_FILE, MARK, WEIGHTS_FILE, ModelCard, read_card
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.version import __version__
 
 STATE_FILE = Path("state") / "last.safetensors"
+LOG_FILE = "log.jsonl"
+CURVE_FILE = "curve.png"
+# The files of a model folder, the card first, and what each holds near its beginning if training wrote it.
+_MARKS = {
+    CARD_FILE: b'"architecture"',
+    WEIGHTS_FILE: MARK.encode(),
+    LOG_FILE: b'"map_noisy"',
+    CURVE_FILE: b"multiguard",
+    STATE_FILE.as_posix(): b'"progress"',
+}
+MODEL_FILES = tuple(_MARKS)
+_BEGINNING = 4096  # bytes
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
 
@@ -111,8 +124,50 @@ def run_settings(card: ModelCard) -> dict[str, Any]:
     return dict(json.loads(json.dumps({**record, **more})))
 
 
+def own_files(out: Path) -> list[Path]:
+    """Return the files in the folder that training wrote, the card first: their content shows it, not their names.
+
+    A file of one of these names that training did not write stays, and no run is started there.
+    """
+    return [out / name for name in MODEL_FILES if _is_own(out, name)]
+
+
+def _is_own(out: Path, name: str) -> bool:
+    """Whether the content shows it; a damaged card or state is vouched for by the other, the weights by the card."""
+    path = out / name
+    if _is_marked(out, name):
+        return True
+    if name == WEIGHTS_FILE and is_regular(path):
+        try:
+            return read_card(out).weights_sha256 == file_checksum(path)
+        except ModelError:
+            return False
+    pair = {CARD_FILE: STATE_FILE.as_posix(), STATE_FILE.as_posix(): CARD_FILE}
+    return name in pair and is_regular(path) and not path.parent.is_symlink() and _is_marked(out, pair[name])
+
+
+def _is_marked(out: Path, name: str) -> bool:
+    path = out / name
+    if not is_regular(path) or path.parent.is_symlink():
+        return False
+    with path.open("rb") as file:
+        return _MARKS[name] in file.read(_BEGINNING)
+
+
+def check_own_files(out: Path) -> None:
+    """Raise `InvalidInputError` if a file or a link of somebody else lies where training would write."""
+    ours = own_files(out)
+    state = (out / STATE_FILE).parent
+    for path in (*([state] if state.is_symlink() else []), *(out / name for name in MODEL_FILES)):
+        if os.path.lexists(path) and path not in ours:
+            raise InvalidInputError(
+                f"{path} was not written by training, so it is not replaced; move it, or name another folder with --out"
+            )
+
+
 def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
     """Raise `InvalidInputError` with the differences, unless the folder is free or holds a run with these settings."""
+    check_own_files(out)
     progress = read_progress(out)
     if progress is None and not (out / CARD_FILE).is_file():
         return

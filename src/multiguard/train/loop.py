@@ -23,13 +23,17 @@ from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import CARD_FILE, WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.models.weights import summary
 from multiguard.train import checkpoint
-from multiguard.train.checkpoint import STATE_FILE, Progress, new_card, run_settings
+from multiguard.train.checkpoint import (
+    CURVE_FILE,
+    LOG_FILE,
+    MODEL_FILES,
+    STATE_FILE,
+    Progress,
+    new_card,
+    run_settings,
+)
 from multiguard.train.hyperparameters import Hyperparameters, Keep
 from multiguard.train.trainer import Record, Trainer
-
-LOG_FILE = "log.jsonl"
-CURVE_FILE = "curve.png"
-MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())  # the card first
 
 OnEpoch = Callable[[Record], None]
 OnProgress = Callable[[str, int, int], None]  # the activity, how much of it is done, and how much there is
@@ -226,4 +230,5 @@ def draw_curve(history: Sequence[Record], path: Path) -> None:
     right.legend(frameon=False, loc="lower right")
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.savefig(path, dpi=120)
+    style: dict[str, Any] = {"format": "png", "dpi": 120, "metadata": {"Software": "multiguard"}}
+    write_atomically(path, lambda file: figure.savefig(file, **style))

@@ -10,6 +10,7 @@ counts for nothing: its images may have changed since.
 import hashlib
 import io
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
-from multiguard.io.files import open_parquet, remove_partial_files, write_atomically
+from multiguard.io.files import is_regular, open_parquet, remove_partial_files, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
@@ -135,11 +136,40 @@ def is_shard_file(name: str) -> bool:
     return _SHARD_NAME.fullmatch(name) is not None
 
 
-def remove_stale(folder: Path, keep: Collection[int]) -> None:
-    """Remove all shards but those to keep, and the partial files of killed processes."""
+def is_own_manifest(path: Path) -> bool:
+    """Whether it is a manifest of votes, of any run, damaged or not: its content says so, or shards lie beside it."""
+    said = is_regular(path) and f'"{_MANIFEST["format"]}"'.encode() in path.read_bytes()
+    return said or (is_regular(path) and any(map(_is_shard, path.parent.iterdir())))
+
+
+def own_shards(folder: Path) -> list[Path]:
+    """Return the files that are shards of any run: as their content says, or as the manifest beside them says."""
+    try:
+        listed = {shard_name(index) for index in range(load_manifest(folder).shard_count)}
+    except VotesError:
+        listed = set()
+    return [path for path in sorted(folder.iterdir()) if (path.name in listed and is_regular(path)) or _is_shard(path)]
+
+
+def _is_shard(path: Path) -> bool:
+    """Whether the content says that it is a shard, of any run or version."""
+    named = is_shard_file(path.name) and is_regular(path)
+    return named and f'"{_SHARD["format"]}"'.encode() in path.read_bytes()
+
+
+def remove_stale(folder: Path, run: Manifest, keep: Collection[int]) -> None:
+    """Remove all shards but those to keep, and the partial files of killed processes.
+
+    A file that is no shard and lies where this run would write one raises `VotesError` before anything is removed.
+    """
+    ours = own_shards(folder)
+    for path in (folder / shard_name(index) for index in range(run.shard_count)):
+        if os.path.lexists(path) and path not in ours:
+            raise VotesError(f"{path} is not a shard of votes, so it is not replaced; move it, or name another folder.")
     names = {shard_name(index) for index in keep}
-    for path in [path for path in folder.iterdir() if is_shard_file(path.name) and path.name not in names]:
-        path.unlink()
+    for path in ours:
+        if path.name not in names:
+            path.unlink()
     remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
 
 

@@ -25,6 +25,7 @@ class VotesWriter:
             old one stays until then.
         main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards, and
             must be of the same run.
+        any_seed: Whether a stored run that differs only in its seed is the same run, resumed with its own seed.
         same_images: Whether a stored run that differs only in its first image voted on the same images; then it is
             the same run. None for never.
         discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
@@ -47,6 +48,7 @@ class VotesWriter:
         shard_images: int = 64,
         keep_failures: bool = True,
         main: bool = True,
+        any_seed: bool = False,
         same_images: Callable[[Manifest], bool] | None = None,
         discard: Callable[[Path], None] | None = None,
     ) -> None:
@@ -56,9 +58,11 @@ class VotesWriter:
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
         stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
-        differences = [] if stored is None else _differences(stored, self.manifest)
+        differences = [] if stored is None else _differences(stored, self.manifest, any_seed=any_seed)
         if stored and differences == ["first_image_hash"] and same_images and same_images(stored):
-            self.manifest, differences = Manifest(stored.provenance, shard_images), []
+            differences = []
+        if stored and not differences:
+            self.manifest = Manifest(stored.provenance, shard_images)
         if discard and (stored is None or differences):
             discard(self._folder)
             stored, differences = None, []
@@ -98,7 +102,7 @@ class VotesWriter:
                 remedy = "Vote with --force to throw them away, or choose another folder."
                 raise VotesError(f"{self._folder} holds the votes of another run: {_differ(differences)}. {remedy}")
             stored = None
-        remove_stale(self._folder, keep=shards)
+        remove_stale(self._folder, self.manifest, keep=shards)
         self._accept(shards)
         if stored is None or (stored.finished and self.missing()):
             self.manifest.save(self._folder)
@@ -128,9 +132,9 @@ def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest 
         raise
 
 
-def _differences(one: Manifest, other: Manifest) -> list[str]:
+def _differences(one: Manifest, other: Manifest, *, any_seed: bool) -> list[str]:
     """The names of the fields in which two runs differ."""
-    names = one.provenance.differences(other.provenance)
+    names = [name for name in one.provenance.differences(other.provenance) if not (any_seed and name == "seed")]
     return names if one.shard_images == other.shard_images else [*names, "shard_images"]
 
 

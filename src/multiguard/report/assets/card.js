@@ -73,7 +73,7 @@ class Card {
   }
 
   labels() {
-    if (!this.image.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label: left out of the averages.`)];
+    if (!this.image.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label, so no fraction of them can stay.`)];
     return data.labelled ? [this.trueLabels()] : [];
   }
 

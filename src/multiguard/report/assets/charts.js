@@ -15,6 +15,10 @@ function translucent(hex, alpha) {
 
 const onAxis = (score, value) => (isFraction(score) ? 100 * value : value);
 
+// What is proved at a radius holds at all smaller ones: between two radii of the grid a line has the value at the larger.
+const STEPS = "vh"; // first up or down, then on
+const onSteps = (values) => values.flatMap((value) => [value, value]);
+
 function lineTrace(family, line, score) {
   const values = line[state.averaging][score];
   const colour = isDark() ? line.dark : line.light;
@@ -24,7 +28,7 @@ function lineTrace(family, line, score) {
     customdata: values.map((value) => scoreText(score, value)),
     name: asPlotlyText(line.name),
     mode: "lines+markers",
-    line: { color: colour, width: line.base ? 2.6 : 1.7, dash: line.dash.map((length) => `${length}px`).join(",") || "solid" },
+    line: { shape: STEPS, color: colour, width: line.base ? 2.6 : 1.7, dash: line.dash.map((length) => `${length}px`).join(",") || "solid" },
     marker: { symbol: line.marker, size: 7, maxdisplayed: 8, color: colour },
     hovertemplate: "%{fullData.name}  <b>%{customdata}</b><extra></extra>",
   };
@@ -33,9 +37,10 @@ function lineTrace(family, line, score) {
 function bandTrace(family, line, score) {
   const bands = line[state.averaging].bands;
   if (!bands?.[score]) return [];
-  const [low, high] = bands[score];
+  const [low, high] = bands[score].map((values) => onSteps(values).slice(1));
+  const radii = onSteps(family.grid).slice(0, -1);
   return [{
-    x: [...family.grid, ...[...family.grid].reverse()],
+    x: [...radii, ...[...radii].reverse()],
     y: [...high, ...[...low].reverse()].map((value) => 100 * value),
     fill: "toself",
     fillcolor: translucent(isDark() ? line.dark : line.light, 0.14),
