@@ -23,6 +23,7 @@ BAD = [
     *[{"sigma": -1}, {"batch": 0}, {"crop": 0}, {"ema": 1}, {"clip": 0}, {"epochs": -1}, {"weight_decay": -1}],
     *[{"sigma": np.inf}, {"sigma": np.nan}, {"val_sigma": np.nan}, {"lr": np.inf}, {"seed": -1}, {"seed": 2**70}],
     *[{"warmup": 1}, {"dropout": 1}, {"crop": 1.1}, {"ramp_epochs": -1}, {"shift": -1}, {"lr": 0}, {"clip": np.nan}],
+    *[{"colour": 1.5}, {"cutmix": -0.1}],
 ]
 
 

@@ -94,3 +94,15 @@ def test_denoised_input(pixels, val_pixels):
     torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.5, denoiser), expected)
     clean = classifier_input(pixels, val_pixels, 0.0, None)
     torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.0, denoiser), clean)
+
+
+def test_mixed_targets(pixels, val_pixels):
+    """Mixed images are trained with the targets of both, in their parts."""
+    hyperparameters, start, seen = replace(SMALL, cutmix=1.0), backbone(), []
+    card = new_card(start, pixels, val_pixels, (16, 16), hyperparameters, None, {})
+    trainer = Trainer(card.classifier(start.network), pixels, val_pixels, hyperparameters, Accelerator(cpu=True))
+    trainer.loss = lambda logits, targets: seen.append(targets) or logits.square().mean()
+    images, targets = torch.from_numpy(pixels.images[:8].copy()), torch.from_numpy(pixels.targets[:8].copy())
+    trainer.step(images, targets, 0.25, epoch=0, step=0, steps=1)
+    assert ((seen[0] > 0) & (seen[0] < 1)).any(1).sum() >= 5
+    assert not torch.equal(seen[0], targets.float())

@@ -128,9 +128,7 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     {'epochs': 2}
     """
 
-    model: Annotated[
-        str | None, Help("cnn, lite:0, unet:40+lite:2, timm:NAME or a model folder [digits: cnn].")
-    ] = None
+    model: Annotated[str | None, Help("cnn, lite:0, unet:40+lite:2, timm:NAME or a model folder [digits: cnn].")] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
     split: Annotated[str | None, Help("The split to train on [train, or all of a folder without splits].")] = None
     val_split: Annotated[str | None, Help("The split to validate on [matches --split, or a held-out tenth].")] = None

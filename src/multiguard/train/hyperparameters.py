@@ -50,6 +50,8 @@ class Hyperparameters:
     crop: float = _option(0.5, "Smallest fraction of the area that a crop keeps; 1 for no crop.", above=0, at_most=1)
     shift: int = _option(0, "Largest random shift in pixels, in each direction.", at_least=0)
     flip: bool = _option(True, "Mirror images at random.")
+    colour: float = _option(0.0, "Largest change of brightness, contrast and saturation.", at_least=0, at_most=1)
+    cutmix: float = _option(0.0, "Probability that a box of an image is another image's.", at_least=0, at_most=1)
     keep: Keep = _option("best", "Epoch to save: best (highest noisy validation mAP) or last.")  # noqa: RUF009
     seed: int = _option(0, "Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
 

@@ -17,7 +17,7 @@ from multiguard.data import Pixels
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first
-from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, derived_seed
+from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.losses import LOSSES
@@ -91,10 +91,11 @@ class Trainer:
             group["lr"] = one_cycle(done, config.epochs * steps, config.lr, config.warmup)
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = augment(images.float() / 255, config, self.generator)
+        augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
             logits = self.module(self._denoise(noisy, sigma))
-        loss = self.loss(logits.float(), targets.float())
+        loss = self.loss(logits.float(), wanted)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
         self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
