@@ -6,7 +6,9 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from multiguard.models.efficientnet_lite import EfficientNetLite, InvertedBlock, SameConv2d
+from multiguard.errors import ModelError
+from multiguard.models.backbone import build_backbone
+from multiguard.models.efficientnet_lite import EfficientNetLite, InvertedBlock, SameConv2d, set_drop_path
 
 
 def timm_network(variant: int, **options) -> nn.Module:
@@ -74,7 +76,8 @@ def test_padding(size, kernel):
 def test_drop_path():
     """Training skips a block for some images and scales the others up, so that its mean stays; eval skips nothing."""
     torch.manual_seed(0)
-    block = InvertedBlock(8, 8, 6, kernel=3, stride=1, drop_path=0.25)
+    block = InvertedBlock(8, 8, 6, kernel=3, stride=1)
+    block.drop_path = 0.25
     block.bn3.requires_grad_(False)
     images = torch.randn(1, 8, 4, 4).expand(400, -1, -1, -1)
     with torch.no_grad():
@@ -92,8 +95,16 @@ def test_drop_path():
 
 
 def test_drop_path_depth():
-    """Deeper blocks are skipped more often, up to the probability given."""
-    blocks = [block for block in EfficientNetLite(3, drop_path=0.2).modules() if isinstance(block, InvertedBlock)]
-    rates = [block.drop_path for block in blocks]
-    assert rates == sorted(rates)
-    assert 0 < rates[0] < rates[-1] < 0.2
+    """Deeper blocks are skipped more often, up to the probability given, also behind a denoiser."""
+    network = build_backbone("unet:4+lite:0", 3).network
+    set_drop_path(network, 0.2)
+    rates = [block.drop_path for block in network.modules() if isinstance(block, InvertedBlock)]
+    assert rates == pytest.approx([0.2 * block / 16 for block in range(1, 16)])
+
+
+def test_drop_path_elsewhere():
+    """A network without such blocks refuses to skip any."""
+    network = build_backbone("cnn:2", 3).network
+    set_drop_path(network, 0.0)
+    with pytest.raises(ModelError, match=r"drop_path is 0\.1; only lite networks"):
+        set_drop_path(network, 0.1)

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from multiguard.errors import ModelError
+
 _SCALES: Mapping[int, tuple[float, float]] = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2), 3: (1.2, 1.4), 4: (1.4, 1.8)}
 _STEM, _HEAD = 32, 1280  # channels that no variant scales
 _STAGES = (  # expansion, channels, blocks, stride, kernel
@@ -35,14 +37,13 @@ class EfficientNetLite(nn.Module):
         classes: The number of labels c.
         variant: 0 to 4; a higher one is wider and deeper.
         dropout: The fraction of the head's inputs that a training step drops.
-        drop_path: The probability that training skips the last residual block; it rises linearly over the blocks.
     """
 
-    def __init__(self, classes: int, variant: int = 0, *, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+    def __init__(self, classes: int, variant: int = 0, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.conv_stem = _conv(3, _STEM, 3, stride=2)
         self.bn1 = _norm(_STEM)
-        self.blocks, channels = _stages(*_SCALES[variant], drop_path)
+        self.blocks, channels = _stages(*_SCALES[variant])
         self.conv_head = _conv(channels, _HEAD)
         self.bn2 = _norm(_HEAD)
         self.dropout = nn.Dropout(dropout)
@@ -78,10 +79,10 @@ class SeparableBlock(nn.Module):
 class InvertedBlock(nn.Module):
     """A pointwise expansion, a depthwise convolution and a pointwise projection, with a residual where shapes allow."""
 
-    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int, drop_path: float) -> None:
+    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int) -> None:
         super().__init__()
         inner = inputs * expansion
-        self.residual, self.drop_path = stride == 1 and inputs == outputs, drop_path
+        self.residual, self.drop_path = stride == 1 and inputs == outputs, 0.0
         self.conv_pw = _conv(inputs, inner)
         self.bn1 = _norm(inner)
         self.conv_dw = _conv(inner, inner, kernel, stride=stride, groups=inner)
@@ -115,26 +116,37 @@ class SameConv2d(nn.Conv2d):
         return super().forward(functional.pad(inputs, (left, right, top, bottom)))
 
 
-def _stages(width: float, depth: float, drop_path: float) -> tuple[nn.Sequential, int]:
+def set_drop_path(network: nn.Module, probability: float) -> None:
+    """Let training skip residual blocks of the network's EfficientNet-Lite: the last with about this probability.
+
+    It rises linearly from block to block, up to the given one. A network without such blocks raises `ModelError`,
+    unless the probability is 0.
+    """
+    blocks = [module for module in network.modules() if isinstance(module, InvertedBlock)]
+    if probability and not blocks:
+        raise ModelError(f"drop_path is {probability}; only lite networks can skip blocks, so leave it at 0")
+    for number, block in enumerate(blocks, start=1):
+        block.drop_path = probability * number / (len(blocks) + 1)
+
+
+def _stages(width: float, depth: float) -> tuple[nn.Sequential, int]:
     """The stages of blocks, and the channels of the last one. The first and the last stage are not deepened."""
     last = len(_STAGES) - 1
     counts = [blocks if i in (0, last) else ceil(blocks * depth) for i, (_, _, blocks, _, _) in enumerate(_STAGES)]
-    channels, number, stages = _STEM, 0, []
+    channels, stages = _STEM, []
     for (expansion, base, _, stride, kernel), count in zip(_STAGES, counts, strict=True):
         blocks, outputs = [], _round_channels(base * width)
         for i in range(count):
-            drop = drop_path * number / sum(counts)
-            step = stride if i == 0 else 1
-            blocks.append(_block(expansion, channels, outputs, kernel, step, drop))
-            channels, number = outputs, number + 1
+            blocks.append(_block(expansion, channels, outputs, kernel, stride if i == 0 else 1))
+            channels = outputs
         stages.append(nn.Sequential(*blocks))
     return nn.Sequential(*stages), channels
 
 
-def _block(expansion: int, inputs: int, outputs: int, kernel: int, stride: int, drop_path: float) -> nn.Module:
+def _block(expansion: int, inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
     if expansion == 1:
         return SeparableBlock(inputs, outputs, kernel, stride)
-    return InvertedBlock(inputs, outputs, expansion, kernel, stride, drop_path)
+    return InvertedBlock(inputs, outputs, expansion, kernel, stride)
 
 
 def _round_channels(channels: float) -> int:

@@ -84,7 +84,8 @@ def _recolour(images: Tensor, strength: float, generator: torch.Generator) -> Te
     mean = images.mean((1, 2, 3), keepdim=True)
     images = mean + contrast * (images - mean)
     grey = (images * images.new_tensor(_LUMA).view(3, 1, 1)).sum(1, keepdim=True)
-    return (grey + saturation * (images - grey)).clamp(0, 1)
+    recoloured: Tensor = grey + saturation * (images - grey)
+    return recoloured.clamp(0, 1)
 
 
 def _move(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:

@@ -43,8 +43,10 @@ class Hyperparameters:
     warmup: float = _option(0.1, "Fraction of the steps in which the learning rate rises.", at_least=0, below=1)
     weight_decay: float = _option(1e-4, "L2 penalty on convolution and linear weights.", at_least=0, below=inf)
     dropout: float = _option(0.0, "Dropout probability in front of the head.", at_least=0, below=1)
+    drop_path: float = _option(0.0, "Probability that the last block of a lite is skipped.", at_least=0, below=1)
     loss: LossName = _option("asl", "asl (asymmetric) or bce (binary cross-entropy).")  # noqa: RUF009
     ramp_epochs: int = _option(0, "Epochs in which sigma rises linearly to its value.", at_least=0)
+    denoise_epochs: int = _option(0, "First epochs, which train the U-Net in front alone.", at_least=0)
     ema: float = _option(0.999, "Largest decay of the moving average of the weights.", at_least=0, below=1)
     clip: float = _option(1.0, "Largest gradient norm.", above=0)
     crop: float = _option(0.5, "Smallest fraction of the area that a crop keeps; 1 for no crop.", above=0, at_most=1)
@@ -58,6 +60,9 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         for declared in fields(self):
             _check(declared.name, getattr(self, declared.name), declared.metadata["bounds"])
+        if self.denoise_epochs and self.denoise_epochs >= self.epochs:
+            fix = "the network behind the U-Net needs epochs too"
+            raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
 
     @property
     def validation_sigma(self) -> float:

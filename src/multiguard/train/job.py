@@ -16,10 +16,12 @@ from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_image_size, input_size
 from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.model_folder import CARD_FILE, load_backbone, read_card
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
+from multiguard.train.trainer import check_denoiser
 
 _HELD_OUT = 0.1
 
@@ -129,6 +131,8 @@ def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
     else:
         backbone = load_backbone(folder, dropout=dropout)
     check_image_size(backbone, job.image_size)
+    set_drop_path(backbone.network, job.hyperparameters.drop_path)
+    check_denoiser(backbone.network, job.hyperparameters)
     return backbone
 
 
