@@ -113,7 +113,7 @@ def release(run: Path, name: str, root: Path, out: Path, references: Path) -> No
 def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Measured:
     """Everything that the card says in numbers; certificates of other weights are refused."""
     certificates, rule = results.certificates, results.certificates.config.rule
-    if results.provenance["model_hash"] != card.weights_sha256:
+    if results.provenance["weights_hash"] != card.weights_sha256:
         raise InvalidInputError("the votes were drawn with other weights than those in the folder")
     if not isinstance(rule, TopK) or certificates.config.n is None or certificates.sigma != card.sigma:
         raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
