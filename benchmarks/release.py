@@ -40,8 +40,8 @@ multiguard predict photo.jpg --model {name}
 
 ## Scores
 
-On {images} images of {data}, which had no part in training and chose nothing. Mean average precision:
-{map_clean} without noise, {map_noisy} on one noisy copy of each image.
+On {images} images of {data}, which had no part in training or in choosing the epoch. Mean average
+precision: {map_clean} without noise, {map_noisy} on one noisy copy of each image.
 
 Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
 of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over

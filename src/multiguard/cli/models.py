@@ -25,8 +25,8 @@ def models_command(name: _Name = None) -> None:
         return
     console = PlainConsole()
     console.print(_table(), soft_wrap=False)
-    console.print("certified: recall that no perturbation of this l2-norm takes away, on images that trained nothing;")
-    console.print(f"the card says how it was measured: multiguard models {DEFAULT_MODEL}")
+    console.print("certified: recall that no perturbation up to this l2-norm takes away,")
+    console.print(f"on images that trained nothing; multiguard models {DEFAULT_MODEL} says more")
 
 
 def _table() -> Table:
