@@ -1,14 +1,15 @@
 """Puts a trained model into the package: `python -m benchmarks.release RUN NAME --root COCO`.
 
 RUN is a run folder: its model (trained with `--half`), votes drawn with exactly these weights, and their certificates.
-Weights and card of the model are copied; what is measured goes to measured.json, and the text of MODEL_CARD.md is made
-from it. Nothing in either is typed by hand but the sentences below. The test suite compares every model with the
-reference logits that are written here.
+Weights and card of the model are copied, without paths of the machine that trained it. What is measured goes to
+measured.json, and the text of MODEL_CARD.md is made from it and from the records of training. The test suite compares
+every model with the reference logits that are written here.
 """
 
 import argparse
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -19,7 +20,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel
-from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card
+from multiguard.models.model_folder import ModelCard, load_backbone, load_folder, read_card, save_folder
 from multiguard.models.spec import BUILT_IN, CARD_FILE
 from multiguard.results import Results, read_certificates
 from multiguard.train.trainer import noisy_map
@@ -60,10 +61,12 @@ provably stays up to R. Labels that few images have are measured roughly.
 
 ## Data and training
 
-Trained on {train_name}: {train_images:,} images of {size}x{size} pixels, none of them a validation image. The recipe is
-`coco-tagger`; every setting is in `{card_file}`, and these are its hyperparameters:
+Trained on {train_name}: {train_images:,} images of {size}x{size} pixels. It started from {start}.{teacher} Every
+setting of this training is in `{card_file}`; these are its hyperparameters:
 
 {recipe}
+{before}
+The recipe `coco-tagger` trains a network of this kind from ImageNet weights on.
 
 The sha256 of the weights file is `{weights_sha256}`.
 
@@ -89,25 +92,45 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="holds model/ and certificates/")
     parser.add_argument("name")
     parser.add_argument("--root", type=Path, required=True, help="the COCO folder with the images that were voted on")
+    parser.add_argument("--start", type=Path, help="the model folder that training started from, if it was one")
     parser.add_argument("--out", type=Path, default=BUILT_IN, help="where the folder NAME is written")
     parser.add_argument("--references", type=Path, default=REFERENCES)
     args = parser.parse_args()
-    release(args.run, args.name, args.root, args.out / args.name, args.references)
+    release(args.run, args.name, args.root, args.out / args.name, args.references, args.start)
 
 
-def release(run: Path, name: str, root: Path, out: Path, references: Path) -> None:
+def release(run: Path, name: str, root: Path, out: Path, references: Path, start: Path | None = None) -> None:
     """Write the folder of the model, and its reference logits into the tests' file."""
-    card, results = read_card(run / "model"), read_certificates(run / "certificates")
+    card, results = published(read_card(run / "model")), read_certificates(run / "certificates")
+    before = read_start(card, start)
     measured = measure(run / "model", card, results, root)
     out.mkdir(parents=True, exist_ok=True)
-    for file in (WEIGHTS_FILE, CARD_FILE):
-        (out / file).write_bytes((run / "model" / file).read_bytes())
+    save_folder(out, card, load_backbone(run / "model").network.half())
+    if read_card(out) != card:
+        raise InvalidInputError("the folder that was trained is not in half precision; train with --half")
     (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
-    (out / TEXT_FILE).write_text(card_text(name, card, measured))
+    (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
     known = json.loads(references.read_text()) if references.is_file() else {}
     known[name] = reference_logits(out)
     references.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     print(f"{out}: certified recall {dict(zip(measured.radii, measured.recall, strict=True))}")
+
+
+def published(card: ModelCard) -> ModelCard:
+    """The card with names in place of the paths of the machine that trained it."""
+    names = {key: Path(card.training[key]).name for key in ("model",) if "/" in card.training.get(key, "")}
+    return replace(card, training={**card.training, **names})
+
+
+def read_start(card: ModelCard, start: Path | None) -> ModelCard | None:
+    """The card of the model folder that training started from, if it was one; another folder is refused."""
+    wanted = card.training.get("model_sha256")
+    if wanted is not None and start is None:
+        raise InvalidInputError(f"training started from a model folder ({wanted[:12]}...): name it with --start")
+    before = None if start is None else published(read_card(start))
+    if before is not None and before.weights_sha256 != wanted:
+        raise InvalidInputError(f"training did not start from {start}: the sha256 of its weights is another")
+    return before
 
 
 def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Measured:
@@ -150,7 +173,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     )
 
 
-def card_text(name: str, card: ModelCard, measured: Measured) -> str:
+def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard | None = None) -> str:
     """The Markdown of the card; certified numbers are rounded down."""
     numbers = asdict(measured) | {
         "sigma": plain(measured.sigma),
@@ -165,8 +188,17 @@ def card_text(name: str, card: ModelCard, measured: Measured) -> str:
             for label in measured.per_label
         ),
     }
-    trained = card.training.get("train", {})
-    recipe = card.training.get("recipe", {})
+    trained, weights = card.training["train"], card.training.get("weights")
+    start = "random weights" if weights is None else f"the weights in `{weights['source']}`"
+    more = ""
+    if before is not None:
+        start = f"another trained network, whose weights have the sha256 `{before.weights_sha256}`"
+        settings = json.dumps(before.training, indent=1)
+        more = f"\nThe training of the network that it started from, as recorded:\n\n```\n{settings}\n```\n"
+    taught = card.training.get("teacher_sha256")
+    teacher = (
+        "" if taught is None else " It also learnt from the scores of a teacher that saw the images without noise."
+    )
     return _TEXT.format(
         name=name,
         architecture=card.architecture,
@@ -174,9 +206,16 @@ def card_text(name: str, card: ModelCard, measured: Measured) -> str:
         card_file=CARD_FILE,
         train_name=trained["name"],
         train_images=trained["images"],
-        recipe="\n".join(["| setting | value |", "|---|---|", *(f"| {key} | {recipe[key]} |" for key in recipe)]),
+        start=start,
+        teacher=teacher,
+        before=more,
+        recipe=_settings(card.training["recipe"]),
         **numbers,
     )
+
+
+def _settings(record: Mapping[str, object]) -> str:
+    return "\n".join(["| setting | value |", "|---|---|", *(f"| {key} | {value} |" for key, value in record.items())])
 
 
 @torch.no_grad()
