@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from multiguard.certify.rules import TopK
 from multiguard.data import load_pixels, open_dataset
@@ -20,12 +21,14 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel
-from multiguard.models.model_folder import ModelCard, load_backbone, load_folder, read_card, save_folder
+from multiguard.models.classifier import Classifier
+from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card, write_card
 from multiguard.models.spec import BUILT_IN, CARD_FILE
 from multiguard.results import Results, read_certificates
 from multiguard.train.trainer import noisy_map
 
 REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
+_BATCH = 4
 _RADII = (0.0, 0.5, 1.0, 1.5, 2.0)  # in sigma
 
 _TEXT = """# {name}: objects in photos
@@ -105,9 +108,8 @@ def release(run: Path, name: str, root: Path, out: Path, references: Path, start
     before = read_start(card, start)
     measured = measure(run / "model", card, results, root)
     out.mkdir(parents=True, exist_ok=True)
-    save_folder(out, card, load_backbone(run / "model").network.half())
-    if read_card(out) != card:
-        raise InvalidInputError("the folder that was trained is not in half precision; train with --half")
+    (out / WEIGHTS_FILE).write_bytes((run / "model" / WEIGHTS_FILE).read_bytes())
+    write_card(out, card)
     (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
     (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
     known = json.loads(references.read_text()) if references.is_file() else {}
@@ -145,7 +147,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     data = open_dataset("coco", root=root, split="val", size=card.image_size[0])
     if tuple(data.ids) != certificates.ids:
         raise InvalidInputError(f"{root} does not hold exactly the images that were voted on, in their order")
-    classifier, pixels, method = load_folder(folder), load_pixels(data), certificates.methods[0]
+    classifier, pixels, method = _SmallBatches(load_folder(folder)), load_pixels(data), certificates.methods[0]
     radii = tuple(card.sigma * radius for radius in _RADII)
     return Measured(
         weights_sha256=card.weights_sha256,
@@ -173,6 +175,18 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     )
 
 
+class _SmallBatches(nn.Module):
+    """A classifier that takes a few images at a time: large batches cost a CPU more time for memory than for sums."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        parts = images.contiguous(memory_format=torch.channels_last).split(_BATCH)
+        return torch.cat([self.classifier(part) for part in parts])
+
+
 def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard | None = None) -> str:
     """The Markdown of the card; certified numbers are rounded down."""
     numbers = asdict(measured) | {
@@ -188,7 +202,7 @@ def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard 
             for label in measured.per_label
         ),
     }
-    trained, weights = card.training["train"], card.training.get("weights")
+    trained, weights = card.training["train"], card.training["weights"]
     start = "random weights" if weights is None else f"the weights in `{weights['source']}`"
     more = ""
     if before is not None:

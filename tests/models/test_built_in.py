@@ -25,7 +25,8 @@ MEASURED = Measured(
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A package with one small model, named tiny."""
-    training = {"train": {"name": "a set", "images": 1000}, "recipe": {"epochs": 3, "sigma": 0.5}}
+    recipe = {"epochs": 3, "sigma": 0.5}
+    training = {"train": {"name": "a set", "images": 1000}, "weights": None, "recipe": recipe}
     card = ModelCard("cnn:4", ("cat", "dog"), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.5, training=training)
     card = save_folder(tmp_path / "tiny", card, build_backbone("cnn:4", 2).network.half())
     measured = json.dumps({name: getattr(MEASURED, name) for name in MEASURED.__dataclass_fields__}, default=vars)
