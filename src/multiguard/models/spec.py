@@ -8,6 +8,7 @@ from multiguard.errors import ModelError
 
 Kind = Literal["folder", "network", "timm", "hf", "onnx", "code"]
 CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
+DEFAULT_MODEL = "coco-0.5"  # the built-in tagger that predicts where no model is named
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
 _NETWORKS = ("cnn", "lite", "unet")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
