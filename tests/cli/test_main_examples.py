@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from accelerate import Accelerator
 from PIL import Image
-from tests.pipeline.tiny_run import RECIPE, command, state
+from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
@@ -83,14 +83,19 @@ def test_votes_source(examples):
 
 
 def test_demo(tmp_path, monkeypatch):
-    """The example of demo is the recipe of digits."""
+    """The example of demo is the recipe of digits, then photos with the labels that stay."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
+    (tmp_path / "photos.yaml").write_text(PHOTOS)
     monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
     code, out, err = command(*example_of("demo"))
     assert code == 0, err
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
-    assert out.splitlines()[-1] == "report: runs/demo/report.html"
+    assert "\nreport: runs/demo/report.html\n" in out
+    assert out.splitlines()[-1] == "report: runs/demo/photos/report.html"
+    shown = re.findall(r"^(\w+\.jpg)  \(\d+ draws\)\nlabel +stays up to", out, re.MULTILINE)
+    page = (tmp_path / "runs/demo/photos/report.html").read_text(encoding="utf-8")
+    assert len(shown) == page.count("data:image/webp;base64,") == 2
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
     assert (code, again.count("skipped (unchanged)")) == (0, 4)
 
@@ -230,7 +235,7 @@ def test_tiny_alpha(examples):
     """A tiny alpha is printed exactly."""
     code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
     assert code == 0, err
-    assert "all of this is right with probability at least 1 - 1e-12." in " ".join(out.split())
+    assert "all of this holds with probability at least 1 - 1e-12." in " ".join(out.split())
 
 
 def test_report_without_images(place):

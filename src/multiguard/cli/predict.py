@@ -21,6 +21,7 @@ from multiguard.pipeline.parts import ModelPart, PredictPart
 
 if TYPE_CHECKING:
     from multiguard.pipeline.predict_job import ImagePrediction, Outcome, PredictResult
+    from multiguard.results import Results
 
 _MODEL_HELP = {
     "spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."
@@ -69,13 +70,37 @@ def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
 
 def _show_image(console: Console, image: "ImagePrediction") -> None:
     console.print(f"{image.file}  ({image.prediction.draws} draws)")
-    if image.prediction.labels:
-        console.print(_label_table(image), soft_wrap=False)
-    else:
-        console.print("  no label is predicted")
+    _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii)
     if others := image.prediction.other_radii:
         console.print(_others_table(others), soft_wrap=False)
     console.print()
+
+
+def show_predictions(results: "Results", console: Console) -> None:
+    """Print what certificates without ground truth say of each image, and what it means."""
+    found = results.certificates
+    set_radii = found.radii[found.methods[0]]
+    for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
+        console.print(f"{name}  ({found.draws[number]} draws)")
+        names = [found.label_names[label] for label in labels]
+        _show_labels(console, names, radii.tolist(), set_radii[number].tolist())
+        console.print()
+    echo(fill(_promise("", found.config.alpha), 80))
+
+
+def _promise(pixels: str, alpha: float) -> str:
+    return (
+        "A label stays predicted under any perturbation of l2-norm up to its radius, measured on the image as the "
+        f"model sees it: {pixels}values from 0 to 1. That says nothing about whether it is right. For each image, all "
+        f"of this holds with probability at least 1 - {plain(alpha)}."
+    )
+
+
+def _show_labels(console: Console, names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> None:
+    if not names:
+        console.print("  no label is predicted")
+        return
+    console.print(_label_table(names, radii, together), soft_wrap=False)
 
 
 def _notes(result: "PredictResult") -> Iterator[str]:
@@ -83,12 +108,7 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     from multiguard.cli.score_table import rule_text
 
     predictor, part = result.predictor, result.predictor.part
-    size = f": {predictor.size} x {predictor.size} pixels" if predictor.size else ","
-    yield (
-        "A label stays predicted under any perturbation of l2-norm up to its radius, measured on the image as the "
-        f"model sees it{size} with values from 0 to 1. For each image, all of this is right with probability at least "
-        f"1 - {plain(part.alpha)}."
-    )
+    yield _promise(f"{predictor.size} x {predictor.size} pixels with " if predictor.size else "", part.alpha)
     yield (
         f"{predictor.model}, {rule_text(predictor.rule)}, sigma = {plain(predictor.smoother.settings.sigma)}. "
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
@@ -96,14 +116,13 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     )
 
 
-def _label_table(image: "ImagePrediction") -> Table:
+def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> Table:
     """Each label with its radius, and beside it how many of them stay together."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
         table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
-    rows = zip(image.prediction.names, image.prediction.radii, image.prediction.set_radii, strict=True)
-    for number, (name, radius, together) in enumerate(rows, 1):
-        table.add_row(name, radius_text(radius), f"at least {number}", radius_text(together))
+    for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
+        table.add_row(name, radius_text(radius), f"at least {number}", radius_text(joint))
     return table
 
 

@@ -14,6 +14,7 @@ from multiguard.models import Classifier
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size, unnamed_labels
 from multiguard.pipeline.parts import ModelPart, PredictPart
+from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.adaptive import default_radii
@@ -21,7 +22,7 @@ from multiguard.smooth.noise import resolve_seed
 from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
 
 # On a CPU that computes in bfloat16: as on a GPU, and half the time.
-_QUICK = {"precision": "bfloat16", "channels_last": True, "batch_size": 4}
+_QUICK: dict[str, Any] = {"precision": "bfloat16", "channels_last": True, "batch_size": 4}
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,13 @@ def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, sigma: floa
 def quick_on_cpu(spec: str, device: str | None) -> bool:
     """Whether the model is one of our own networks, and runs on a processor that computes in bfloat16."""
     return parse_spec(spec).kind == "folder" and resolve_device(device).type == "cpu" and cpu_has_bfloat16()
+
+
+def quick_vote(recipe: RunRecipe) -> RunRecipe:
+    """The recipe with votes as `predict` makes them, where it names a model and no precision."""
+    if recipe.model is None or recipe.vote.precision or not quick_on_cpu(recipe.model.spec, recipe.vote.device):
+        return recipe
+    return replace(recipe, vote=replace(recipe.vote, precision="bfloat16", batch_size=_QUICK["batch_size"]))
 
 
 def _try_image(predictor: Predictor, file: Path) -> Outcome:
