@@ -18,6 +18,7 @@ from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
+from multiguard.smooth.settings import cpu_has_bfloat16
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
@@ -258,7 +259,9 @@ def test_prediction_table(examples):
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
     found = json.loads(text)
-    assert (found["k"], found["k_prime"], found["sigma"]) == (4, 2, 0.25)
+    assert (found["k"], found["k_prime"], found["sigma"], found["size"]) == (4, 2, 0.25, 16)
+    assert found["precision"] == ("bfloat16" if cpu_has_bfloat16() else "float32")
+    assert found["images"][0]["draws"] in (50, 100, 200)
     labels = found["images"][0]["labels"]
     rows = [line.split("  ") for line in said.splitlines()[2:6]]
     for label, row in zip(labels, rows, strict=True):
