@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.attack.gradient_search import Progress
 from multiguard.attack.objective import Kind, Objective
 from multiguard.attack.perturbation import ImageGroup, distances
 from multiguard.attack.plan import AttackName, AttackPlan
@@ -118,6 +119,7 @@ def pgd(
     draws: int = 500,
     box: bool = False,
     seed: int | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
     """Projected gradient descent in the l2-ball: no perturbation is longer than `radius`; the best found is returned.
@@ -139,6 +141,7 @@ def pgd(
         draws: Fresh draws that evaluate the perturbed inputs of a smoothed classifier.
         box: Whether perturbed inputs must stay in [0, 1].
         seed: Decides every random choice; None draws one.
+        progress: Called with the fraction of the search that is done; an exception from it ends the attack.
         options: Options of `Smoother` for the model: labels, output, image_size and device.
 
     >>> import numpy as np
@@ -149,7 +152,7 @@ def pgd(
     array([ True, False])
     """
     plan = AttackPlan(attacks=("pgd",), steps=steps, starts=starts, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
 
 
 def random_search(
@@ -165,6 +168,7 @@ def random_search(
     draws: int = 500,
     box: bool = False,
     seed: int | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
@@ -181,6 +185,7 @@ def random_search(
         draws: Fresh draws that evaluate the perturbed inputs.
         box: Whether perturbed inputs must stay in [0, 1].
         seed: Decides every random choice.
+        progress: Called as in `pgd`.
         options: Options of `Smoother` for the model.
 
     >>> import numpy as np
@@ -192,7 +197,7 @@ def random_search(
     (array([ True]), True)
     """
     plan = AttackPlan(attacks=("random",), tries=tries, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
 
 
 def _attack(
@@ -205,6 +210,7 @@ def _attack(
     sigma: float | None,
     plan: AttackPlan,
     seed: int | None,
+    progress: Progress | None,
     options: dict[str, Any],
 ) -> AdversarialBatch:
     if not 0 < radius < float("inf"):
@@ -223,7 +229,7 @@ def _attack(
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
     objective = Objective(target.rule, goal.kind)
-    search = make_search(name, target, objective, plan, set(), keep_best=True)
+    search = make_search(name, target, objective, plan, set(), keep_best=True, progress=progress)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
     found = search.improve(group, 0, allowed, make_compare(target, objective, plan)(group, clean)).images
     after = target.evaluate(group, found, plan.evaluation_draws)
