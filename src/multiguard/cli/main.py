@@ -22,7 +22,13 @@ _MISTAKE = 2
 _RESUMES = ("vote", "run", "demo")
 _DISTRIBUTED = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch"}  # the extra that installs a missing module
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "accelerate": "torch",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}  # the extra that installs a missing module
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
 _PANELS = {
     "From one recipe": {
@@ -40,6 +46,7 @@ _PANELS = {
     },
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
+        "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
     },
 }

@@ -1,7 +1,17 @@
 """The live page: an image whose answer grows draw by draw, a slider, and an attack on it. Served on this machine."""
 
-from multiguard.serve.app import Service, make_app
-from multiguard.serve.limits import ServePart
-from multiguard.serve.server import listen, run_server
+from typing import TYPE_CHECKING
+
+from multiguard.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from multiguard.serve.app import Service, make_app
+    from multiguard.serve.limits import ServePart
+    from multiguard.serve.server import listen, run_server
 
 __all__ = ["ServePart", "Service", "listen", "make_app", "run_server"]
+
+__getattr__ = lazy_names(
+    "multiguard.serve",
+    {"app": ["Service", "make_app"], "limits": ["ServePart"], "server": ["listen", "run_server"]},
+)

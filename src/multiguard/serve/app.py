@@ -73,9 +73,7 @@ class Service:
     async def more(self, request: Request) -> Answer:
         """Make more draws of a run."""
         run, draws = self._idle_run(request), self._draws(request)
-        return self._start(
-            request, self._place(), run, partial(run.grow, draws=draws, copies=_streams(request))
-        )
+        return self._start(request, self._place(), run, partial(run.grow, draws=draws, copies=_streams(request)))
 
     async def stop(self, request: Request) -> Response:
         """End the draws of a run soon; its stream ends with what is proved."""
@@ -141,7 +139,9 @@ class Service:
                 decode = partial(decode_image, size=self.predictor.size, most_pixels=self.part.pixels)
                 return await asyncio.to_thread(decode, content)
             except ImageError as error:
-                raise HTTPException(422, str(error).replace("replace the file or leave it out", "try another")) from None
+                raise HTTPException(
+                    422, str(error).replace("replace the file or leave it out", "try another")
+                ) from None
             except MemoryError:
                 raise HTTPException(413, "the image needs more memory than there is; shrink it") from None
 

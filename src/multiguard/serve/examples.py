@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multiguard.data.image import read_image
+from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.report.thumbnails import make_thumbnail
-from multiguard.data.sample import Sample
 
 _MOST = 8
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")

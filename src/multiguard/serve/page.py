@@ -17,7 +17,10 @@ from multiguard.serve.limits import ServePart
 from multiguard.version import __version__
 
 _STYLES = (("report", "report.css"), ("serve", "serve.css"))
-_SCRIPTS = (("report", "elements.js"), *(("serve", name) for name in ("claims.js", "attack.js", "stream.js", "source.js")))
+_SCRIPTS = (
+    ("report", "elements.js"),
+    *(("serve", name) for name in ("claims.js", "attack.js", "stream.js", "source.js")),
+)
 _LAST, _STEP, _START = 150, 5, 5  # of the slider, in places of the list of radii: 3 sigma, sigma / 10; sigma / 2
 
 

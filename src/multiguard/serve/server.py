@@ -38,7 +38,7 @@ class _Server(uvicorn.Server):
 
 
 def run_server(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until a signal comes; `ready` is called once the page can be opened. Raises as the signal's handler does."""
+    """Serve until a signal comes, whose handler may raise; `ready` is called once the page can be opened."""
     part = service.part
     names = own_names() if is_address(part.host) else (*own_names(), part.host)
     config = uvicorn.Config(

@@ -14,7 +14,7 @@ from multiguard.certify.arguments import check_sigma
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
-from multiguard.models.loading import load_classifier
+from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
 from multiguard.smooth.engine import Step, make_step, noisy_image, to_pixels
@@ -39,7 +39,7 @@ class Smoother:
 
     Args:
         model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
-            scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load_classifier` takes.
+            scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load` takes.
         sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
         labels: The label names in the order of the scores; by default the model's own, or else their indices.
         output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
@@ -82,7 +82,7 @@ class Smoother:
         noise: NoiseSource | None = None,
     ) -> None:
         device = resolve_device(device)
-        self.classifier = load_classifier(model, labels=labels, output=output, image_size=image_size).eval().to(device)
+        self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
         self._resolve = partial(resolve_settings, self.classifier, *options)
@@ -130,8 +130,8 @@ class Smoother:
             first_draw: The index of the first draw, to continue where an earlier call ended.
             stream: "certify", or "pilot" for draws that choose labels and never certify them.
 
-        >>> from multiguard.models import load_classifier
-        >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
+        >>> from multiguard.models import load
+        >>> f = load(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
         >>> image = np.array([9.0, 5.0, -5.0])
         >>> Smoother(f, sigma=0.5, device="cpu").votes(image, 2, seed=0, image_id="a")  # ranked labels
         array([[0, 1, 2],
