@@ -157,7 +157,7 @@ def test_separate_noise(rule):
     score_threshold = 0.5 if isinstance(rule, Threshold) else None
     one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
     one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
-    assert len(seen) == len(set(seen)) == 100
+    assert len(set(seen)) == 100  # padding repeats some
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The prediction for one image while its draws are made: draw a few, look, draw more."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +17,17 @@ from multiguard.votes.types import as_array
 if TYPE_CHECKING:
     from multiguard.smooth.smoother import Smoother
 
+# Batches have one size, so that votes do not depend on how many draws are made at a time: small, since most are few.
+_BATCH = 64
+
 
 class LivePrediction:
     """With probability at least 1 - alpha, everything that `prediction` ever returns holds, however draws were decided.
 
     The first draws choose the labels and take no part in certifying them; all others certify, by the method betting,
     which holds at every number of draws at once. Stop at any time, or draw more at any time: what is proved stays
-    proved. The arguments are those of `Smoother.predict`. One thread at a time may use a live prediction.
+    proved. The votes do not depend on how the draws are divided. The arguments are those of `Smoother.predict`.
+    One thread at a time may use a live prediction.
 
     Attributes:
         rule: The smoothed classifier.
@@ -64,7 +67,7 @@ class LivePrediction:
         self.pilot_draws = check_draws(pilot_draws, name="pilot_draws")
         self.seed, self.image_id = resolve_seed(seed), content_id(image) if image_id is None else image_id
         self.labels: tuple[int, ...] | None = None
-        self._vote = partial(smoother.votes, image, seed=self.seed, image_id=self.image_id)
+        self._smoother, self._image = smoother, image
         self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
         self._options: dict[str, Any] = {"num_labels": len(self.label_names), "sigma": smoother.settings.sigma}
         self._best: Prediction | None = None
@@ -140,7 +143,9 @@ class LivePrediction:
         return 0 if votes is None else len(votes)
 
     def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
-        new = as_array(self._vote(draws, first_draw=self._made(stream), stream=stream), self.rule.name)
-        before = self._votes[stream]
+        key: dict[str, Any] = {"seed": self.seed, "image_id": self.image_id, "stream": stream}
+        job = self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
+        (_, drawn), *_ = self._smoother.run([job], steady=True, most_rows=_BATCH)
+        new, before = as_array(drawn, self.rule.name), self._votes[stream]
         votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
         return votes

@@ -16,7 +16,7 @@ from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
+from multiguard.smooth.batches import MAX_ROWS, BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
 from multiguard.smooth.engine import Step, make_step, noisy_image, to_pixels
 from multiguard.smooth.live_prediction import LivePrediction
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
@@ -175,14 +175,16 @@ class Smoother:
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
-    def run(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes]]:
+    def run(
+        self, jobs: Iterable[Job], *, steady: bool = False, most_rows: int = MAX_ROWS
+    ) -> Iterator[tuple[Job, DrawVotes]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
         The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded. With
         `steady`, all batches have one size on a CPU, too, the last ones padded: the last bits of a score may depend on
-        the size of its batch, but not on its row in it.
+        the size of its batch, but not on its row in it. No batch is larger than `most_rows`.
         """
-        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady))
+        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady, most_rows=most_rows))
 
     def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
