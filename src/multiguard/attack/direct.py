@@ -11,7 +11,7 @@ from torch import Tensor
 
 from multiguard.attack.gradient_search import Progress
 from multiguard.attack.objective import Kind, Objective
-from multiguard.attack.perturbation import ImageGroup, distances
+from multiguard.attack.perturbation import Candidates, ImageGroup, distances
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.score_search import make_compare, make_search
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
@@ -25,6 +25,7 @@ from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise import noise_key, resolve_seed
 from multiguard.smooth.settings import resolve_device
 
+_TIE = 1e-6  # far less than one draw or one step changes a value by
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -231,7 +232,9 @@ def _attack(
     objective = Objective(target.rule, goal.kind)
     search = make_search(name, target, objective, plan, set(), keep_best=True, progress=progress)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
-    found = search.improve(group, 0, allowed, make_compare(target, objective, plan)(group, clean)).images
+    start = make_compare(target, objective, plan)(group, clean)
+    start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
+    found = search.improve(group, 0, allowed, start).images
     after = target.evaluate(group, found, plan.evaluation_draws)
     return AdversarialBatch(
         inputs=found.cpu().numpy(),

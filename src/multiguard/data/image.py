@@ -105,12 +105,13 @@ def decode_image(
     except (DataError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder raises, the file is to blame
-        raise _unreadable(source, error) from error
+        raise _unreadable(source, error, most_pixels) from error
     return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
 
-def _unreadable(source: object, error: Exception) -> ImageError:
-    return ImageError(source, f"not a readable image ({_cause(error)}); replace the file or leave it out")
+def _unreadable(source: object, error: Exception, most_pixels: int = MAX_PIXELS) -> ImageError:
+    cause = _cause(error, most_pixels)
+    return ImageError(source, f"not a readable image ({cause}); replace the file or leave it out")
 
 
 def _check_file(path: Path, home: Path | None) -> None:
@@ -150,12 +151,12 @@ def _check_header(opened: Image.Image, most_pixels: int) -> None:
         raise ValueError("32-bit integers have no fixed white; save it as 8 or 16 bits")
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, most_pixels: int) -> str:
     """What is wrong, in one line without the file name."""
     if isinstance(error, UnidentifiedImageError):
         return f"the content is in none of the formats {', '.join(FORMATS)}"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"more than the {MAX_PIXELS:,} pixels allowed; shrink it"
+        return f"more than the {most_pixels:,} pixels allowed; shrink it"
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(message.split()) or type(error).__name__
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -199,6 +199,8 @@ async def _read(request: Request, most: int) -> bytes:
                 content += part
                 if len(content) > most:
                     raise too_large
+    except ClientDisconnect:
+        raise HTTPException(400, "the upload broke off") from None
     except TimeoutError:
         raise HTTPException(408, f"the upload did not arrive within {_UPLOAD_SECONDS:g} s") from None
     if not content:

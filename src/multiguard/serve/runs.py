@@ -18,7 +18,7 @@ from multiguard.smooth import LivePrediction, Prediction
 
 _MOST_RUNS = 64  # kept in memory; the one that was not used for longest goes first
 _STEP = 0.12  # seconds between two messages about draws
-_MOST_CHUNK = 1024  # draws between two messages
+_MOST_DRAWS = 1024  # between two messages
 _OFTEN, _COST = 0.4, 4.0  # a certificate is computed after this many seconds, or this many times what the last one took
 _OTHERS = 6  # labels shown beside the chosen ones
 _COPY_QUALITY = 60
@@ -73,7 +73,7 @@ class Run:
         self.live = LivePrediction(predictor.smoother, image, predictor.rule, **how)
         self.stopped = threading.Event()
         self.busy = False
-        self._chunk = 1
+        self._chunk = self.live.batch
 
     def grow(self, task: Task, draws: int, *, copies: bool) -> None:
         """Make so many further draws: messages about them, the claims as they come, and the last ones at the end."""
@@ -103,9 +103,9 @@ class Run:
         began = time.monotonic()
         live.draw(min(self._chunk, left))
         if time.monotonic() - began < _STEP / 2 and self._chunk <= left:
-            self._chunk = min(2 * self._chunk, _MOST_CHUNK)
+            self._chunk = min(2 * self._chunk, _MOST_DRAWS)
         elif time.monotonic() - began > 2 * _STEP:
-            self._chunk = max(1, self._chunk // 2)
+            self._chunk = max(live.batch, self._chunk // 2)
 
     def _head(self, goal: int) -> dict[str, Any]:
         live, part = self.live, self.predictor.part
@@ -120,8 +120,8 @@ class Run:
 
     def _progress(self, copy: bool) -> dict[str, Any]:
         """How many draws there are, which labels they returned, and on request the last noisy copy."""
-        live, choosing = self.live, self.live.labels is None
-        hits = live.hits
+        live, choosing = self.live, self.live.draws == 0
+        hits = live.hits  # none in the moment when the labels are chosen
         shown = [*(live.labels or ()), *np.argsort(-hits, kind="stable")[: _OTHERS + len(live.labels or ())].tolist()]
         known = list(dict.fromkeys(label for label in shown if label in (live.labels or ()) or hits[label]))
         made = live.pilot_draws_made if choosing else live.draws

@@ -39,10 +39,18 @@ class _Server(uvicorn.Server):
 
 def run_server(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal comes, whose handler may raise; `ready` is called once the page can be opened."""
-    part = service.part
-    names = own_names() if is_address(part.host) else (*own_names(), part.host)
+    try:
+        make_server(service, ready).run([listening])
+    finally:
+        service.worker.stop()
+        service.worker.join(_GRACE_SECONDS)
+
+
+def make_server(service: Service, ready: Callable[[], None]) -> uvicorn.Server:
+    """The server of a service: plain HTTP, small headers, a bounded number of connections."""
+    host = service.part.host
     config = uvicorn.Config(
-        make_app(service, names),
+        make_app(service, own_names() if is_address(host) else (*own_names(), host)),
         http="h11",
         ws="none",
         log_level="warning",
@@ -54,11 +62,7 @@ def run_server(service: Service, listening: socket.socket, ready: Callable[[], N
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    try:
-        _Server(config, service, ready).run([listening])
-    finally:
-        service.worker.stop()
-        service.worker.join(_GRACE_SECONDS)
+    return _Server(config, service, ready)
 
 
 def listen(part: ServePart) -> tuple[socket.socket, str]:

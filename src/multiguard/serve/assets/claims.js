@@ -88,7 +88,7 @@ class Answer {
     const choosing = this.told && this.told.phase === "pilot";
     const [made, all] = choosing ? [this.told.draws, this.run.pilot_draws] : [draws, this.run.goal];
     byId("progress").style.width = `${(100 * made) / Math.max(1, all)}%`;
-    byId("status").textContent = choosing ? `choosing the labels: ${made} of ${all} draws` : `${made} of ${all} draws prove`;
+    byId("status").textContent = choosing ? `choosing the labels: ${made} of ${all} draws` : `${made} of ${all} draws`;
   }
 
   get chosen() {
@@ -114,8 +114,7 @@ class Answer {
   }
 
   place(row) {
-    const place = this.chosen.indexOf(row.index);
-    return place < 0 ? Infinity : place;
+    return this.chosen.includes(row.index) ? 0 : 1;
   }
 
   showRow(row, radius, longest) {

@@ -54,7 +54,7 @@ async function follow(path, options = {}, attacking = false) {
       if (kind === "error") throw new Error(told.error);
       if (kind === "waiting" && told.ahead) status.textContent = `waiting: ${told.ahead} ${told.ahead === 1 ? "request is" : "requests are"} ahead`;
       if (kind === "done" && attacking) attack.done(told.reason);
-      if (kind === "done" && !attacking) status.textContent = `${ENDS[told.reason]}: ${answer.told?.phase === "certify" ? answer.told.draws : 0} draws prove`;
+      if (kind === "done" && !attacking) status.textContent = `${ENDS[told.reason]}: ${answer.told?.phase === "certify" ? answer.told.draws : 0} draws`;
       HANDLERS[kind]?.(told);
     }
   } catch (error) {
@@ -73,6 +73,7 @@ function predict(image) {
   if (image.size > data.limits.bytes) return showError(new Error(`the file has ${Math.ceil(image.size / 1e6)} MB; the server takes ${data.limits.bytes / 1e6} MB at most`));
   answer.reset();
   byId("live").hidden = false;
+  byId("drop").classList.add("compact");
   byId("attack").hidden = true;
   return follow("api/predict", { body: image, headers: { "Content-Type": image.type.startsWith("image/") ? image.type : "application/octet-stream" } });
 }
