@@ -106,10 +106,11 @@ class _OneLine(_Lazy):
         except MultiGuardError as error:
             raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
         except ModuleNotFoundError as error:
-            if (extra := _EXTRAS.get(error.name or "")) is None:
+            module = (error.name or "").partition(".")[0]
+            if (extra := _EXTRAS.get(module)) is None:
                 raise
             fix = f"pip install 'multiguard[{extra}]'"
-            raise _exit_with(f"{ctx.invoked_subcommand} needs {error.name}: {fix}", _MISTAKE) from error
+            raise _exit_with(f"{ctx.invoked_subcommand} needs {module}: {fix}", _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:

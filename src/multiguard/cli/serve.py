@@ -4,34 +4,51 @@ from typing import Annotated, Any
 
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.terminal import echo
+from multiguard.errors import InvalidInputError
 from multiguard.pipeline.parts import ModelPart, PredictPart
 from multiguard.serve.limits import ServePart
 
-_PREDICT = ("k", "k_prime", "rule", "threshold", "score_threshold", "sigma", "pilot_draws", "alpha", "size", "device")
-_Predict = Annotated[dict[str, Any], Fields(PredictPart, only=_PREDICT)]
+_MODEL = {
+    "spec": "A model, named as in predict.",
+    "labels": "Label names, one per line, in score order.",
+    "weights": "A weights file (timm, module).",
+}
+_PREDICT = {
+    "k": "Labels to predict [5, or all].",
+    "k_prime": "Labels that a draw returns [half of k].",
+    "rule": "The k most frequent labels, or all frequent.",
+    "threshold": "The fraction of draws that a label needs [0.5].",
+    "score_threshold": "Probability from which a draw has a label [0.5].",
+    "sigma": "The noise, for pixels in [0, 1] [the model's].",
+    "alpha": "Probability that a proof is wrong.",
+    "size": "Height and width of images [the model's].",
+    "device": "Such as cpu or cuda:1 [a GPU, if any].",
+}
+_Model = Annotated[ModelPart, Fields(only=(*_MODEL, "output"), help=_MODEL)]
+_Predict = Annotated[dict[str, Any], Fields(PredictPart, only=tuple(_PREDICT), help=_PREDICT)]
 
 
 @with_options
-def serve_command(model: ModelPart, predict: _Predict, part: ServePart) -> None:
+def serve_command(model: _Model, predict: _Predict, part: ServePart) -> None:
     """Show live what is proved of a photo: a page on this machine, with an attack to try.
 
     Example: multiguard serve --model runs/digits --k 4
     """
-    from multiguard.errors import InvalidInputError
     from multiguard.pipeline.predict_job import make_predictor
     from multiguard.serve import Service, listen, run_server
     from multiguard.serve.examples import folder_examples
     from multiguard.serve.server import open_page
 
+    listening, address = listen(part)  # a port in use is said before a model is loaded
     predictor = make_predictor(model, PredictPart(**predict))
-    if predictor.size is None:
+    if not predictor.size or predictor.size < 1:
         raise InvalidInputError(f"{model.spec} takes images of any size; give --size, such as 224")
-    examples = () if part.examples is None else folder_examples(part.examples)
-    service = Service(predictor, part, examples)
-    listening, address = listen(part)
+    service = Service(predictor, part, () if part.examples is None else folder_examples(part.examples))
 
     def ready() -> None:
-        echo(f"{predictor.model}: {address}  (Ctrl-C stops)")
+        echo(f"{predictor.model}: {address}  (Ctrl-C stops it)")
+        if not part.local:
+            echo("note: everyone who can reach this machine can use the page; the connection is not encrypted")
         if part.open:
             open_page(address)
 

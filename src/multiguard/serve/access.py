@@ -1,6 +1,5 @@
 """Who may talk to the server: this machine's own pages and programs, never another site in the same browser."""
 
-import ipaddress
 import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -8,6 +7,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from multiguard.serve.limits import is_address
 
 _SAFE_METHODS = ("GET", "HEAD")
 _HEADERS = {
@@ -77,19 +78,6 @@ class Access:
         except ValueError:
             return False
         return name.lower().rstrip(".") in self._names or is_address(name)
-
-
-def is_address(name: str) -> bool:
-    """Whether this is an IP address rather than a name.
-
-    >>> is_address("127.0.0.1"), is_address("::1"), is_address("127.0.0.1.example.org")
-    (True, True, False)
-    """
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def own_names() -> tuple[str, ...]:

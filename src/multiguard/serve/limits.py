@@ -1,5 +1,6 @@
 """What the server offers, and what one request may cost it."""
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,20 +16,23 @@ class ServePart:
     2000000
     """
 
-    host: Annotated[str, Help("The address to listen on; others than this machine can connect only if you say so.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, Help("The port to listen on; 0 for any free one.", least=0, below=65536)] = 8000
-    draws: Annotated[int, Help("Draws per image, and per click on More draws.", least=1, below=1_000_001)] = 1000
-    examples: Annotated[Path | None, Help("A folder of images to offer as examples.")] = None
-    seconds: Annotated[float, Help("The longest that one request may run.", above=0)] = 120.0
+    host: Annotated[str, Help("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
+    port: Annotated[int, Help("Port to listen on; 0 for any free one.", least=0, below=65536)] = 8000
+    open: Annotated[bool, Help("Open the page in the browser.")] = False
+    examples: Annotated[Path | None, Help("A folder of images to offer.")] = None
+    draws: Annotated[int, Help("Draws per image, and per click on More draws.", least=1, below=1_000_001)] = 500
+    seconds: Annotated[float, Help("The longest that a request may run.", above=0)] = 120.0
     megabytes: Annotated[float, Help("The largest upload.", above=0)] = 20.0
     megapixels: Annotated[float, Help("The largest image.", above=0)] = 50.0
-    queue: Annotated[int, Help("Requests under way; more are told to come back later.", least=1)] = 8
-    open: Annotated[bool, Help("Open the page in the browser.")] = False
+    queue: Annotated[int, Help("Requests under way; more are refused.", least=1)] = 8
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host == "localhost" or (is_address(self.host) and ipaddress.ip_address(self.host).is_loopback)
 
     @property
     def bytes(self) -> int:
@@ -39,3 +43,16 @@ class ServePart:
     def pixels(self) -> int:
         """The most pixels of an image."""
         return int(self.megapixels * 1_000_000)
+
+
+def is_address(name: str) -> bool:
+    """Whether this is an IP address rather than a name.
+
+    >>> is_address("127.0.0.1"), is_address("::1"), is_address("127.0.0.1.example.org")
+    (True, True, False)
+    """
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

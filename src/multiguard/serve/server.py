@@ -8,9 +8,9 @@ from types import FrameType
 import uvicorn
 
 from multiguard.errors import InvalidInputError
-from multiguard.serve.access import is_address, own_names
+from multiguard.serve.access import own_names
 from multiguard.serve.app import Service, make_app
-from multiguard.serve.limits import ServePart
+from multiguard.serve.limits import ServePart, is_address
 
 _HEADER_BYTES = 16_384
 _CONNECTIONS = 256
@@ -79,7 +79,8 @@ def listen(part: ServePart) -> tuple[socket.socket, str]:
             f"--host {part.host} --port {part.port}: cannot listen there ({why}); --port 0 takes any free port"
         ) from error
     listening.listen(128)
-    name = f"[{part.host}]" if family == socket.AF_INET6 else part.host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(part.host, part.host)
+    name = f"[{host}]" if family == socket.AF_INET6 else host
     return listening, f"http://{name}:{listening.getsockname()[1]}/"
 
 
