@@ -79,7 +79,7 @@ def test_taken_port(model):
         (["--draws", "0"], "--draws is 0; expected 1 or more"),
         (["--examples", "nowhere"], "--examples is nowhere, which is not a folder"),
         (["--host", "no such host"], "cannot listen there"),
-        (["--threshold", "0.5"], "--threshold belongs to the threshold rule"),
+        (["--threshold", "0.5"], "threshold belongs to the threshold rule"),
     ],
 )
 def test_mistakes(model, options, words):
