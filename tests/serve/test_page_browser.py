@@ -107,7 +107,7 @@ def test_attack(page, radius, outcome):
         assert shown.locator("img").count() == 3
         captions = shown.locator("figcaption").all_inner_texts()
         assert (captions[0], captions[2]) == ("original", "result")
-        norm = float(re.fullmatch(r"perturbation × [\d.]+, norm (\d\.\d+)", captions[1])[1])
+        norm = float(re.fullmatch(r"perturbation . [\d.]+, norm (\d\.\d+)", captions[1])[1])
         assert 0 < norm <= radius
         assert outcome in shown.locator(".outcome").inner_text()
     kept = page.locator("[data-part=smoothed] .outcome").inner_text()
@@ -185,7 +185,8 @@ def test_drop(opened):
         """(bytes) => {
             const given = new DataTransfer();
             given.items.add(new File([new Uint8Array(bytes)], "photo.png", { type: "image/png" }));
-            for (const kind of ["dragover", "drop"]) document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: given }));
+            const options = { bubbles: true, cancelable: true, dataTransfer: given };
+            for (const kind of ["dragover", "drop"]) document.body.dispatchEvent(new DragEvent(kind, options));
         }""",
         list(encode()),
     )
