@@ -16,9 +16,9 @@ from torch import nn
 from multiguard.certify import Threshold, TopK
 from multiguard.pipeline.parts import PredictPart
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve import ServePart, Service, listen
+from multiguard.serve import ServePart, Service
 from multiguard.serve.examples import Example
-from multiguard.serve.server import make_server
+from multiguard.serve.server import listen, make_server
 from multiguard.smooth import Smoother
 
 LABELS = ("red", "green", "blue", "grey")

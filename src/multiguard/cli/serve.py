@@ -35,15 +35,15 @@ def serve_command(model: _Model, predict: _Predict, part: ServePart) -> None:
     Example: multiguard serve --model runs/digits --k 4
     """
     from multiguard.pipeline.predict_job import make_predictor
-    from multiguard.serve import Service, listen, run_server
-    from multiguard.serve.examples import folder_examples
-    from multiguard.serve.server import open_page
+    from multiguard.serve import Service
+    from multiguard.serve.examples import find_examples
+    from multiguard.serve.server import listen, open_page, run_server
 
     listening, address = listen(part)  # a port in use is said before a model is loaded
     predictor = make_predictor(model, PredictPart(**predict))
     if not predictor.size or predictor.size < 1:
         raise InvalidInputError(f"{model.spec} takes images of any size; give --size, such as 224")
-    service = Service(predictor, part, () if part.examples is None else folder_examples(part.examples))
+    service = Service(predictor, part, find_examples(part.examples, predictor.size))
 
     def ready() -> None:
         echo(f"{predictor.model}: {address}  (Ctrl-C stops it)")

@@ -7,11 +7,7 @@ from multiguard.lazy import lazy_names
 if TYPE_CHECKING:
     from multiguard.serve.app import Service, make_app
     from multiguard.serve.limits import ServePart
-    from multiguard.serve.server import listen, run_server
 
-__all__ = ["ServePart", "Service", "listen", "make_app", "run_server"]
+__all__ = ["ServePart", "Service", "make_app"]
 
-__getattr__ = lazy_names(
-    "multiguard.serve",
-    {"app": ["Service", "make_app"], "limits": ["ServePart"], "server": ["listen", "run_server"]},
-)
+__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app"], "limits": ["ServePart"]})

@@ -24,7 +24,7 @@ from multiguard.serve.answer import STREAM, Answer
 from multiguard.serve.examples import Example
 from multiguard.serve.limits import ServePart
 from multiguard.serve.live_attack import attack_run
-from multiguard.serve.page import make_page, model_facts
+from multiguard.serve.live_page import make_page, model_facts
 from multiguard.serve.runs import Run, Runs
 from multiguard.serve.worker import BusyError, Task, Work, Worker
 
@@ -35,7 +35,22 @@ _RETRY_SECONDS = 10
 
 
 class Service:
-    """Answers the requests; all inference is the worker's."""
+    """Answers the requests; every number it tells to be proved holds, with probability 1 - alpha for each image.
+
+    All inference is done by one thread, image after image.
+
+    Args:
+        predictor: The smoothed classifier, and how its draws are made.
+        part: What a request may cost.
+        examples: The images that the page offers.
+
+    >>> from multiguard import Smoother, TopK
+    >>> from multiguard.pipeline import PredictPart
+    >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
+    >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictPart()), ServePart())
+    >>> service.part.draws
+    500
+    """
 
     def __init__(self, predictor: Predictor, part: ServePart, examples: Sequence[Example] = ()) -> None:
         self.predictor, self.part, self.examples = predictor, part, tuple(examples)
@@ -147,11 +162,18 @@ class Service:
 
 
 def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
-    """The application around a service.
+    """The application around a service, for any ASGI server; it refuses what another site's page asks for.
 
     Args:
         service: What answers.
         names: The names by which this machine may be called, beside IP addresses and localhost.
+
+    >>> from multiguard import Smoother, TopK
+    >>> from multiguard.pipeline import PredictPart
+    >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
+    >>> app = make_app(Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictPart()), ServePart()))
+    >>> [route.path for route in app.routes][:3]
+    ['/', '/examples/{index:int}', '/api/model']
     """
 
     @asynccontextmanager
