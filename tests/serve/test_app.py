@@ -103,16 +103,16 @@ def test_time_limit(orange):
 
 
 def test_attack(running, orange):
-    """The exact radius of red is about 0.96: inside nothing falls, outside both classifiers lose it."""
+    """Well inside the radii nothing changes; far outside the linear classifier itself does, and nothing is proved."""
     run = running.client.predict(orange).json
     weak = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=0.1").json
     strong = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=1.5").json
     for part in ("bare", "smoothed"):
         assert next(each["label"] for each in weak[part]["after"]) == "red"
         assert not weak[part]["changed"]
-        assert strong[part]["changed"]
         assert 0 < strong[part]["norm"] <= 1.5
         assert strong[part]["perturbation"].startswith("data:image/png")
+    assert strong["bare"]["changed"]
     assert weak["smoothed"]["proved"][0] == 0
     assert strong["smoothed"]["proved"] == []
     assert not weak["smoothed"]["contradicted"]

@@ -109,7 +109,7 @@ def test_attack(page, radius, outcome):
         assert (captions[0], captions[2]) == ("original", "result")
         norm = float(re.fullmatch(r"perturbation . [\d.]+, norm (\d\.\d+)", captions[1])[1])
         assert 0 < norm <= radius
-        assert outcome in shown.locator(".outcome").inner_text()
+    assert outcome in page.locator("[data-part=bare] .outcome").inner_text()
     kept = page.locator("[data-part=smoothed] .outcome").inner_text()
     assert ("proved at this norm (✓) stayed" in kept) == (radius < 1)
     assert page.problems == []
@@ -142,6 +142,17 @@ def test_stop(page):
     page.unroute("**/api/predict")
     assert "stopped" in page.locator("#status").inner_text()
     assert "stays up to" in row(page, "red").locator(".value").inner_text()
+
+
+def test_stop_attack(page, running):
+    """An attack can be stopped, and ends on the server, too."""
+    slide_to(page, 0.5)
+    page.route("**/attack?*", lambda route: None)  # it never begins
+    page.click("#attack-it")
+    page.click("#stop")
+    page.unroute("**/attack?*")
+    finish(page)
+    assert page.locator("#attack-status").inner_text() == "stopped"
 
 
 def test_left_page(opened, running):

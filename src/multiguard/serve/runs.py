@@ -4,7 +4,6 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,36 +23,29 @@ _OTHERS = 6  # labels shown beside the chosen ones
 _COPY_QUALITY = 60
 
 
-@dataclass(frozen=True)
-class Claims:
-    """Numbers as the interface writes them: a radius is null where nothing is confirmed, "inf" where nothing can fail.
+def radius_json(radius: float) -> float | str | None:
+    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail.
 
-    >>> Claims.number(float("-inf")), Claims.number(0.5), Claims.number(float("inf"))
+    >>> radius_json(float("-inf")), radius_json(0.5), radius_json(float("inf"))
     (None, 0.5, 'inf')
     """
+    return None if radius == -np.inf else "inf" if radius == np.inf else radius
 
-    prediction: Prediction
 
-    @staticmethod
-    def number(radius: float) -> float | str | None:
-        """A radius as JSON."""
-        return None if radius == -np.inf else "inf" if radius == np.inf else radius
-
-    def as_json(self) -> dict[str, Any]:
-        """The claims as JSON."""
-        found = self.prediction
-        rows = zip(found.labels, found.names, found.radii, found.confirmed, strict=True)
-        labels = [
-            {"index": index, "label": name, "radius": self.number(radius), "confirmed": sure}
-            for index, name, radius, sure in rows
-        ]
-        others = found.other_radii
-        return {
-            "draws": found.draws,
-            "labels": labels,
-            "set_radii": [self.number(radius) for radius in found.set_radii],
-            **({} if others is None else {"other_radii": [self.number(radius) for radius in others]}),
-        }
+def claims_json(found: Prediction) -> dict[str, Any]:
+    """What is proved, as JSON."""
+    rows = zip(found.labels, found.names, found.radii, found.confirmed, strict=True)
+    labels = [
+        {"index": index, "label": name, "radius": radius_json(radius), "confirmed": sure}
+        for index, name, radius, sure in rows
+    ]
+    others = found.other_radii
+    return {
+        "draws": found.draws,
+        "labels": labels,
+        "set_radii": [radius_json(radius) for radius in found.set_radii],
+        **({} if others is None else {"other_radii": [radius_json(radius) for radius in others]}),
+    }
 
 
 class Run:
@@ -88,13 +80,14 @@ class Run:
                 began, seen = time.monotonic(), live.draws
                 task.tell("claims", self.claims())
                 look = time.monotonic() + max(_OFTEN, _COST * (time.monotonic() - began))
+        complete = live.labels is not None and live.draws >= goal
         if live.labels is not None and live.draws != seen:
             task.tell("claims", self.claims())
-        task.tell("done", {"reason": "stopped" if self.stopped.is_set() else "time" if task.late else "draws"})
+        task.tell("done", {"reason": "draws" if complete else "stopped" if self.stopped.is_set() else "time"})
 
     def claims(self) -> dict[str, Any]:
         """What is proved so far."""
-        return Claims(self.live.prediction()).as_json()
+        return claims_json(self.live.prediction())
 
     def _draw(self, goal: int) -> None:
         """A few draws, as many as take about `_STEP` seconds."""

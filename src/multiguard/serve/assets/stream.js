@@ -25,7 +25,7 @@ function showError(error) {
 
 function setRunning(running, attacking = false) {
   answer.running = running && !attacking;
-  byId("stop").disabled = !answer.running;
+  byId("stop").disabled = !running;
   byId("more").disabled = running || !answer.run;
   byId("attack-it").disabled = running || !answer.run || !answer.told;
 }
@@ -79,9 +79,17 @@ function predict(image) {
 }
 
 const post = (what) => `api/runs/${encodeURIComponent(answer.run.run)}/${what}`;
+// Draws end with a last look at what they prove; what waits or attacks just ends.
 byId("stop").addEventListener("click", () => {
   byId("stop").disabled = true;
-  if (answer.run) fetch(post("stop"), { method: "POST" });
+  if (answer.run && answer.running) {
+    fetch(post("stop"), { method: "POST" }).catch(showError);
+    return;
+  }
+  current?.abort();
+  current = null;
+  byId(answer.running ? "status" : "attack-status").textContent = "stopped";
+  setRunning(false);
 });
 byId("more").addEventListener("click", () => follow(post("more")));
 byId("attack-it").addEventListener("click", () => {
