@@ -9,7 +9,7 @@ from multiguard.pipeline.parts import ModelPart, PredictPart
 from multiguard.serve.limits import ServePart
 
 _MODEL = {
-    "spec": "A model, named as in predict.",
+    "spec": "A model, named as in predict [coco-0.5].",
     "labels": "Label names, one per line, in score order.",
     "weights": "A weights file (timm, module).",
 }
@@ -24,7 +24,7 @@ _PREDICT = {
     "size": "Height and width of images [the model's].",
     "device": "Such as cpu or cuda:1 [a GPU, if any].",
 }
-_Model = Annotated[ModelPart, Fields(only=(*_MODEL, "output"), help=_MODEL)]
+_Model = Annotated[dict[str, Any], Fields(ModelPart, only=(*_MODEL, "output"), help=_MODEL)]
 _Predict = Annotated[dict[str, Any], Fields(PredictPart, only=tuple(_PREDICT), help=_PREDICT)]
 
 
@@ -32,17 +32,18 @@ _Predict = Annotated[dict[str, Any], Fields(PredictPart, only=tuple(_PREDICT), h
 def serve_command(model: _Model, predict: _Predict, part: ServePart) -> None:
     """Show live what is proved of a photo: a page on this machine, with an attack to try.
 
-    Example: multiguard serve --model runs/digits --k 4
+    Example: multiguard serve
     """
+    from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.pipeline.predict_job import make_predictor
     from multiguard.serve import Service
     from multiguard.serve.examples import find_examples
     from multiguard.serve.server import listen, open_page, run_server
 
     listening, address = listen(part)  # a port in use is said before a model is loaded
-    predictor = make_predictor(model, PredictPart(**predict))
+    predictor = make_predictor(ModelPart(**{"spec": DEFAULT_MODEL, **model}), PredictPart(**predict))
     if not predictor.size or predictor.size < 1:
-        raise InvalidInputError(f"{model.spec} takes images of any size; give --size, such as 224")
+        raise InvalidInputError(f"{predictor.model} takes images of any size; give --size, such as 224")
     service = Service(predictor, part, find_examples(part.examples, predictor.size))
 
     def ready() -> None:

@@ -56,9 +56,10 @@ def load(
         model: An object or a name. Objects: a `Classifier`; an `nn.Module`; a Hugging Face model (whose output has
             `logits`); a function of a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn
             estimator with `predict_proba` or `decision_function`, pipelines included, whose rows are inputs flattened;
-            an `onnxruntime.InferenceSession`. Names: a model folder, or the run folder around it; `timm:NAME`;
-            `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the objects above or a function without
-            arguments that returns one (the only names that run your code, whose files are hashed for the record).
+            an `onnxruntime.InferenceSession`. Names: a built-in model, such as `coco-0.5`; a model folder, or the run
+            folder around it; `timm:NAME`; `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the
+            objects above or a function without arguments that returns one (the only names that run your code, whose
+            files are hashed for the record).
         labels: The c label names in the order of the scores; None for the model's own. A Hugging Face model has them,
             a scikit-learn estimator has its `classes_`; those of another object are named by their indices. `timm:NAME`
             requires them.

@@ -159,7 +159,9 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: Annotated[str, Help("A model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")]
+    spec: Annotated[
+        str, Help("coco-0.5, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")
+    ]
     labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's].")] = None
     weights: Annotated[Path | None, Help("A weights file (timm, module), or a trained folder (module).")] = None
     output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are, for thresholds.")] = None
