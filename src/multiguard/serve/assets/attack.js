@@ -41,34 +41,37 @@ class Attack {
     byId("attack-status").textContent = done === 1 && part === "smoothed" ? "fresh draws evaluate what was found" : `attacking: ${PARTS[part].toLowerCase()}`;
   }
 
-  show(part, found, claimed) {
+  show(part, found) {
     const smoothed = part === "smoothed";
-    const proved = smoothed ? found.proved : claimed;
+    const proved = smoothed ? found.proved : [];
     const [before, after] = [found.before, found.after].map((labels) => labels.map((each) => (smoothed ? { ...each, often: each.score } : each)));
     const stays = (each) => after.some((other) => other.index === each.index);
     const came = after.filter((each) => !before.some((other) => other.index === each.index));
     const gone = before.filter((each) => !stays(each));
     const middle = `perturbation × ${found.factor}, norm ${roundedDown(found.norm, 3)}`;
-    const root = element("article", { class: `attacked ${gone.length || came.length ? "flipped" : "kept"}` },
-      element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, gone, came)),
+    const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
+    const flipped = smoothed ? missing.length : gone.length || came.length;
+    const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
+      element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)),
       element("div", { class: "three" },
-        figure(this.told.original, this.size, "original", labelList(before, smoothed ? proved : [], (each) => (stays(each) ? null : "gone"))),
+        figure(this.told.original, this.size, "original", labelList(before, proved, (each) => (stays(each) ? null : "gone"))),
         figure(found.perturbation, this.size, middle),
-        figure(found.result, this.size, "result", labelList(after, smoothed ? proved : [], (each) => (came.includes(each) ? "came" : null)))));
+        figure(found.result, this.size, "result", labelList(after, proved, (each) => (came.includes(each) ? "came" : null)))));
     root.dataset.part = part;
     byId("attacked").append(root);
   }
 
-  words(part, found, gone, came) {
+  // What changed; of the smoothed classifier first what was proved.
+  words(part, found, missing, gone, came) {
     const names = (labels) => listed(labels.map((each) => each.label));
     const changes = [...(gone.length ? [`lost ${names(gone)}`] : []), ...(came.length ? [`gained ${names(came)}`] : [])].join(", ");
-    const start = changes ? [element("b", {}, `It ${changes}.`)] : [element("b", {}, "No label changed."), " The attack failed."];
-    return part === "bare" ? start : [...start, ` ${this.proofWords(found)}`, ` By ${found.draws} fresh draws, an estimate.`];
+    const change = changes ? `It ${changes}.` : "No label changed.";
+    if (part === "bare") return [element("b", {}, change), ...(changes ? [] : [" The attack failed."])];
+    return [element("b", {}, this.proofWords(found, missing)), ` ${change} By ${found.draws} fresh draws, an estimate.`];
   }
 
-  proofWords(found) {
-    const missing = found.proved.filter((index) => !found.after.some((each) => each.index === index));
-    if (!found.proved.length) return "No label was proved at this norm, so any of them might have gone.";
+  proofWords(found, missing) {
+    if (!found.proved.length) return "No label was proved at this norm.";
     if (!missing.length) return found.proved.length === 1 ? "The label proved at this norm (✓) stayed." : `All ${found.proved.length} labels proved at this norm (✓) stayed.`;
     const names = listed(missing.map(nameOf));
     return found.contradicted ? `The fresh draws contradict the proof about ${names}: that happens with a probability of at most ${data.alpha} per image.` : `${names} is proved to stay; so few draws cannot tell.`;

@@ -3,6 +3,8 @@ const byId = (id) => document.getElementById(id);
 const slider = byId("radius");
 const nameOf = (index) => data.labels[index];
 const MUCH_SMALLER = 100; // pixels per side below which an image is shown pixel by pixel
+const CALM = 1000; // milliseconds between noisy copies for those who prefer less motion
+const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 // A radius of the slider: exact where that is short, otherwise rounded down, which claims less.
 function gridText(radius) {
@@ -28,6 +30,7 @@ class Answer {
     this.run = null;
     this.claims = null;
     this.told = null;
+    this.copied = -Infinity;
     this.rows.clear();
     this.body.replaceChildren();
     for (const id of ["together", "seed-words", "copy-words", "image-words", "status", "statement"]) byId(id).textContent = "";
@@ -48,7 +51,8 @@ class Answer {
 
   draws(told) {
     this.told = told;
-    if (told.copy) {
+    if (told.copy && !(lessMotion.matches && performance.now() - this.copied < CALM)) {
+      this.copied = performance.now();
       showImage(byId("copy"), told.copy.uri, this.run.image);
       byId("copy-words").textContent = `noisy copy ${told.copy.draw + 1}${told.phase === "pilot" ? " of those that choose" : ""}`;
     }

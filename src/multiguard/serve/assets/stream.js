@@ -37,8 +37,8 @@ const HANDLERS = {
   claims: (told) => answer.claim(told),
   attack: (told) => attack.begin(told, answer.run),
   progress: (told) => attack.progress(told),
-  bare: (told) => attack.show("bare", told, []),
-  smoothed: (told) => attack.show("smoothed", told, []),
+  bare: (told) => attack.show("bare", told),
+  smoothed: (told) => attack.show("smoothed", told),
 };
 
 // One request at a time: a new one ends the one before.
