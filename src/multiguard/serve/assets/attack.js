@@ -72,7 +72,8 @@ class Attack {
 
   proofWords(found, missing) {
     if (!found.proved.length) return "No label was proved at this norm.";
-    if (!missing.length) return found.proved.length === 1 ? "The label proved at this norm (✓) stayed." : `All ${found.proved.length} labels proved at this norm (✓) stayed.`;
+    const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
+    if (!missing.length) return `${all} proved at this norm (✓) stayed.`;
     const names = listed(missing.map(nameOf));
     return found.contradicted ? `The fresh draws contradict the proof about ${names}: that happens with a probability of at most ${data.alpha} per image.` : `${names} is proved to stay; so few draws cannot tell.`;
   }
