@@ -20,11 +20,11 @@ from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
 
 _IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 Report = Callable[[str, int, int], None]
-_PLAN_RADII = (0.5, 1.0, 1.5, 2.0)  # in sigma: where adaptive draws must be able to prove more
 VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
 
 
@@ -82,7 +82,7 @@ def _warn_of_unit(smoother: Smoother, data: object) -> None:
 
 def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
-    wanted = tuple(sigma * each for each in _PLAN_RADII) if radii is None else tuple(radii)
+    wanted = default_radii(sigma) if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 

@@ -253,15 +253,20 @@ class PredictPart:
     threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
     score_threshold: ScoreThreshold = None
     sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
-    draws: Annotated[int, Help("Draws that certify.")] = 1000
-    pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 100
+    draws: Annotated[int, Help("The most draws that certify; an image takes as many as it needs.")] = 200
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 50
+    radii: Annotated[
+        tuple[float, ...], Help("A radius that draws try to prove [sigma/2, sigma, 3/2 sigma, 2 sigma].", "radius")
+    ] = ()
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
     seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
     size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
     device: Device = None
-    precision: Precision = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        Help("Arithmetic of the model [bfloat16 where the device has it, or float32]."),
+    ] = None
     clamp: Clamp = False
-    on_error: OnError = "stop"
 
     def rule_for(self, num_labels: int) -> Rule:
         """The smoothed classifier, with defaults for what is left open."""

@@ -49,7 +49,7 @@ class Service:
     >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
     >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictPart()), ServePart())
     >>> service.part.draws
-    500
+    300
     """
 
     def __init__(self, predictor: Predictor, part: ServePart, examples: Sequence[Example] = ()) -> None:

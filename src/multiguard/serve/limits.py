@@ -20,7 +20,7 @@ class ServePart:
     port: Annotated[int, Help("Port to listen on; 0 for any free one.", least=0, below=65536)] = 8000
     open: Annotated[bool, Help("Open the page in the browser.")] = False
     examples: Annotated[Path | None, Help("A folder of images to offer.")] = None
-    draws: Annotated[int, Help("Draws per image, and per click on More draws.", least=1, below=1_000_001)] = 500
+    draws: Annotated[int, Help("Draws per image, and per click on More draws.", least=1, below=1_000_001)] = 300
     seconds: Annotated[float, Help("The longest that a request may run.", above=0)] = 120.0
     megabytes: Annotated[float, Help("The largest upload.", above=0)] = 20.0
     megapixels: Annotated[float, Help("The largest image.", above=0)] = 50.0
