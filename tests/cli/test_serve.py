@@ -13,7 +13,7 @@ import uuid
 import pytest
 from tests.pipeline.tiny_run import command
 from tests.serve.client import Client
-from tests.serve.conftest import encode
+from tests.serve.colours import encode
 
 MODEL = """
 import torch

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.serve.client import until
-from tests.serve.conftest import LABELS, encode, make_predictor, serve
+from tests.serve.colours import LABELS, encode, make_predictor, serve
 
 from multiguard.smooth import LivePrediction
 

@@ -1,7 +1,7 @@
 """The images that the page offers."""
 
 import pytest
-from tests.serve.conftest import encode
+from tests.serve.colours import encode
 
 from multiguard.errors import InvalidInputError
 from multiguard.serve.examples import find_examples

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tests.report.browsing import settle
-from tests.serve.conftest import encode
+from tests.serve.colours import encode
 
 
 @pytest.fixture(scope="module")

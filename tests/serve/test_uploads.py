@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.serve.client import until
-from tests.serve.conftest import encode
+from tests.serve.colours import encode
 
 
 @pytest.fixture(autouse=True)
