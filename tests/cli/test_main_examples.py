@@ -13,10 +13,12 @@ from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.models.spec import DEFAULT_MODEL
 from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
+from multiguard.smooth.settings import cpu_has_bfloat16
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
@@ -257,7 +259,9 @@ def test_prediction_table(examples):
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
     found = json.loads(text)
-    assert (found["k"], found["k_prime"], found["sigma"]) == (4, 2, 0.25)
+    assert (found["k"], found["k_prime"], found["sigma"], found["size"]) == (4, 2, 0.25, 16)
+    assert found["precision"] == ("bfloat16" if cpu_has_bfloat16() else "float32")
+    assert found["images"][0]["draws"] in (50, 100, 200)
     labels = found["images"][0]["labels"]
     rows = [line.split("  ") for line in said.splitlines()[2:6]]
     for label, row in zip(labels, rows, strict=True):
@@ -274,6 +278,16 @@ def test_prediction_table(examples):
 def _predicting(home, *more):
     more = [*SMALL["predict"][4:], "--seed", 0, *more]
     return ["predict", home / "digit.png", "--model", home / "runs/digits", "--k", 4, *more]
+
+
+def test_default_model(examples, monkeypatch):
+    """Without --model the built-in tagger predicts, and the help says which."""
+    monkeypatch.setattr("multiguard.models.spec.DEFAULT_MODEL", str(examples[0] / "runs/digits"))
+    code, out, err = command("predict", examples[0] / "digit.png", *SMALL["predict"][2:])
+    assert code == 0, err
+    assert f"{examples[0] / 'runs/digits'}, k' = 2, k = 4" in " ".join(out.split())
+    monkeypatch.undo()
+    assert f"module:function [{DEFAULT_MODEL}]." in " ".join(command("predict", "--help")[1].split())
 
 
 def test_renamed_image(examples, tmp_path):

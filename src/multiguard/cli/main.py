@@ -32,7 +32,7 @@ _EXTRAS = {
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
 _PANELS = {
     "From one recipe": {
-        "demo": "Train on handwritten digits, vote, certify with every method and write the report.",
+        "demo": "Certify a network trained on handwritten digits, then photos with the built-in tagger.",
         "run": "Train, vote, certify and report as a recipe says.",
     },
     "Step by step": {

@@ -15,6 +15,7 @@ from multiguard.certify import Method, Rule
 from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
+from multiguard.io.ranks import this_rank
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
@@ -45,6 +46,11 @@ def certify_data(
     progress: bool,
 ) -> Results:
     """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
+    if (rank := this_rank()).count > 1:
+        raise InvalidInputError(
+            f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
+            "vote_dataset or `multiguard vote`, then certify the votes in one"
+        )
     if draws is None and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
             f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
