@@ -22,7 +22,13 @@ _MISTAKE = 2
 _RESUMES = ("vote", "run", "demo")
 _DISTRIBUTED = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch"}  # the extra that installs a missing module
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "accelerate": "torch",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}  # the extra that installs a missing module
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
 _PANELS = {
     "From one recipe": {
@@ -41,6 +47,7 @@ _PANELS = {
     },
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
+        "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
     },
 }
@@ -100,10 +107,11 @@ class _OneLine(_Lazy):
         except MultiGuardError as error:
             raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
         except ModuleNotFoundError as error:
-            if (extra := _EXTRAS.get(error.name or "")) is None:
+            module = (error.name or "").partition(".")[0]
+            if (extra := _EXTRAS.get(module)) is None:
                 raise
             fix = f"pip install 'multiguard[{extra}]'"
-            raise _exit_with(f"{ctx.invoked_subcommand} needs {error.name}: {fix}", _MISTAKE) from error
+            raise _exit_with(f"{ctx.invoked_subcommand} needs {module}: {fix}", _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -175,6 +175,10 @@ class Smoother:
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
+    def rows(self, job: Job) -> int:
+        """The rows of a batch of images like this job's, as many as fit."""
+        return self._sizer.rows(job)
+
     def run(
         self, jobs: Iterable[Job], *, steady: bool = False, most_rows: int = MAX_ROWS
     ) -> Iterator[tuple[Job, DrawVotes]]:
