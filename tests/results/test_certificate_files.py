@@ -108,7 +108,7 @@ def test_round_trip(tmp_path, votes, votes_folder) -> None:
 def test_readable_rows(written, votes) -> None:
     """The table has names in place of label indices, and columns that any Parquet reader shows."""
     table = pq.read_table(written / PARQUET)
-    columns = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "image_sha256"]
+    columns = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "image_sha256", "bare"]
     assert table.column_names == columns
     row = table.to_pylist()[3]
     assert row["id"] == votes.ids[3]
@@ -340,7 +340,7 @@ def test_forged_claims(certified, column, value, message) -> None:
 def test_other_format(certified) -> None:
     """A file of another version, or of somebody else, is refused."""
     forge(certified / PARQUET, metadata={**load_metadata(certified / PARQUET), "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 5"):
+    with pytest.raises(DataError, match=r"version 1; .* version 6"):
         read_certificates(certified)
     pq.write_table(pq.read_table(certified / PARQUET).replace_schema_metadata(None), certified / PARQUET)
     with pytest.raises(DataError, match=r"it holds no checksum, or more than one.*; certify the votes again"):

@@ -51,6 +51,7 @@ def report_command(
         find_certificates,
         report,
     )
+    from multiguard.report.words import closing_sentence
     from multiguard.results import read_certificates
 
     found = find_certificates(run)
@@ -75,6 +76,7 @@ def report_command(
     echo(f"{len(result.figures)} files of figures: {job.figures}")
     echo(f"{len(result.tables)} files of tables: {job.tables}")
     echo(f"report: {result.page}")
+    echo(closing_sentence(job.main))
 
 
 def _page(out: str, default: str) -> Path:
