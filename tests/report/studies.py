@@ -92,12 +92,15 @@ def make_run(
 
 def _row(rng: np.random.Generator, run: Provenance, index: int, true: Sequence[int], spread: float) -> VoteRow:
     """An image whose true labels are the likelier the larger the spread; adaptive runs stop at each stop in turn."""
-    scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
-    scores[:, list(true)] += spread * rng.random(len(true))
+    bare = rng.standard_normal(LABELS)
+    scores = bare + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
+    raised = spread * rng.random(len(true))
+    scores[:, list(true)] += raised
+    bare[list(true)] += raised
     taken = run.stops[index % len(run.stops)] if run.stops else run.draws
     pilot = _votes(run, scores[run.draws :]) if run.pilot_draws else None
     labels = tuple(true) if run.labelled else ()
-    return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot)
+    return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot, bare=_votes(run, bare[None]))
 
 
 def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:

@@ -82,11 +82,10 @@ def test_negative_gallery(study: Study, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
-        ("digits/test?seed=0[images=12,seed=3]", "digits/test, 12 random images, seed 3"),
-        ("coco/val2017[images=12,seed=0]", "coco/val2017, 12 random images, seed 0"),
-        ("coco/val2017[images=9,seed=0]", "12 of coco/val2017[images=9,seed=0]"),
-        ("digits/test?seed=5[images=12,seed=3]", "12 of digits/test?seed=5[images=12,seed=3]"),
-        ("a[b][images=12,seed=0]", "12 of a[b][images=12,seed=0]"),
+        ("digits test (seed 0), 12 random images (seed 3)", "digits test, 12 random images (seed 3)"),
+        ("coco val2017, 12 random images (seed 0)", "coco val2017, 12 random images (seed 0)"),
+        ("coco val2017, 9 random images (seed 0)", "12 of coco val2017, 9 random images (seed 0)"),
+        ("digits (seed 5), 12 random images (seed 3)", "12 of digits (seed 5), 12 random images (seed 3)"),
         ("mine", "12 of mine"),
     ],
 )

@@ -347,6 +347,27 @@ def test_other_format(certified) -> None:
         read_certificates(certified)
 
 
+def test_older_version(certified) -> None:
+    """Certificates of version 5 are read: they do not say what the base classifier returns without noise."""
+    path = certified / PARQUET
+    before, table = read_certificates(certified).certificates, pq.read_table(path).drop_columns("bare")
+    forge(path, metadata={**load_metadata(path), "version": 5}, table=table)
+    after = read_certificates(certified).certificates
+    assert after.bare == (None,) * len(before.ids)
+    assert [each.tolist() for each in after.radii["joint"]] == [each.tolist() for each in before.radii["joint"]]
+
+
+@pytest.mark.parametrize("labels", [["label 1"], ["label 1"] * 3, ["label 1", "label 2", "no such label"]])
+def test_forged_bare_labels(certified, labels) -> None:
+    """What the base classifier returns without noise has the form that the rule gives it."""
+    path = certified / PARQUET
+    table = pq.read_table(path)
+    forged = pa.array([labels, *[None] * (len(table) - 1)], pa.list_(pa.string()))
+    forge(path, table=table.set_column(table.schema.get_field_index("bare"), "bare", forged))
+    with pytest.raises(DataError, match="cannot be used"):
+        read_certificates(certified)
+
+
 def test_not_a_certificates_folder(tmp_path, votes) -> None:
     """A folder without certificates, and a file in place of a folder."""
     with pytest.raises(DataError, match=r"not a certificates folder: it has no certificates\.parquet"):
