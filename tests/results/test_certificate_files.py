@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -243,7 +243,9 @@ def test_shard_of_the_wrong_version(tmp_path, version):
     write(tmp_path, RUN, shards=[0])
     older_shard(tmp_path, 0)
     edit_metadata(tmp_path, 0, version=version)
-    with pytest.raises(VotesError, match=f"version {version}; this multiguard reads 'multiguard-votes-shard', version 5"):
+    with pytest.raises(
+        VotesError, match=f"version {version}; this multiguard reads 'multiguard-votes-shard', version 5"
+    ):
         read_votes(tmp_path, partial=True)
 
 
