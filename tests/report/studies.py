@@ -55,6 +55,7 @@ def make_run(
     draws: int = 100,
     failed: Mapping[int, str] | None = None,
     hashes: Mapping[int, str] | None = None,
+    bare: bool = True,
     **changes,
 ) -> Results:
     """A certificates folder of random votes; every fifth image has no label, and true labels do not depend on sigma.
@@ -67,6 +68,7 @@ def make_run(
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
     rows: list[VoteRow | ImageFailure] = [_row(rng, run, index, labels, spread) for index, labels in enumerate(true)]
+    rows = [row if bare else replace(row, bare=None) for row in rows]
     for index, sha256 in (hashes or {}).items():
         rows[index] = replace(rows[index], image_hash=sha256)
     for index, reason in (failed or {}).items():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.report.browsing import settle, slide_to, table
+from tests.report.browsing import open_page, settle, slide_to, table
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.studies import make_run
 
@@ -69,9 +69,10 @@ def test_address(path: Path, opened) -> None:
     page = opened(path).page
     slide_to(page, 20)
     page.locator("[name=averaging][value=pooled]").check()
-    page.wait_for_function("location.hash.includes('average=pooled')")
+    page.wait_for_url(lambda url: "average=pooled" in url)
     address = page.url
-    page.goto("about:blank")
-    page.goto(address)
-    assert page.locator("#radius").input_value() == "20"
-    assert page.locator("[name=averaging]:checked").input_value() == "pooled"
+    other = open_page(page.context, path).page
+    other.goto(address)
+    assert other.locator("#radius").input_value() == "20"
+    assert other.locator("[name=averaging]:checked").input_value() == "pooled"
+    other.close()

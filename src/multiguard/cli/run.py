@@ -67,6 +67,7 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
     from multiguard.models.loading import runs_code
     from multiguard.pipeline import Observer, find_recipe, run_recipe
     from multiguard.pipeline.runner import SKIPPED
+    from multiguard.report.words import closing_sentence
 
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
@@ -85,7 +86,7 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
     if result.certificates is not None:
         print_line("")
         show_scores(result.certificates, PlainConsole())
-        print_line("")
+        print_line(f"\n{closing_sentence(result.certificates)}")
     print_line(f"time: {_times(result.record, done)}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
 
