@@ -150,6 +150,7 @@ DAMAGES = {
     several_rows_together: "votes-00000.parquet is damaged: .* more than one image in a row group",
     exchanged: "votes-00000.parquet does not hold the 2 images of shard 0",
     another_run: "votes-00000.parquet comes from another run",
+    lambda folder: edit_cell(folder, "bare", lambda votes: votes[::-1]): "its rows have another checksum",
     lambda folder: edit_metadata(folder, 0, index=1): "does not hold the 2 images of shard 0",
     lambda folder: edit_metadata(folder, 0, failures=[FAILURE]): "does not hold the 2 images of shard 0",
     lambda folder: edit_metadata(folder, 0, failures=[3]): r"damaged: failures\[0\]: expected `object`",
