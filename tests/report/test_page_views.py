@@ -1,4 +1,4 @@
-"""The page in a real browser: the price of smoothing, pictures of labels and of perturbations, and the address."""
+"""The page in a real browser: the price of smoothing, charts of labels, images of perturbations, and the address."""
 
 import base64
 import io
@@ -83,7 +83,7 @@ def test_closing_sentence(shown: Study, path: Path, opened) -> None:
 
 
 def test_strips(shown: Study, path: Path, opened) -> None:
-    """No point of a label's picture is above what is certified at its radius."""
+    """No point of a label's chart is above what is certified at its radius."""
     page = opened(path).page
     strips = page.locator(".label-strips li").evaluate_all(
         """rows => rows.map((row) => {

@@ -65,17 +65,17 @@ class Card {
     if (!this.image.thumbnail) return element("div", { class: "absent" }, "no image file");
     const [uri, width, height] = this.image.thumbnail;
     const small = Math.max(width, height) < 100 ? "small" : null;
-    this.picture = element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
-    return this.picture;
+    this.shown = element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
+    return this.shown;
   }
 
   // The image as it is, or a perturbed copy where the page has one.
   showLook(look) {
-    if (!this.picture) return;
+    if (!this.shown) return;
     const copy = look && this.image.looks[look];
     const uri = copy || this.image.thumbnail[0];
-    if (this.picture.getAttribute("src") !== uri) this.picture.setAttribute("src", uri);
-    this.picture.classList.toggle("as-it-is", Boolean(look) && !copy);
+    if (this.shown.getAttribute("src") !== uri) this.shown.setAttribute("src", uri);
+    this.shown.classList.toggle("as-it-is", Boolean(look) && !copy);
   }
 
   draws() {

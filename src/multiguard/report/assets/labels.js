@@ -1,4 +1,4 @@
-// A picture per label: how often it is certified at each radius, in steps, with a line at the chosen one.
+// A small chart per label: how often it is certified at each radius, in steps, with a line at the chosen one.
 const STRIP = { width: 200, height: 30 };
 
 // What is proved at a radius holds at all smaller ones, so each step has the value at its larger radius.
