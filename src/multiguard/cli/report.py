@@ -75,8 +75,8 @@ def report_command(
         echo(note)
     echo(f"{len(result.figures)} files of figures: {job.figures}")
     echo(f"{len(result.tables)} files of tables: {job.tables}")
-    echo(f"report: {result.page}")
     echo(closing_sentence(job.main))
+    echo(f"report: {result.page}")
 
 
 def _page(out: str, default: str) -> Path:

@@ -141,10 +141,11 @@ def paired_differences(
 
     >>> from multiguard import TopK, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> few, many = (certify_votes(votes, CertifyConfig(TopK(k=k, k_prime=3))) for k in (3, 15))
-    >>> found = paired_differences(many, few, [0.0], methods=("joint", "joint"))
-    >>> bool(found.recall[0][0] > 0), bool(found.recall[1][0] <= found.recall[0][0] <= found.recall[2][0])
-    (True, True)
+    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)), methods=["joint", "paper"])
+    >>> found = paired_differences(certificates, certificates, [0.0, 0.5], methods=("joint", "paper"))
+    >>> difference, low, high = found.recall
+    >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
+    ((2,), True)
     """
     requested, resampling = check_radius(radius), Resampling(level, resamples, seed)
     num_true = [[len(labels) for labels in each.labels] for each in (ours, theirs)]

@@ -64,9 +64,9 @@ class Leaderboard:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
         >>> board = compare_runs({"before": run, "after": run}, radius=[0.0, 0.5])
         >>> board.baseline.name, len(board.images)
-        ('before', 9)
-        >>> board.contenders[1].differences["mean"].recall[0].tolist()
-        [0.0, 0.0]
+        ('before', 4)
+        >>> board.difference(board.contenders[1], "mean", board.measures[0], 0)
+        (0.0, 0.0, 0.0)
     """
 
     title: str
@@ -148,6 +148,12 @@ def compare_runs(
         radius: The radii of the table; by default multiples of half the baseline's sigma.
         level: The level of the bootstrap intervals.
         title: The heading; by default made of the number of runs and the dataset.
+
+    Example:
+        >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
+        >>> board = compare_runs({"before": run, "after": run}, baseline="after", radius=[0.25])
+        >>> [each.name for each in board.contenders], board.baseline.name
+        (['before', 'after'], 'after')
     """
     chosen = _chosen(runs, methods)
     first = _baseline(chosen, baseline)

@@ -23,6 +23,7 @@ def write_comparison(board: Leaderboard, path: Path) -> None:
         path: The file, such as comparison.html; its folder is created if missing.
 
     Example:
+        >>> from multiguard.report import compare_runs
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
         >>> write_comparison(compare_runs({"one": run, "other": run}), out / "comparison.html")
     """
