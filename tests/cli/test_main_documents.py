@@ -21,6 +21,7 @@ SMALL = {
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],
+    "compare": ["--force"],
     "attack": ["--images", "2", "--steps", "2", "--tries", "2", "--draws", "30", "--force"],
     "run": ["--force"],
     "demo": ["--force"],
@@ -75,6 +76,8 @@ def needs_only_digits(words):
         return Path(words[1]).is_dir()
     if name == "predict" and "--model" not in words:
         return False  # the built-in tagger takes its time
+    if name == "compare":
+        return all(Path(word.partition("=")[2]).is_dir() for word in words[1:3])
     if name == "predict":
         model = words[words.index("--model") + 1]
         return Path(model).is_dir() and all(Path(word).is_file() for word in words[1:] if word.endswith(".png"))

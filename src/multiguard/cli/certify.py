@@ -53,6 +53,7 @@ def certify_command(
     """
     from multiguard.cli.score_table import show_scores
     from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_own_folder
+    from multiguard.report.words import closing_sentence
 
     name: RuleName = rule.get("rule", "top-k")
     methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]
@@ -73,7 +74,8 @@ def certify_command(
     show_scores(written, PlainConsole())
     if (reason := why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
-    echo(f"\ncertificates.parquet, curves.csv and labels.csv: {job.out}")
+    echo(f"\n{closing_sentence(written)}")
+    echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
 
 
 def _varied(sweeps: Sequence[str]) -> dict[Any, list[float]]:

@@ -49,6 +49,7 @@ _PANELS = {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
         "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
+        "compare": "Compare certificates of several models or methods on the same images.",
     },
 }
 _MODULES = {"demo": "run"}  # where it is not the command's own

@@ -82,7 +82,7 @@ def name_options(message: str) -> str:
     configs = [parts.DataPart, parts.ModelPart, parts.VotePart, parts.TrainPart, parts.PredictPart, parts.AttackPart]
     names = {
         name: f"--{(declared.name or name).replace('_', '-')}"
-        for config in (*configs, recipe.CertifyPart, recipe.ReportPart, ServePart)
+        for config in (*configs, recipe.CertifyPart, recipe.ReportPart, recipe.ComparePart, ServePart)
         for name, declared in field_help(config).items()
     }
     long = "|".join(name for name in names if "_" in name)

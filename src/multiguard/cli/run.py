@@ -92,6 +92,7 @@ def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callabl
     from multiguard.models.loading import runs_code
     from multiguard.pipeline import Observer, run_recipe
     from multiguard.pipeline.runner import SKIPPED
+    from multiguard.report.words import closing_sentence
 
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
@@ -109,7 +110,8 @@ def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callabl
     if result.certificates is not None:
         print_line("")
         show(result.certificates, PlainConsole())
-        print_line("")
+        print_line(f"
+{closing_sentence(result.certificates)}")
     print_line(f"time: {_times(result.record, done)}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
 

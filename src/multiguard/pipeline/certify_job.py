@@ -1,6 +1,5 @@
 """From a votes folder to a certificates folder, sweeps among its curves."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -90,7 +89,7 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
             return read_certificates(job.out)
         shared: dict[str, Any] = {"methods": job.part.methods or None, "labels": job.labels}
         certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
-        lines = curves(certificates, radius, bands=job.part.bands)
+        lines = curves(certificates, radius, bands=job.part.bands or None)
         lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
         more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
         write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
@@ -105,11 +104,6 @@ def why_nothing(written: Results) -> str | None:
     if draws == 0 or largest_radius(draws, *limits) >= 0:
         return None
     return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
-
-
-def dataset_title(provenance: Mapping[str, Any]) -> str:
-    """The dataset and its split as a reader knows them, without the seeds that the recorded name holds."""
-    return re.split(r"[?\[(,]", provenance["dataset"])[0].strip()
 
 
 def read_source(votes: Path) -> dict[str, Any]:

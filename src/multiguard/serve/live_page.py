@@ -11,7 +11,7 @@ from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.layers import scale_radii
 from multiguard.io.rounding import confidence, plain
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.report.page_data import as_script_json
+from multiguard.report.single_file import as_script_json
 from multiguard.serve.examples import Example
 from multiguard.serve.limits import ServePart
 from multiguard.version import __version__
