@@ -16,6 +16,7 @@ from multiguard.evaluate.config import CertifyConfig, Parameter
 from multiguard.evaluate.curves import Curve, curves, method_curve, radius_grid
 from multiguard.evaluate.scores import Averaging, LabelScores, Scores, image_scores, label_scores, set_scores
 from multiguard.evaluate.sweeps import sweep
+from multiguard.evaluate.tuning import Candidate, Metric, Tuned, candidate_rules, tune
 
 __all__ = [
     "AttackCurve",
@@ -24,15 +25,19 @@ __all__ = [
     "Attacks",
     "Averaging",
     "Bands",
+    "Candidate",
     "Certificates",
     "CertifyConfig",
     "Curve",
     "Goal",
     "LabelScores",
     "LabelSource",
+    "Metric",
     "Parameter",
     "Scores",
+    "Tuned",
     "attack_curves",
+    "candidate_rules",
     "certify_votes",
     "curves",
     "evaluated_size",
@@ -42,4 +47,5 @@ __all__ = [
     "radius_grid",
     "set_scores",
     "sweep",
+    "tune",
 ]
