@@ -132,9 +132,7 @@ def test_refusals(votes, tmp_path):
         tune([votes_of_kind(tmp_path / "unlabelled", **KINDS["unlabelled"])], RULES, 0)
     with pytest.raises(VotesError, match="different labels or rules"):
         tune([votes, votes_of_kind(tmp_path / "sets", **KINDS["threshold"])], RULES, 0)
-    other = stored_rows(
-        tmp_path / "labels", votes.provenance, [replace(row, labels=(19,)) for row in votes]
-    )
+    other = stored_rows(tmp_path / "labels", votes.provenance, [replace(row, labels=(19,)) for row in votes])
     with pytest.raises(VotesError, match="has other labels in one of the votes folders"):
         tune([votes, other], RULES, 0)
     whole = tune([votes], RULES, 0.0, images=21)

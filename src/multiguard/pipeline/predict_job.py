@@ -59,13 +59,13 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     size = fitting_size(card, job.part.size)
     sigma = card.sigma if card is not None and job.part.sigma is None else job.part.sigma
     job = replace(job, model=model, part=replace(job.part, size=size, sigma=sigma))
-    classifier = load_model(job.model, job.part.size)
+    sigma, _ = resolve_sigma(job.model, job.part.sigma)
+    classifier = load_model(job.model, job.part.size, sigma)
     if card is not None:
         card.check(classifier)
     if classifier.num_labels is None:
         raise unnamed_labels(job.model.spec)
     rule = job.part.rule_for(len(classifier.label_names))
-    sigma, _ = resolve_sigma(job.model, job.part.sigma)
     smoother = _smoother(job.part, classifier, rule, sigma)
     size = square_size(classifier, job.model.spec, job.part.size)
     seed = resolve_seed(job.part.seed)
