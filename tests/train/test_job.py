@@ -105,6 +105,8 @@ def test_early_mistakes(tmp_path, job, monkeypatch):
         ({"hyperparameters": Hyperparameters(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
         ({"out": tmp_path / "file"}, "no folder that can be written to"),
         ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
+        ({"hyperparameters": Hyperparameters(epochs=2, denoise_epochs=1)}, "no U-Net in front"),
+        ({"hyperparameters": Hyperparameters(drop_path=0.1)}, "only lite networks can skip blocks"),
         ({"workers": -1}, "workers is -1"),
         ({"model": None, "size": None}, "no model given for 'folder'"),
     ]

@@ -139,7 +139,7 @@ def _channels(values: Sequence[float] | None) -> Tensor | None:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The keyword options of `load_classifier`; None where one was not given."""
+    """The keyword options of `load`; None where one was not given."""
 
     labels: Sequence[str] | None = None
     weights: Path | None = None

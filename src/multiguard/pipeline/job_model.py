@@ -11,7 +11,7 @@ from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.models.backbone import input_size
 from multiguard.models.denoiser import denoise_first
 from multiguard.models.model_folder import read_card
@@ -36,7 +36,7 @@ def load_model(model: ModelPart, size: int | None = None, sigma: float | None = 
         raise unnamed_labels(model.spec)
     side = None if size is None or _card_folder(model) is not None else (size, size)
     more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std", "detector")}
-    classifier = load_classifier(model.spec, labels=labels, image_size=side, **more)
+    classifier = load(model.spec, labels=labels, image_size=side, **more)
     if model.denoiser is None:
         return classifier
     if sigma is None:

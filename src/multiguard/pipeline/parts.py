@@ -129,7 +129,8 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     """
 
     model: Annotated[
-        str | None, Help("cnn, cnn:WIDTH, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn].")
+        str | None,
+        Help("cnn, lite:0, unet:40+lite:2, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn]."),
     ] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
     labels: Annotated[Path | None, Help("Label names of the head in that file, one per line, in score order.")] = None

@@ -18,6 +18,7 @@ from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
 from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import WEIGHTS_FILE, load_backbone, read_card
@@ -26,6 +27,7 @@ from multiguard.models.spec import Kind, parse_spec
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
+from multiguard.train.trainer import check_denoiser
 
 _HELD_OUT = 0.1
 
@@ -37,7 +39,7 @@ class TrainJob:
     data: str  # the dataset's name
     out: Path  # the model folder to write, or to resume in
     hyperparameters: Hyperparameters
-    model: str | None = None  # what `parse_spec` takes, or "cnn" or "cnn:WIDTH"; None for the cnn of the digits
+    model: str | None = None  # what `parse_spec` takes, or an architecture; None for the cnn of the digits
     root: Path | None = None  # the dataset's folder
     weights: str | None = None  # a weights file, or "pretrained"
     labels: Path | None = None  # the label names of the head in that file, one per line, in the order of its scores
@@ -170,6 +172,8 @@ def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
             "--labels FILE, one name per line in the order of its scores"
         )
     check_backbone(backbone, job.image_size, len(names))
+    set_drop_path(backbone.network, job.hyperparameters.drop_path)
+    check_denoiser(backbone.network, job.hyperparameters)
     return backbone
 
 

@@ -12,12 +12,14 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from multiguard.data import Pixels
-from multiguard.errors import ModelError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first
-from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, derived_seed
+from multiguard.models.unet import DenoisingNetwork
+from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.losses import LOSSES
@@ -56,6 +58,7 @@ class Trainer:
         self.average = Average(self.classifier, config.ema)
         averaged = cast(Classifier, self.average.module)
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
+        check_denoiser(self.network, config)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
         self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, config.validation_sigma)
         self.optimizer = _adam(self.classifier, config, fused=on_gpu)
@@ -85,22 +88,47 @@ class Trainer:
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
-        """Train on one batch and return its loss, without waiting for the device to compute it."""
-        config, done = self.hyperparameters, epoch * steps + step
+        """Train on one batch and return its loss, without waiting for the device to compute it.
+
+        The epochs of the U-Net alone and the others have a learning-rate cycle each.
+        """
+        config, alone = self.hyperparameters, epoch < self.hyperparameters.denoise_epochs
+        first, epochs = (0, config.denoise_epochs) if alone else (config.denoise_epochs, config.epochs)
         for group in self.optimizer.param_groups:
-            group["lr"] = one_cycle(done, config.epochs * steps, config.lr, config.warmup)
+            done, cycle = (epoch - first) * steps + step, (epochs - first) * steps
+            group["lr"] = one_cycle(done, cycle, config.lr, config.warmup)
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = augment(images.float() / 255, config, self.generator)
+        augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
-            logits = self.module(self._denoise(noisy, sigma))
-        loss = self.loss(logits.float(), targets.float())
+        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, wanted, sigma)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
+        if alone:
+            self._average_gradients()
         self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
         self.stepper.step()
-        self.average.update(done)
+        self.average.update(epoch * steps + step)
         return loss.detach()
+
+    def _loss(self, noisy: Tensor, targets: Tensor, sigma: float) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
+            logits = self.module(self._denoise(noisy, sigma))
+        return self.loss(logits.float(), targets)
+
+    def _denoising_loss(self, noisy: Tensor, clean: Tensor) -> Tensor:
+        """The mean squared error of the U-Net, in the units of the network's normalised input."""
+        denoiser = cast(DenoisingNetwork, self.network).denoiser
+        mean, std = cast(Tensor, self.classifier.mean), cast(Tensor, self.classifier.std)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
+            cleaned = denoiser((noisy - mean) / std)
+        return functional.mse_loss(cleaned.float(), (clean - mean) / std)
+
+    def _average_gradients(self) -> None:
+        """The U-Net alone is called without the wrapper that averages its gradients over the processes."""
+        for parameter in self.network.parameters():
+            if parameter.grad is not None and self.world > 1:
+                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
     def _denoise(self, noisy: Tensor, sigma: float) -> Tensor:
         """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
@@ -136,6 +164,13 @@ class Trainer:
             number, _, key = name.partition("/")
             moments.setdefault(int(number), {})[key] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def check_denoiser(network: nn.Module, hyperparameters: Hyperparameters) -> None:
+    """Raise `InvalidInputError` for epochs of a U-Net alone where the network has none in front."""
+    if hyperparameters.denoise_epochs and not isinstance(network, DenoisingNetwork):
+        reason = "the network has no U-Net in front; take one, as in --model unet:40+lite:0, or leave it at 0"
+        raise InvalidInputError(f"denoise_epochs is {hyperparameters.denoise_epochs}, and {reason}")
 
 
 def _adam(module: nn.Module, hyperparameters: Hyperparameters, *, fused: bool) -> torch.optim.Optimizer:
