@@ -1,3 +1,4 @@
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ from tests.train.runs import SMALL, KilledError, backbone, kill_after
 from torch import nn
 
 from multiguard.errors import InvalidInputError
+from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.unet import DenoisingNetwork, UNet
 from multiguard.train.checkpoint import new_card
@@ -99,10 +101,11 @@ def test_denoised_input(pixels, val_pixels):
     torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.0, denoiser), clean)
 
 
-def make_trainer(pixels, val_pixels, hyperparameters, network):
+def make_trainer(pixels, val_pixels, hyperparameters, network, teacher=None):
     start = replace(backbone(), network=network)
     card = new_card(start, pixels, val_pixels, (16, 16), hyperparameters, None, {})
-    return Trainer(card.classifier(start.network), pixels, val_pixels, hyperparameters, Accelerator(cpu=True))
+    more = (Accelerator(cpu=True), None, False, teacher)
+    return Trainer(card.classifier(start.network), pixels, val_pixels, hyperparameters, *more)
 
 
 def first_batch(pixels):
@@ -117,6 +120,51 @@ def test_mixed_targets(pixels, val_pixels):
     trainer.step(images, targets, 0.25, epoch=0, step=0, steps=1)
     assert ((seen[0] > 0) & (seen[0] < 1)).any(1).sum() >= 5
     assert not torch.equal(seen[0], targets.float())
+
+
+def test_teacher(pixels, val_pixels):
+    """The loss mixes that of the labels with the cross-entropy to a teacher's scores of the images without noise."""
+    seen, images = [], first_batch(pixels)
+
+    def teach(clean):
+        seen.append(clean)
+        return clean[:, 0, 0, :10] * 4 - 2
+
+    losses = []
+    teacher = Classifier(teach, None, name="pixels")
+    for distill in (0.0, 0.25, 1.0):
+        torch.manual_seed(0)
+        trainer = make_trainer(
+            pixels, val_pixels, replace(SMALL, distill=distill, shift=0), backbone().network, teacher
+        )
+        inputs = []
+        trainer.module.register_forward_hook(lambda _, given, out, to=inputs: to.append((given[0], out[0].detach())))
+        losses.append(trainer.step(*images, 0.25, epoch=0, step=0, steps=1))
+    noisy, logits = inputs[0]
+    torch.testing.assert_close(seen[0], images[0].float() / 255)
+    assert float((noisy - seen[0]).std()) == pytest.approx(0.25, rel=0.05)
+    wanted = (seen[0][:, 0, 0, :10] * 4 - 2).sigmoid()
+    expected = nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(1).mean()
+    torch.testing.assert_close(losses[2], expected)
+    torch.testing.assert_close(losses[1], 0.75 * losses[0] + 0.25 * losses[2])
+
+
+@pytest.mark.parametrize(("name", "size"), [("adam", 1.0), ("adamw", 0.99)])
+def test_optimizers(pixels, val_pixels, name, size):
+    """Where nothing has a gradient, AdamW shrinks weights by lr times the decay, and Adam by steps of the lr's size."""
+    config = replace(SMALL, optimizer=name, weight_decay=0.1, lr=0.1, warmup=0.0)
+    trainer = make_trainer(pixels, val_pixels, config, backbone().network)
+    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
+    for parameter in trainer.network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    trainer.optimizer.step()
+    for old, new in zip(before, trainer.network.parameters(), strict=True):
+        if old.ndim == 1:
+            assert torch.equal(old, new)
+        elif name == "adamw":
+            torch.testing.assert_close(new, size * old)
+        else:
+            torch.testing.assert_close((new - old).abs(), torch.full_like(old, 0.1), atol=1e-3, rtol=0)
 
 
 def denoising_trainer(pixels, val_pixels, **more):
@@ -152,6 +200,19 @@ def test_denoiser_alone(pixels, val_pixels):
     assert changed == {"denoiser", "network"}
 
 
+def test_denoising_weight(pixels, val_pixels):
+    """The U-Net's squared error is added to the loss of the labels with its weight."""
+    losses, inputs = [], []
+    for weight in (0.0, 2.0):
+        trainer, network = denoising_trainer(pixels, val_pixels, shift=0, denoise_weight=weight)
+        start = copy.deepcopy(network.denoiser)
+        network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
+        losses.append(trainer.step(*first_batch(pixels), 0.5, epoch=1, step=0, steps=1))
+    clean = (first_batch(pixels)[0].float() / 255 - 0.5) / 0.5
+    error = (start.train()(inputs[-1]) - clean).square().mean()
+    torch.testing.assert_close(losses[1], losses[0] + 2 * error)
+
+
 def test_two_cycles(pixels, val_pixels):
     """The learning rate has a cycle for the U-Net alone, and another one for the epochs after it."""
     trainer, _ = denoising_trainer(pixels, val_pixels)
@@ -165,8 +226,9 @@ def test_two_cycles(pixels, val_pixels):
 
 def test_no_denoiser(pixels, val_pixels):
     """Epochs of a U-Net are refused where there is none."""
-    with pytest.raises(InvalidInputError, match="denoise_epochs is 1, and the network has no U-Net in front"):
-        make_trainer(pixels, val_pixels, replace(SMALL, denoise_epochs=1), backbone().network)
+    for name in ("denoise_epochs", "denoise_weight"):
+        with pytest.raises(InvalidInputError, match=f"{name} is 1, and the network has no U-Net in front"):
+            make_trainer(pixels, val_pixels, replace(SMALL, **{name: 1}), backbone().network)
 
 
 def test_resumed_denoiser(tmp_path, pixels, val_pixels):

@@ -139,8 +139,10 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
     val_images: Annotated[int | None, Help("Validate on a random sample of so many images [all].")] = None
     denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the network.")] = None
+    teacher: Annotated[Path | None, Help("A model folder whose scores of clean images are learnt too.")] = None
     cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
     workers: Annotated[int | None, Help("Decoding threads [one per core].")] = None
+    half: Annotated[bool, Help("Write the weights in half precision.")] = False
     compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
 
     def chosen(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from multiguard.train.hyperparameters import Hyperparameters
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue in the brightness that is seen
+_GREY = 0.05  # the fraction of recoloured images that lose all colour
 _BOX = (0.1, 0.5)  # the fraction of an image's area that CutMix replaces
 
 
@@ -38,7 +39,8 @@ def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator)
     """Crop, shift, flip and recolour each of the float images (B, 3, height, width) by a draw of its own.
 
     A crop keeps a uniformly drawn fraction of the area. Black fills in after a shift; with crops, the edge is repeated.
-    Brightness, contrast and saturation are scaled by 1 - colour to 1 + colour, and the result is clamped to [0, 1].
+    Brightness, contrast and saturation are scaled by 1 - colour to 1 + colour, one image in twenty becomes grey, and
+    the result is clamped to [0, 1].
 
     >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
     >>> flips = augment(images, Hyperparameters(crop=1, flip=True), torch.Generator().manual_seed(1))
@@ -78,8 +80,9 @@ def _in_box(sides: Tensor, place: Tensor, extent: int, axis: int) -> Tensor:
 
 
 def _recolour(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    draws = torch.rand(3, len(images), 1, 1, 1, generator=generator, device=images.device, dtype=images.dtype)
-    brightness, contrast, saturation = 1 + strength * (2 * draws - 1)
+    draws = torch.rand(4, len(images), 1, 1, 1, generator=generator, device=images.device, dtype=images.dtype)
+    brightness, contrast, saturation = 1 + strength * (2 * draws[:3] - 1)
+    saturation = torch.where(draws[3] < _GREY, 0.0, saturation)
     images = images * brightness
     mean = images.mean((1, 2, 3), keepdim=True)
     images = mean + contrast * (images - mean)
