@@ -18,6 +18,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # its la
 SMALL = {
     "train": ["--epochs", "1", "--images", "64", "--val-images", "40", "--model", "cnn:4", "--size", "16"],
     "vote": ["--images", "5", "--draws", "60"],
+    "tune": ["--force", "--radius", "0", "--alpha", "0.5"],
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],
@@ -72,7 +73,7 @@ def needs_only_digits(words):
     name = words[0]
     if name == "serve":
         return False  # it ends with Ctrl-C only
-    if name in ("attack", "certify", "report"):
+    if name in ("attack", "certify", "report", "tune"):
         return Path(words[1]).is_dir()
     if name == "predict" and "--model" not in words:
         return False  # the built-in tagger takes its time

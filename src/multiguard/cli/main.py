@@ -42,6 +42,7 @@ _PANELS = {
         "wrap": "Describe a model once: write a folder that other commands take.",
         "check": "Look at a model and its images before voting.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
+        "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
         "certify": "Certify the votes of every image and average the scores over radii.",
         "report": "Draw the figures, write the tables and make the page of a run.",
     },

@@ -24,6 +24,7 @@ from multiguard.evaluate.scores import (
     set_scores,
 )
 from multiguard.evaluate.sweeps import sweep
+from multiguard.evaluate.tuning import Candidate, Metric, Tuned, candidate_rules, tune
 
 __all__ = [
     "AttackCurve",
@@ -32,6 +33,7 @@ __all__ = [
     "Attacks",
     "Averaging",
     "Bands",
+    "Candidate",
     "Certificates",
     "CertifyConfig",
     "Curve",
@@ -39,9 +41,12 @@ __all__ = [
     "Goal",
     "LabelScores",
     "LabelSource",
+    "Metric",
     "Parameter",
     "Scores",
+    "Tuned",
     "attack_curves",
+    "candidate_rules",
     "certify_votes",
     "curves",
     "evaluated_size",
@@ -53,4 +58,5 @@ __all__ = [
     "radius_grid",
     "set_scores",
     "sweep",
+    "tune",
 ]

@@ -169,6 +169,11 @@ class ModelPart:
     std: Annotated[
         tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
     ] = None
+    detector: Annotated[
+        str | None,
+        Help("The ONNX file is a detector: yolox, yolov5, yolov8, yolov10, scores:OUTPUT or nms:SCORES,CLASSES."),
+    ] = None
+    denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the model.")] = None
 
     def __post_init__(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):

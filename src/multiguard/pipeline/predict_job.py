@@ -108,14 +108,13 @@ def make_predictor(model: ModelPart, part: PredictPart) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
     spec, card = unwrap(model)
     size = fitting_size(card, part.size)
-    sigma = card.sigma if card is not None and part.sigma is None else part.sigma
-    classifier = load_model(spec, size)
+    sigma, _ = resolve_sigma(spec, card.sigma if card is not None and part.sigma is None else part.sigma)
+    classifier = load_model(spec, size, sigma)
     if card is not None:
         card.check(classifier)
     if classifier.num_labels is None:
         raise unnamed_labels(spec.spec)
     rule = part.rule_for(len(classifier.label_names))
-    sigma, _ = resolve_sigma(spec, sigma)
     smoother = _smoother(part, classifier, rule, sigma, quick_on_cpu(spec.spec, part.device))
     return Predictor(smoother, rule, square_size(classifier, spec.spec, size), model.spec, part)
 
