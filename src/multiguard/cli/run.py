@@ -110,8 +110,7 @@ def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callabl
     if result.certificates is not None:
         print_line("")
         show(result.certificates, PlainConsole())
-        print_line(f"
-{closing_sentence(result.certificates)}")
+        print_line(f"\n{closing_sentence(result.certificates)}")
     print_line(f"time: {_times(result.record, done)}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
 
