@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from multiguard.data.image import read_image
 from multiguard.errors import DataError
+from multiguard.io.files import real_path
 from multiguard.io.short_repr import short_repr
 
 T = TypeVar("T")
@@ -128,7 +129,7 @@ class FileDataset:
 def _file_state(path: Path) -> str:
     try:
         state = path.stat()
-        return f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
+        return f"{real_path(path)} {state.st_size} {state.st_mtime_ns}"
     except (OSError, ValueError):  # a missing file has another state as soon as it exists
         return f"{path.absolute()} cannot be looked at"
 

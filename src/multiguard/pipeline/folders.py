@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import is_regular
+from multiguard.io.files import is_regular, read_regular, real_path
 from multiguard.io.outputs import check_foreign
 from multiguard.io.records import decode_json
 from multiguard.results.attack_files import ATTACK_NAME
@@ -42,11 +42,11 @@ def check_inside(home: Path, *paths: Path) -> None:
         home: The folder; it may itself be a link, which its owner named.
         paths: What will be written in it, there or not.
     """
-    inside = home.resolve()
+    inside = real_path(home)
     for path in paths:
-        if not path.resolve().is_relative_to(inside):
+        if not real_path(path).is_relative_to(inside):
             raise InvalidInputError(
-                f"{path} is a link that leads out of {home}, to {path.resolve()}, and nothing is written there; "
+                f"{path} is a link that leads out of {home}, to {real_path(path)}, and nothing is written there; "
                 "remove the link, or make the whole folder a link"
             )
 
@@ -100,6 +100,6 @@ def _check_votes(folder: Path) -> None:
 
 def _is_own_source(path: Path) -> bool:
     try:
-        return is_regular(path) and decode_json(path.read_bytes(), dict[str, Any]).keys() == SOURCE_KEYS
-    except ValueError:
+        return is_regular(path) and decode_json(read_regular(path), dict[str, Any]).keys() == SOURCE_KEYS
+    except (OSError, ValueError):
         return False

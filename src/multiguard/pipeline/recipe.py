@@ -11,7 +11,8 @@ from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods
-from multiguard.pipeline.parts import DataPart, Help, ModelPart, TrainPart, VotePart, check_ranges
+from multiguard.pipeline.part_fields import Help, check_fields
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart
 from multiguard.votes.types import DEFAULT_RANKS
 
 
@@ -37,7 +38,7 @@ class CertifyPart:
     bands: Annotated[float | None, Help("The level of bootstrap bands, such as 0.95.", above=0, below=1)] = None
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         check_alpha(self.alpha)
 
     def config(self, rule: RuleName) -> CertifyConfig:
@@ -67,7 +68,7 @@ class SweepPart:
     ] = ()
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         for value in self.alpha:
             check_alpha(value)
 
@@ -91,7 +92,7 @@ class ReportPart:
     images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -120,10 +120,13 @@ def _check_noise(sigma: float) -> float:
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device; by default CUDA if available. A CUDA device that is not there is refused."""
-    resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")
+    """The device; by default CUDA if available. A device that torch does not know, or cannot use, is refused."""
+    try:
+        resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=resolved)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        found = f"it finds {torch.cuda.device_count()} CUDA devices"
+        raise InvalidInputError(f"device is {device}, which torch cannot use here ({found}); take cpu") from error
     return resolved
 
 
