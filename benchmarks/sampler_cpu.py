@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.smooth import Smoother
 
 ROUNDS = 31
@@ -52,7 +52,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def compare(network: nn.Module, size: int, rows: int, draws: int) -> tuple[float, float, float]:
     """Images per second of the bare forward pass, draws per second of the sampler, and their ratio: medians."""
-    classifier = load_classifier(network, labels=LABELS, output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
+    classifier = load(network, labels=LABELS, output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     smoother = Smoother(classifier, sigma=0.5, device="cpu", batch_size=rows)
     image = np.random.default_rng(0).integers(0, 256, (3, size, size), dtype=np.uint8)
     batch = torch.rand(rows, 3, size, size)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from multiguard.certify import TopK
 from multiguard.data.sample import Sample
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.engine import pack_labels
 from multiguard.smooth.noise import key_words, noise_key
@@ -38,7 +38,7 @@ def build(name: str, labels: int) -> Classifier:
 
     network = timm.create_model(name, num_classes=labels)
     names = [str(label) for label in range(labels)]
-    return load_classifier(network, labels=names, output="logits", mean=HALF, std=HALF, name=name)
+    return load(network, labels=names, output="logits", mean=HALF, std=HALF, name=name)
 
 
 def random_image(size: int, seed: int = 0) -> NDArray[np.uint8]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from multiguard.data import Dataset, Sample, open_dataset, subset
     from multiguard.errors import MultiGuardError
     from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, sweep
-    from multiguard.models import Classifier, load_classifier
+    from multiguard.models import Classifier, load
     from multiguard.results import Results, read_certificates
     from multiguard.smooth import Smoother, vote_dataset
     from multiguard.votes import Votes, read_votes
@@ -38,7 +38,7 @@ _ROOMS = {
     "data": ("Dataset", "Sample", "open_dataset", "subset"),
     "errors": ("MultiGuardError",),
     "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "sweep"),
-    "models": ("Classifier", "load_classifier"),
+    "models": ("Classifier", "load"),
     "results": ("Results", "read_certificates"),
     "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
@@ -68,7 +68,7 @@ __all__ = [
     "curves",
     "exact_radii",
     "label_radii",
-    "load_classifier",
+    "load",
     "open_dataset",
     "read_certificates",
     "read_votes",

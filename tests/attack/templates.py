@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from multiguard.data import DigitsDataset
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 
 SIGMA = 0.25
 SIZE = 16
@@ -43,7 +43,7 @@ def digits_classifier() -> Classifier:
     noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         _fit(network, network.features(images + SIGMA * noise), targets)
-    return load_classifier(network, labels=train.label_names, output="logits", name="templates")
+    return load(network, labels=train.label_names, output="logits", name="templates")
 
 
 def _template(train: DigitsDataset, images: Tensor, index: int) -> Tensor:

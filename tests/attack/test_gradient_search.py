@@ -7,7 +7,7 @@ import torch
 from multiguard.attack import AttackPlan, Victim, attack_images, gradient_error
 from multiguard.certify import Threshold, TopK
 from multiguard.evaluate import evaluated_size
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 
 SIGMA, DRAWS, IMAGES = 0.5, 3000, 5
@@ -16,7 +16,7 @@ PLAN = AttackPlan(attacks=("pgd",), steps=12, copies=8, starts=2, pick_draws=64,
 
 
 def smoother(function=lambda images: images.flatten(1) @ WEIGHTS, **options):
-    classifier = load_classifier(function, labels=["a", "b"], output="logits", name="linear")
+    classifier = load(function, labels=["a", "b"], output="logits", name="linear")
     return Smoother(classifier, sigma=SIGMA, device="cpu", **({"k_max": 1} | options))
 
 

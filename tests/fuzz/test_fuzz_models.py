@@ -19,7 +19,7 @@ from tests.fuzz.mutations import (
     write_file,
 )
 
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
 from multiguard.models.weights import read_weights
@@ -100,10 +100,10 @@ def test_onnx_bytes(tmp_path, examples):
 
     def check(data: bytes) -> None:
         write_file(path, data)
-        read_or_refused(lambda: load_classifier(f"onnx:{path}", labels=LABELS, output="logits"))
+        read_or_refused(lambda: load(f"onnx:{path}", labels=LABELS, output="logits"))
 
     write_file(path, content)
-    assert load_classifier(f"onnx:{path}", labels=LABELS, output="logits")(torch.ones(1, 1, 2, 2)).shape == (1, 3)
+    assert load(f"onnx:{path}", labels=LABELS, output="logits")(torch.ones(1, 1, 2, 2)).shape == (1, 3)
     fuzz(check, damaged(content), examples)
 
 
@@ -118,13 +118,13 @@ def test_hugging_face_folder(tmp_path, name):
     transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "m")
     processor = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
     (tmp_path / "m" / "preprocessor_config.json").write_text(json.dumps(processor))
-    load_classifier(f"hf:{tmp_path / 'm'}")
+    load(f"hf:{tmp_path / 'm'}")
     content = (tmp_path / "m" / name).read_bytes()
 
     def check(data: bytes) -> None:
         folder = copy_folder(tmp_path / "m", tmp_path / "n")
         write_file(folder / name, data)
-        read_or_refused(lambda: load_classifier(f"hf:{folder}"))
+        read_or_refused(lambda: load(f"hf:{folder}"))
 
     cases = damaged(content) if name.endswith("safetensors") else estranged_text(json.loads(content))
     fuzz(check, cases, 200)

@@ -18,7 +18,7 @@ from multiguard.certify import TopK
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.classifier import ModelOptions
 from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
@@ -107,7 +107,7 @@ def test_model_named_by_votes(tmp_path, trap):
     assert len(votes) == 4
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(ModelError):
-        load_classifier(trap, labels=["a"], output="logits")
+        load(trap, labels=["a"], output="logits")
     assert (tmp_path / "sprung").exists(), "the trap itself must work"
 
 
@@ -177,7 +177,7 @@ def test_onnx_external_files(tmp_path, location, inside):
     (tmp_path / "m" / "link.bin").symlink_to(tmp_path / "secret.bin")
     path = onnx_with(tmp_path, location.format(home=tmp_path), inside)
     with pytest.raises(ModelError, match="keeps tensors in"):
-        load_classifier(f"onnx:{path}", labels=["a", "b", "c"], output="logits")
+        load(f"onnx:{path}", labels=["a", "b", "c"], output="logits")
 
 
 def test_onnx_precompiled_part(tmp_path):
@@ -188,7 +188,7 @@ def test_onnx_precompiled_part(tmp_path):
     graph = onnx.helper.make_graph([node], "g", [value("x", 1, [1, 3])], [value("y", 1, [1, 3])])
     (tmp_path / "m.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
     with pytest.raises(ModelError, match="compiled for one machine"):
-        load_classifier(f"onnx:{tmp_path / 'm.onnx'}", labels=["a", "b", "c"], output="logits")
+        load(f"onnx:{tmp_path / 'm.onnx'}", labels=["a", "b", "c"], output="logits")
 
 
 def test_parquet_version():

@@ -11,7 +11,7 @@ from torch import nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import read_regular
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.huggingface_config import MODEL_TYPES, size_limit
 
 transformers = pytest.importorskip("transformers")
@@ -75,7 +75,7 @@ def test_checkpoint_of_timm(tmp_path, opened):
     folder = wrapper(tmp_path, model_args={"checkpoint_path": str(trap)})
     opened.clear()
     with pytest.raises(ModelError, match="model_args"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
     assert not sprung.exists()
     assert str(trap) not in opened
     torch.load(trap, weights_only=False)
@@ -90,7 +90,7 @@ def test_architecture_of_timm(tmp_path, name):
     """Only networks of timm by their plain name are built."""
     given = name.format(home=tmp_path) if isinstance(name, str) else name
     with pytest.raises(ModelError, match="not one of timm's own"):
-        load_classifier(f"hf:{wrapper(tmp_path, architecture=given)}")
+        load(f"hf:{wrapper(tmp_path, architecture=given)}")
 
 
 def test_wrapped_network_of_timm(tmp_path):
@@ -99,7 +99,7 @@ def test_wrapped_network_of_timm(tmp_path):
     config = transformers.TimmWrapperConfig.from_dict(json.loads((folder / "config.json").read_text()))
     model = transformers.TimmWrapperForImageClassification(config).eval()
     model.save_pretrained(folder)
-    classifier = load_classifier(f"hf:{folder}").eval()
+    classifier = load(f"hf:{folder}").eval()
     images = torch.rand(2, 3, 32, 32)
     assert classifier.label_names == ("cat", "dog")
     assert torch.allclose(classifier(images), model((images - 0.5) / 0.5).logits, atol=1e-5)
@@ -107,7 +107,7 @@ def test_wrapped_network_of_timm(tmp_path):
     stored = json.loads((folder / "config.json").read_text())
     own = {"mean": [0.1] * 3, "std": [0.2] * 3, "input_size": [3, 64, 64]}
     (folder / "config.json").write_text(json.dumps({**stored, "pretrained_cfg": own}))
-    classifier = load_classifier(f"hf:{folder}").eval()
+    classifier = load(f"hf:{folder}").eval()
     assert classifier.image_size == (64, 64)
     assert torch.allclose(classifier(images), model((images - 0.1) / 0.2).logits, atol=1e-4)
 
@@ -116,7 +116,7 @@ def test_wrapped_network_of_timm(tmp_path):
 def test_model_type(vit, tmp_path, kind):
     """Only known image classifiers are built."""
     with pytest.raises(ModelError, match="model_type"):
-        load_classifier(f"hf:{edited(vit, tmp_path, model_type=kind)}")
+        load(f"hf:{edited(vit, tmp_path, model_type=kind)}")
 
 
 def test_known_model_types():
@@ -146,7 +146,7 @@ def test_known_model_types():
 def test_size(vit, tmp_path, entries):
     """A network larger than the tensors in the folder is refused before it is built."""
     with pytest.raises(ModelError, match=r"at most 1,048,576 is|a larger network than its files hold|is no height"):
-        load_classifier(f"hf:{edited(vit, tmp_path, **entries)}")
+        load(f"hf:{edited(vit, tmp_path, **entries)}")
 
 
 def test_size_of_buffers():
@@ -163,7 +163,7 @@ def test_pipe(vit, tmp_path, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)
     with pytest.raises(ModelError, match=f"{name} cannot be read"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
 
 
 def test_endless_file(vit, tmp_path):
@@ -171,10 +171,10 @@ def test_endless_file(vit, tmp_path):
     folder = edited(vit, tmp_path)
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to(vit / "model.safetensors")
-    load_classifier(f"hf:{folder}")
+    load(f"hf:{folder}")
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to("/dev/zero")
     with pytest.raises(ModelError, match="not a regular file"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
     with pytest.raises(OSError, match="more than 10 bytes"):
         read_regular(vit / "config.json", 10)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.smooth import Smoother
 
 torch.set_num_threads(1)
@@ -23,7 +23,7 @@ def small_network() -> nn.Module:
 
 
 def expected_votes(scores, draws: int = 20, size: int = 32) -> np.ndarray:
-    reference = load_classifier(scores, labels=LABELS, output="logits")
+    reference = load(scores, labels=LABELS, output="logits")
     return Smoother(reference, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
 
 

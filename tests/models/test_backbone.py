@@ -10,8 +10,8 @@ from small_models import LABELS
 from torch import nn
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
-from multiguard.models.backbone import build_backbone
+from multiguard.models import load
+from multiguard.models.backbone import build_backbone, input_size
 from multiguard.smooth import Smoother
 
 TIMM = "test_efficientnet"  # small, and its mean is not its deviation
@@ -31,7 +31,7 @@ def test_timm(tmp_path, suffix):
         torch.save({"state_dict": model.state_dict()}, file)
     else:
         save_file(model.state_dict(), file)
-    classifier = load_classifier(f"timm:{TIMM}", labels=LABELS, weights=file)
+    classifier = load(f"timm:{TIMM}", labels=LABELS, weights=file)
     assert classifier.output == "logits"
     assert classifier.weights_hash == hashlib.sha256(file.read_bytes()).hexdigest()
     mean, std = (torch.tensor(model.pretrained_cfg[key]).view(3, 1, 1) for key in ("mean", "std"))
@@ -47,32 +47,32 @@ def test_timm_weights_of_wrong_shape(tmp_path):
     """Weights with another head, or without one, are refused."""
     save_file(timm_model(labels=5).state_dict(), tmp_path / "five.safetensors")
     with pytest.raises(ModelError, match=r"five.safetensors does not fit.*'classifier.weight'"):
-        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "five.safetensors")
+        load(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "five.safetensors")
     partial = {k: v for k, v in timm_model().state_dict().items() if "classifier" not in k}
     save_file(partial, tmp_path / "headless.safetensors")
     with pytest.raises(
         ModelError, match=r"headless.safetensors does not fit.*'classifier.weight' has another shape or is missing"
     ):
-        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "headless.safetensors")
+        load(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "headless.safetensors")
 
 
 def test_missing_timm_options(tmp_path):
     """A timm model needs a known name, labels and weights."""
     with pytest.raises(ModelError, match="weights=FILE"):
-        load_classifier(f"timm:{TIMM}", labels=LABELS)
+        load(f"timm:{TIMM}", labels=LABELS)
     with pytest.raises(ModelError, match="labels="):
-        load_classifier(f"timm:{TIMM}", weights=tmp_path / "x.pth")
+        load(f"timm:{TIMM}", weights=tmp_path / "x.pth")
     with pytest.raises(ModelError, match=r"unknown timm model.*resnet18"):
-        load_classifier("timm:esnet18", labels=LABELS, weights=tmp_path / "x.pth")
+        load("timm:esnet18", labels=LABELS, weights=tmp_path / "x.pth")
     with pytest.raises(ModelError, match="no such weights file"):
-        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "x.pth")
+        load(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "x.pth")
 
 
 def test_unknown_output(tmp_path):
     """An unknown kind of scores is refused."""
     save_file(timm_model().state_dict(), tmp_path / "w.safetensors")
     with pytest.raises(ModelError, match="'scores'"):
-        load_classifier(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "w.safetensors", output="scores")
+        load(f"timm:{TIMM}", labels=LABELS, weights=tmp_path / "w.safetensors", output="scores")
 
 
 def test_real_timm_weights(lite0_weights):
@@ -112,7 +112,7 @@ def test_wrong_body(tmp_path):
 
 def test_unknown_architecture():
     """An unknown architecture is refused with what is known."""
-    with pytest.raises(ModelError, match="expected cnn, cnn:WIDTH or timm:NAME"):
+    with pytest.raises(ModelError, match="expected cnn, cnn:WIDTH, lite:0"):
         build_backbone("resnet50", 3)
     with pytest.raises(ModelError, match="did you mean 'resnet50'"):
         build_backbone("timm:resnet5O", 3)
@@ -120,3 +120,28 @@ def test_unknown_architecture():
         build_backbone("cnn:wide", 3)
     with pytest.raises(ModelError, match="integer from 1 to 2048"):
         build_backbone("cnn:0", 3)
+
+
+def test_lite(lite0_weights):
+    """EfficientNet-Lite takes timm's weights; behind a U-Net, the denoiser is fresh as well as the head."""
+    built = build_backbone("lite:0", 80, str(lite0_weights), dropout=0.25)
+    assert built.fresh == ("classifier.weight", "classifier.bias")
+    assert built.mean == built.std == (0.5, 0.5, 0.5)
+    assert built.image_size == input_size("lite:0") == input_size("unet:8+lite:0") == 224
+    assert built.network.dropout.p == 0.25
+    behind = build_backbone("unet:8+lite:0", 80, str(lite0_weights))
+    assert behind.fresh == ("denoiser", "network.classifier.weight", "network.classifier.bias")
+    torch.testing.assert_close(behind.network.network.conv_stem.weight, built.network.conv_stem.weight)
+
+
+@pytest.mark.parametrize("name", ["lite:5", "lite", "lite:", "unet:8", "unet:0+lite:0", "unet:8+lite:0 ", "unet:8+cnn"])
+def test_unknown_lite(name):
+    """Other names that start like EfficientNet-Lite's are refused with what is known."""
+    with pytest.raises(ModelError, match="expected lite:0 to lite:4"):
+        build_backbone(name, 3)
+
+
+def test_no_pretrained_lite():
+    """Nothing is downloaded for a built-in network."""
+    with pytest.raises(ModelError, match="give a file"):
+        build_backbone("lite:0", 3, "pretrained")

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_probabilities(kind):
     """The scores are the estimator's own probabilities, one per label."""
     model, expected = PROBABILITIES[kind]
     model.fit(X, Y)
-    classifier = load_classifier(model)
+    classifier = load(model)
     assert (classifier.output, classifier.label_names) == ("probabilities", ("0", "1", "2"))
     scores = classifier(torch.from_numpy(X))
     assert np.allclose(scores.numpy(), expected(model), atol=1e-6)
@@ -65,7 +65,7 @@ def test_probabilities(kind):
 def test_decision_function(kind):
     """Without probabilities the decision function ranks the labels; its kind is not declared."""
     model = SCORES[kind].fit(X, Y)
-    classifier = load_classifier(model, labels=["cat", "dog", "emu"])
+    classifier = load(model, labels=["cat", "dog", "emu"])
     assert classifier.output is None
     assert np.allclose(classifier(torch.from_numpy(X)).numpy(), model.decision_function(X), atol=1e-6)
 
@@ -73,13 +73,13 @@ def test_decision_function(kind):
 def test_estimator_of_sparse_rows():
     """An estimator fitted on sparse rows scores the dense, noisy ones."""
     model = OneVsRestClassifier(MultinomialNB()).fit(csr_matrix(X), Y)
-    assert np.allclose(load_classifier(model)(torch.from_numpy(X)).numpy(), model.predict_proba(X), atol=1e-6)
+    assert np.allclose(load(model)(torch.from_numpy(X)).numpy(), model.predict_proba(X), atol=1e-6)
 
 
 def test_votes_of_rows():
     """Rows are voted on like images, in their own unit."""
     model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    votes = Smoother(load_classifier(model), sigma=0.01, device="cpu").votes(X[0], 200, seed=0, image_id="a")
+    votes = Smoother(load(model), sigma=0.01, device="cpu").votes(X[0], 200, seed=0, image_id="a")
     best = int(np.argmax(model.predict_proba(X[:1])))
     assert (votes[:, 0] == best).mean() > 0.9
 
@@ -88,20 +88,20 @@ def test_flattened_images():
     """An image is a row of its pixels."""
     model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
     images = torch.from_numpy(X).reshape(80, 1, 2, 3)
-    assert np.allclose(load_classifier(model)(images).numpy(), model.predict_proba(X), atol=1e-6)
+    assert np.allclose(load(model)(images).numpy(), model.predict_proba(X), atol=1e-6)
 
 
 def test_label_of_one_class():
     """A label that was always or never there in training has probability 1 or 0."""
     constant = np.stack([Y[:, 0], np.zeros(80, int), np.ones(80, int)], axis=1)
-    classifier = load_classifier(RandomForestClassifier(3, random_state=0).fit(X, constant))
+    classifier = load(RandomForestClassifier(3, random_state=0).fit(X, constant))
     assert (classifier(torch.from_numpy(X))[:, 1:].numpy() == [0.0, 1.0]).all()
 
 
 def test_names_of_classes():
     """The classes of a single-label estimator are its labels."""
     model = LogisticRegression().fit(X, np.array(["cat", "dog"])[Y[:, 0]])
-    assert load_classifier(model).label_names == ("cat", "dog")
+    assert load(model).label_names == ("cat", "dog")
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_names_of_classes():
 def test_unsuitable_estimator(model, options, message):
     """What does not fit is one clear line."""
     with pytest.raises(ModelError, match=message):
-        load_classifier(model, **options)
+        load(model, **options)
 
 
 def test_label_of_three_classes():
     """A label with three classes is neither there nor not."""
     model = RandomForestClassifier(3, random_state=0).fit(X, np.stack([Y.sum(1), Y[:, 0]], axis=1))
     with pytest.raises(ModelError, match="expected 0 and 1"):
-        load_classifier(model)(torch.from_numpy(X))
+        load(model)(torch.from_numpy(X))

@@ -6,7 +6,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 
 WEIGHTS = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
@@ -26,7 +26,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_function(kind):
     """Every pair of kinds gives the scores, in the first batch and in later ones."""
-    classifier = load_classifier(FUNCTIONS[kind])
+    classifier = load(FUNCTIONS[kind])
     for _ in range(2):
         scores = classifier(torch.from_numpy(ROWS))
         assert torch.allclose(scores.double(), torch.from_numpy(ROWS @ WEIGHTS).double(), atol=1e-5)
@@ -35,7 +35,7 @@ def test_function(kind):
 
 def test_votes_of_array_function():
     """A NumPy function has the votes of the same function of tensors."""
-    pair = [load_classifier(FUNCTIONS[f"{kind} to {kind}"], labels=list("abc")) for kind in ("tensors", "arrays")]
+    pair = [load(FUNCTIONS[f"{kind} to {kind}"], labels=list("abc")) for kind in ("tensors", "arrays")]
     votes = [Smoother(f, sigma=0.5, device="cpu").votes(ROWS[0], 100, seed=0, image_id="a") for f in pair]
     assert np.array_equal(*votes)
 
@@ -44,8 +44,8 @@ def test_votes_of_array_function():
 def test_two_functions_in_one(function):
     """A function that means something else for arrays is refused: nobody can tell which was meant."""
     with pytest.raises(ModelError, match="other scores for NumPy arrays than for tensors"):
-        load_classifier(function)(torch.from_numpy(ROWS))
-    load_classifier(lambda x: function(x.numpy()))(torch.from_numpy(ROWS))
+        load(function)(torch.from_numpy(ROWS))
+    load(lambda x: function(x.numpy()))(torch.from_numpy(ROWS))
 
 
 def test_function_that_writes():
@@ -55,7 +55,7 @@ def test_function_that_writes():
         x *= 2
         return x[:, :3]
 
-    scores = load_classifier(doubled)(torch.from_numpy(ROWS.copy()))
+    scores = load(doubled)(torch.from_numpy(ROWS.copy()))
     assert torch.equal(scores, torch.from_numpy(2 * ROWS[:, :3]))
 
 
@@ -66,12 +66,12 @@ def test_error_of_function():
         raise KeyError("no such feature")
 
     with pytest.raises(KeyError, match="no such feature"):
-        load_classifier(broken)(torch.from_numpy(ROWS))
+        load(broken)(torch.from_numpy(ROWS))
 
 
 def test_arrays_and_precision():
     """No record may claim a precision that NumPy does not have."""
-    classifier = load_classifier(FUNCTIONS["arrays to arrays"], labels=list("abc"))
+    classifier = load(FUNCTIONS["arrays to arrays"], labels=list("abc"))
     smoother = Smoother(classifier, sigma=0.5, device="cpu", precision="bfloat16")
     with pytest.raises(ModelError, match="precision='float32'"):
         smoother.votes(ROWS[0], 10, seed=0, image_id="a")
@@ -80,7 +80,7 @@ def test_arrays_and_precision():
 @pytest.mark.parametrize("shape", [(7,), (1, 9), (2, 3, 4), (1, 2, 3, 4)])
 def test_any_shape(shape):
     """Rows, sound, images and volumes have labels that the first input counts."""
-    classifier = load_classifier(lambda x: x.flatten(1)[:, :5])
+    classifier = load(lambda x: x.flatten(1)[:, :5])
     assert classifier.find_labels(torch.zeros(2, *shape)) == ("0", "1", "2", "3", "4")
 
 
@@ -88,4 +88,4 @@ def test_any_shape(shape):
 def test_no_scores(result):
     """A result without one row of scores per input is refused."""
     with pytest.raises(ModelError, match="one row of scores per input"):
-        load_classifier(lambda x: result if isinstance(x, torch.Tensor) else x.clone()).find_labels(torch.zeros(2, 4))
+        load(lambda x: result if isinstance(x, torch.Tensor) else x.clone()).find_labels(torch.zeros(2, 4))

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from small_models import LABELS, Trap, expected_votes, votes_of
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def folder(make_folder):
 
 def test_normalised_votes(saved_model, folder):
     """The votes are those of the model behind its own normalisation."""
-    classifier = load_classifier(f"hf:{folder}")
+    classifier = load(f"hf:{folder}")
     assert classifier.output == "logits"
     mean, std = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1), torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
     assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0]((x - mean) / std).logits))
@@ -67,7 +67,7 @@ def test_normalised_votes(saved_model, folder):
 
 def test_votes_without_normalisation(saved_model, make_folder):
     """A processor that does not normalise leaves the image as it is."""
-    votes = votes_of(load_classifier(f"hf:{make_folder(do_normalize=False)}"))
+    votes = votes_of(load(f"hf:{make_folder(do_normalize=False)}"))
     assert np.array_equal(votes, expected_votes(lambda x: saved_model[0](x).logits))
 
 
@@ -86,8 +86,8 @@ def test_size_of_folder(make_folder):
     folder = make_folder()
     for processor, size in cases:
         (folder / "preprocessor_config.json").write_text(json.dumps({"do_normalize": False, **processor}))
-        assert load_classifier(f"hf:{folder}").image_size == size
-    assert load_classifier(f"hf:{folder}", image_size=(16, 16)).image_size == (16, 16)
+        assert load(f"hf:{folder}").image_size == size
+    assert load(f"hf:{folder}", image_size=(16, 16)).image_size == (16, 16)
 
 
 def test_scale_and_channel_order(saved_model, make_folder):
@@ -98,7 +98,7 @@ def test_scale_and_channel_order(saved_model, make_folder):
     image = np.random.default_rng(0).integers(0, 256, (3, 32, 32), dtype=np.uint8)
     processed = transformers.ViTImageProcessor(**settings)(image[::-1].copy(), return_tensors="pt")["pixel_values"]
     with torch.no_grad():
-        scores = load_classifier(f"hf:{folder}").eval()(torch.from_numpy(image)[None] / 255)
+        scores = load(f"hf:{folder}").eval()(torch.from_numpy(image)[None] / 255)
         assert torch.allclose(scores, saved_model[0](processed).logits, atol=1e-5)
 
 
@@ -106,8 +106,8 @@ def test_missing_processor(saved_model, folder):
     """A missing preprocessor config is named with the options that replace it."""
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(ModelError, match=r"no preprocessor_config\.json.*--mean, --std and --size"):
-        load_classifier(f"hf:{folder}")
-    classifier = load_classifier(f"hf:{folder}", mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+        load(f"hf:{folder}")
+    classifier = load(f"hf:{folder}", mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
     assert classifier.image_size == (32, 32)
     mean, std = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1), torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
     assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0]((x - mean) / std).logits))
@@ -116,13 +116,13 @@ def test_missing_processor(saved_model, folder):
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "preprocessor_config.json"])
 def test_weights_hash(saved_model, folder, file):
     """The hash covers every file that is read."""
-    before = load_classifier(f"hf:{folder}").weights_hash
+    before = load(f"hf:{folder}").weights_hash
     if file == "model.safetensors":
         tensors = {name: tensor + 1 for name, tensor in saved_model[0].state_dict().items()}
         save_file(tensors, folder / file, {"format": "pt"})
     else:
         (folder / file).write_text((folder / file).read_text() + "\n")
-    assert load_classifier(f"hf:{folder}").weights_hash != before
+    assert load(f"hf:{folder}").weights_hash != before
 
 
 @pytest.mark.parametrize("head", ["missing", "mismatched"])
@@ -136,7 +136,7 @@ def test_model_without_head(saved_model, folder, head):
         tensors |= {name: tensors[name][:3].clone() for name in names}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(ModelError, match=r"classifier\.(bias|weight)" if head == "missing" else "cannot be loaded"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
 
 
 def test_names_of_unfilled_tensors(folder, monkeypatch):
@@ -145,14 +145,14 @@ def test_names_of_unfilled_tensors(folder, monkeypatch):
     info = {"missing_keys": {"head.weight"}, "mismatched_keys": {("head.bias", (4,), (3,))}}
     monkeypatch.setattr(transformers.AutoModelForImageClassification, "from_pretrained", lambda *_, **__: (None, info))
     with pytest.raises(ModelError, match=r"hf:.*\('head.bias', \(4,\), \(3,\)\), head.weight \(2 in all\)"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
 
 
 def test_float32(saved_model, folder):
     """A model is loaded in float32, whatever it was saved in."""
     tensors = {name: tensor.to(torch.bfloat16) for name, tensor in saved_model[0].state_dict().items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    assert {tensor.dtype for tensor in load_classifier(f"hf:{folder}").parameters()} == {torch.float32}
+    assert {tensor.dtype for tensor in load(f"hf:{folder}").parameters()} == {torch.float32}
 
 
 def test_library_that_does_not_import(folder, monkeypatch):
@@ -164,13 +164,13 @@ def test_library_that_does_not_import(folder, monkeypatch):
 
     monkeypatch.setattr(transformers.AutoModelForImageClassification, "from_pretrained", fails)
     with pytest.raises(ModelError, match="a library that is not here"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
 
 
 def test_declared_probabilities(folder):
     """A Hugging Face model returns logits; another declaration is refused."""
     with pytest.raises(ModelError, match="returns logits"):
-        load_classifier(f"hf:{folder}", output="probabilities")
+        load(f"hf:{folder}", output="probabilities")
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,13 @@ def test_declared_probabilities(folder):
 def test_unsuitable_model(make_folder, config, processor, message):
     """A single-label model, and preprocessing that is not supported, are refused by name."""
     with pytest.raises(ModelError, match=message):
-        load_classifier(f"hf:{make_folder(config, **processor)}")
+        load(f"hf:{make_folder(config, **processor)}")
 
 
 def test_empty_hf_folder(tmp_path):
     """A folder without a config is refused."""
     with pytest.raises(ModelError, match=r"config\.json cannot be read"):
-        load_classifier(f"hf:{tmp_path}")
+        load(f"hf:{tmp_path}")
 
 
 def test_code_in_hf_folder(folder, make_folder):
@@ -210,25 +210,25 @@ def test_code_in_hf_folder(folder, make_folder):
     (folder / "model.safetensors").unlink()
     torch.save({"x": Trap(sprung)}, folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"no tensors in \.safetensors files"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
     (folder / "own.py").write_text(f"import os\nos.mkdir({str(sprung)!r})\n")
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.C", "AutoModelForImageClassification": "own.M"}}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match="auto_map"):
-        load_classifier(f"hf:{folder}")
+        load(f"hf:{folder}")
     assert not sprung.exists()
 
 
 def test_model_object(saved_model):
     """A model object has its labels and returns logits."""
-    classifier = load_classifier(saved_model[0])
+    classifier = load(saved_model[0])
     assert (classifier.output, classifier.label_names) == ("logits", tuple(LABELS))
     assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0](x).logits))
     with pytest.raises(ModelError, match="returns logits"):
-        load_classifier(saved_model[0], output="probabilities")
+        load(saved_model[0], output="probabilities")
     with pytest.raises(ModelError, match="returns 4 scores, and --labels"):
-        load_classifier(saved_model[0], labels=["cat"])
+        load(saved_model[0], labels=["cat"])
 
 
 def test_text_model_object():
@@ -237,4 +237,4 @@ def test_text_model_object():
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=20, **small))
     with pytest.raises(ModelError, match="token ids"):
-        load_classifier(model)
+        load(model)

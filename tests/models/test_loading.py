@@ -5,7 +5,7 @@ from small_models import LABELS
 from toy_models import a_classifier
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, save_folder
 
@@ -34,7 +34,7 @@ from multiguard.models.model_folder import ModelCard, save_folder
 def test_unknown_spec(spec, message):
     """A spec that names no model is refused with what was expected."""
     with pytest.raises(ModelError, match=message):
-        load_classifier(spec, labels=LABELS, output="logits")
+        load(spec, labels=LABELS, output="logits")
 
 
 OPTIONS = {
@@ -56,6 +56,6 @@ def test_ignored_options(tmp_path, kind, option):
         card = ModelCard("cnn:4", tuple(LABELS), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.25)
         save_folder(tmp_path, card, build_backbone("cnn:4", 4).network)
     spec = {"classifier": a_classifier(), "function": "toy_models:a_classifier", "folder": str(tmp_path)}[kind]
-    load_classifier(spec)
+    load(spec)
     with pytest.raises(ModelError, match=f"leave out {option}"):
-        load_classifier(spec, **{option: OPTIONS[option]})
+        load(spec, **{option: OPTIONS[option]})

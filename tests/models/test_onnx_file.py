@@ -6,7 +6,7 @@ import torch
 from small_models import LABELS, expected_votes, votes_of, write_onnx
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 
 
@@ -14,7 +14,7 @@ from multiguard.smooth import Smoother
 def test_onnx(tmp_path, rows):
     """The scores and votes are the network's, also where the file fixes the batch size."""
     network = write_onnx(tmp_path / "model.onnx", rows)
-    classifier = load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
+    classifier = load(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
     assert classifier.image_size == (32, 32)
     images = torch.rand(11, 3, 32, 32)
     with torch.no_grad():
@@ -30,28 +30,28 @@ def test_hash_of_external_tensors(tmp_path):
     split.parent.mkdir()
     loaded = onnx.load(tmp_path / "model.onnx")
     onnx.save(loaded, split, save_as_external_data=True, location="weights.bin", size_threshold=64)
-    before = load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash
+    before = load(f"onnx:{split}", labels=LABELS, output="logits").weights_hash
     weights = split.parent / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    assert load_classifier(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
+    assert load(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
 
 
 def test_undeclared_labels_and_scores(tmp_path):
     """Labels are named by their indices, which the file counts; a score threshold needs the kind of scores."""
     write_onnx(tmp_path / "model.onnx", "N")
-    classifier = load_classifier(f"onnx:{tmp_path / 'model.onnx'}")
+    classifier = load(f"onnx:{tmp_path / 'model.onnx'}")
     assert (classifier.label_names, classifier.output) == (("0", "1", "2", "3"), None)
     with pytest.raises(ModelError, match="--output logits or probabilities"):
         Smoother(classifier, sigma=0.5, score_threshold=0.5, device="cpu")
     with pytest.raises(ModelError, match=r"returns 4 scores, and --labels .* names 2"):
-        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=["cat", "dog"])
+        load(f"onnx:{tmp_path / 'model.onnx'}", labels=["cat", "dog"])
 
 
 def test_session(tmp_path):
     """A session of onnxruntime is the same model as its file."""
     network = write_onnx(tmp_path / "model.onnx", "N")
     session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "model.onnx"))
-    assert np.array_equal(votes_of(load_classifier(session, labels=LABELS)), expected_votes(network))
+    assert np.array_equal(votes_of(load(session, labels=LABELS)), expected_votes(network))
 
 
 def test_damaged_onnx_file(tmp_path):
@@ -59,6 +59,6 @@ def test_damaged_onnx_file(tmp_path):
     pytest.importorskip("onnx")
     (tmp_path / "model.onnx").write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="cannot be loaded"):
-        load_classifier(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
+        load(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
     with pytest.raises(ModelError, match="no such file"):
-        load_classifier(f"onnx:{tmp_path / 'none.onnx'}", labels=LABELS, output="logits")
+        load(f"onnx:{tmp_path / 'none.onnx'}", labels=LABELS, output="logits")

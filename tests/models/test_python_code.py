@@ -12,15 +12,15 @@ from small_models import LABELS, small_network, votes_of
 from torch import nn
 
 from multiguard.errors import ModelError
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.models.denoiser import FFDNet, denoise_first
 
 
 def test_module_and_callable():
     """A module and a callable with the same scores have the same votes."""
     network = small_network()
-    as_module = load_classifier(network, labels=LABELS, output="logits")
-    as_callable = load_classifier(lambda x: network(x), labels=LABELS, output="probabilities")
+    as_module = load(network, labels=LABELS, output="logits")
+    as_callable = load(lambda x: network(x), labels=LABELS, output="probabilities")
     assert (as_module.output, as_callable.output) == ("logits", "probabilities")
     assert np.array_equal(votes_of(as_module), votes_of(as_callable))
     assert as_callable.weights_hash is None
@@ -29,35 +29,35 @@ def test_module_and_callable():
 @pytest.mark.parametrize("maker", ["a_module", "a_callable"])
 def test_module_function(maker):
     """A function named by module:function returns the model."""
-    classifier = load_classifier(f"toy_models:{maker}", labels=LABELS, output="logits")
+    classifier = load(f"toy_models:{maker}", labels=LABELS, output="logits")
     assert classifier.name == f"toy_models:{maker}"
     assert votes_of(classifier, size=8).shape == (20, 4)
 
 
 def test_function_that_returns_classifier():
     """A Classifier that a function returns keeps its own options."""
-    classifier = load_classifier("toy_models:a_classifier")
+    classifier = load("toy_models:a_classifier")
     assert (classifier.name, classifier.output) == ("my own", "probabilities")
 
 
 def test_undeclared_options():
     """Labels are counted by the first input; the kind of scores is declared, and only where it is known."""
-    classifier = load_classifier(small_network())
+    classifier = load(small_network())
     assert (classifier.num_labels, classifier.output) == (None, None)
     with pytest.raises(ModelError, match="give labels="):
         _ = classifier.label_names
     assert classifier.find_labels(torch.zeros(2, 3, 8, 8)) == classifier.label_names == ("0", "1", "2", "3")
     with pytest.raises(ModelError, match="'scores'"):
-        load_classifier(small_network(), labels=LABELS, output="scores")
+        load(small_network(), labels=LABELS, output="scores")
     with pytest.raises(ModelError, match="has its own weights"):
-        load_classifier(small_network(), labels=LABELS, output="logits", weights="x.pth")
+        load(small_network(), labels=LABELS, output="logits", weights="x.pth")
 
 
 @pytest.mark.parametrize("method", ["forward", "__call__"])
 def test_method_of_module(method):
     """A method of a module is refused: it would hide the module."""
     with pytest.raises(ModelError, match="give the module itself"):
-        load_classifier(getattr(small_network(), method), labels=LABELS, output="logits")
+        load(getattr(small_network(), method), labels=LABELS, output="logits")
 
 
 OWN_FILE = """
@@ -105,7 +105,7 @@ def own_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["net", "Net", "build", "scores", "array_scores", "thing"])
 def test_file_in_current_folder(own_file, file, name):
     """A model, a class, a function that makes one and a function of a batch are all taken, by file or by module."""
-    classifier = load_classifier(f"{file.format(home=own_file)}:{name}", labels=LABELS)
+    classifier = load(f"{file.format(home=own_file)}:{name}", labels=LABELS)
     assert classifier(torch.rand(2, 3, 8, 8)).shape == (2, 4)
     assert classifier.code_hash is not None
 
@@ -126,7 +126,7 @@ def test_file_in_current_folder(own_file, file, name):
 def test_mistakes_in_own_file(own_file, spec, message):
     """Every mistake is one line."""
     with pytest.raises(ModelError, match=message) as raised:
-        load_classifier(spec, labels=LABELS)
+        load(spec, labels=LABELS)
     assert "\n" not in str(raised.value)
 
 
@@ -201,7 +201,7 @@ def write(folder) -> None:
 def hashed(maker: str) -> str | None:
     forget()
     options = {} if maker == "build_classifier" else {"labels": LABELS, "output": "logits"}
-    return load_classifier(f"own_package:{maker}", **options).code_hash
+    return load(f"own_package:{maker}", **options).code_hash
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -231,14 +231,14 @@ def test_code_hash_without_libraries(code_folder):
     """Installed libraries are not hashed."""
     text = b"from torch import nn\ndef build(): return nn.Sequential(nn.Flatten(), nn.Linear(12, 4))\n"
     (code_folder / "own_file.py").write_bytes(text)
-    found = load_classifier("own_file:build", labels=LABELS, output="logits").code_hash
+    found = load("own_file:build", labels=LABELS, output="logits").code_hash
     assert found == hashlib.sha256(f"own_file {hashlib.sha256(text).hexdigest()};".encode()).hexdigest()
 
 
 def test_code_hash_behind_denoiser(code_folder):
     """A denoiser does not change the hash."""
     write(code_folder)
-    classifier = load_classifier("own_package:build_classifier")
+    classifier = load("own_package:build_classifier")
     assert denoise_first(classifier, FFDNet(), 0.5).code_hash == classifier.code_hash is not None
 
 
@@ -248,7 +248,7 @@ def test_code_hash_behind_denoiser(code_folder):
 def test_no_code_hash_of_objects(model):
     """A model given as an object has no code hash."""
     options = {} if isinstance(model, Classifier) else {"labels": LABELS, "output": "logits"}
-    assert load_classifier(model, **options).code_hash is None
+    assert load(model, **options).code_hash is None
 
 
 def test_module_without_file(monkeypatch):
@@ -257,4 +257,4 @@ def test_module_without_file(monkeypatch):
     module.build = nn.Flatten
     monkeypatch.setitem(sys.modules, "made_up", module)
     with pytest.raises(ModelError, match=r"made_up has no file to identify its code by.*\.py file"):
-        load_classifier("made_up:build", labels=LABELS, output="logits")
+        load("made_up:build", labels=LABELS, output="logits")

@@ -3,7 +3,7 @@
 import pytest
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, save_folder
 from multiguard.models.spec import parse_spec
@@ -20,7 +20,7 @@ def run(tmp_path):
 @pytest.mark.parametrize("inside", [".", "model", "model/model.safetensors"])
 def test_model_in_run_folder(run, inside):
     """A model folder, its weights file and the run folder around it are one model."""
-    assert load_classifier(str(run / inside)).label_names == ("a", "b")
+    assert load(str(run / inside)).label_names == ("a", "b")
     assert parse_spec(str(run / inside)).kind == "folder"
 
 
@@ -36,4 +36,4 @@ def test_suffixes(tmp_path):
 def test_folder_without_model(tmp_path):
     """A folder without a model says what is missing."""
     with pytest.raises(ModelError, match=r"model\.json: no such file; expected a model folder"):
-        load_classifier(str(tmp_path))
+        load(str(tmp_path))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 
 DRAWS, PILOT_DRAWS, COUNT = 12, 5, 5
@@ -24,7 +24,7 @@ def smoother_of(scores, batch_size=16, name="bad", **options) -> Smoother:
     def tensors_only(images: Tensor) -> Tensor:  # called once per batch, the first included
         return scores(images.clone())
 
-    classifier = load_classifier(tensors_only, labels=list("abcde"), output="logits", name=name)
+    classifier = load(tensors_only, labels=list("abcde"), output="logits", name=name)
     return Smoother(classifier, sigma=0.5, k_max=3, device="cpu", batch_size=batch_size, **options)
 
 

@@ -13,7 +13,7 @@ from multiguard.certify import Threshold, TopK, betting_outlooks
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.votes import LabelSets, read_votes
 
@@ -188,7 +188,7 @@ def test_separate_pilot_draws(tmp_path, plan, adaptive):
         seen.update(row.numpy().tobytes() for row in images)
         return images.flatten(1)[:, :5]
 
-    f = load_classifier(watch, labels=list("abcde"), output="logits", name="watched")
+    f = load(watch, labels=list("abcde"), output="logits", name="watched")
     one = Smoother(f, sigma=0.5, score_threshold=0.5 if plan is SETS else None, device="cpu", batch_size=64)
     how = {"adaptive": plan} if adaptive else {"draws": 50}
     vote_dataset(one, Images(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)

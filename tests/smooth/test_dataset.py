@@ -13,7 +13,7 @@ from toy import Images, linear
 from multiguard.data import image_hash
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import classifier as models_classifier
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother, fingerprint, vote_dataset
 from multiguard.smooth.dataset import VoteRun, _ImageReader, make_scheme
 from multiguard.votes import read_votes
@@ -229,7 +229,7 @@ def test_decodes_of_fixed_images(tmp_path):
 def test_rows_of_a_table(tmp_path):
     """Arrays are voted on as they are, with the hash of every row; data without labels needs pilot draws."""
     rows = np.random.default_rng(0).normal(3.0, 2.0, (4, 5)).astype(np.float32)
-    smoother = Smoother(load_classifier(lambda x: x.clone(), labels=list("abcde"), name="rows"), 0.5, device="cpu")
+    smoother = Smoother(load(lambda x: x.clone(), labels=list("abcde"), name="rows"), 0.5, device="cpu")
     vote_dataset(smoother, (rows, [[0], ["b", "c"], [], [4]]), tmp_path, draws=10, seed=0)
     votes = read_votes(tmp_path)
     assert votes.labels == ((0,), (1, 2), (), (4,))

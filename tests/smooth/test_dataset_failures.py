@@ -10,7 +10,7 @@ from toy import Images, linear
 
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.votes import read_votes
 
@@ -166,7 +166,7 @@ class Odd(Images):
 
 def test_unsuitable_images(tmp_path):
     """Images that the classifier does not accept are failures too."""
-    f = load_classifier(failing({}), labels=list("abcde"), output="logits", name="l", image_size=(4, 4))
+    f = load(failing({}), labels=list("abcde"), output="logits", name="l", image_size=(4, 4))
     run, options = Smoother(f, sigma=0.5, k_max=3, device="cpu"), {"draws": 4, "pilot_draws": 2, "seed": 0}
     with pytest.raises(InvalidInputError, match=r"image 'image-1' is \(9, 9\)"):
         vote_dataset(run, Odd(5), tmp_path / "stop", **options)

@@ -14,7 +14,7 @@ import pytest
 from networks import network
 
 from multiguard.data import DigitsDataset
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.votes import read_votes
 
@@ -104,7 +104,7 @@ def test_killed_worker(tmp_path):
     assert len(kept) >= 2
     assert all((tmp_path / "votes" / name).stat().st_mtime_ns == before[name] for name in kept)
     assert len(votes) == SHARDS
-    one = Smoother(load_classifier(network(), labels=images.label_names, output="logits"), sigma=0.5, device="cpu")
+    one = Smoother(load(network(), labels=images.label_names, output="logits"), sigma=0.5, device="cpu")
     for position, image_id in enumerate(votes.ids):
         image = images[list(images.ids).index(image_id)].image
         alone = one.votes(image, DRAWS, seed=votes.provenance.seed, image_id=image_id)

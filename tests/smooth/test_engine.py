@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from toy import Images, linear
 
 from multiguard.errors import ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, engine
 from multiguard.smooth.engine import pack_labels, rank_labels
 from multiguard.votes import LabelSets
@@ -62,7 +62,7 @@ def test_shared_threads(source):
         finally:
             alone.release()
 
-    f = load_classifier(scores, labels=exact.label_names, output="logits")
+    f = load(scores, labels=exact.label_names, output="logits")
     shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise=source)
 
     def votes(image_id: str) -> np.ndarray:
@@ -92,7 +92,7 @@ def test_reused_array(source, kind, classifier):
 def test_evaluation_mode():
     """Every run is in evaluation mode, also after the network was trained in between."""
     network = nn.Sequential(nn.Flatten(), nn.Linear(48, 20), nn.Dropout(0.9)).train()
-    f = load_classifier(network, labels=[str(i) for i in range(20)], output="logits")
+    f = load(network, labels=[str(i) for i in range(20)], output="logits")
     smoother = Smoother(f, sigma=0.5, device="cpu")
     assert not network.training
     before = smoother.votes(IMAGE, 20, seed=0, image_id="a")
@@ -106,7 +106,7 @@ def compiled_pair(**options):
     """The votes of a linear network, plain and compiled together with its noise, in padded batches."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(48, 13))
-    f = load_classifier(network, labels=[str(i) for i in range(13)], output="logits")
+    f = load(network, labels=[str(i) for i in range(13)], output="logits")
     options = {"sigma": 0.5, "device": "cpu", "noise": DEVICE_PHILOX, **options}
     smoothers = Smoother(f, **options), Smoother(f, compile=True, batch_size=16, **options)
     return [smoother.votes(IMAGE, 50, seed=0, image_id="a") for smoother in smoothers]
@@ -135,7 +135,7 @@ class InPlace(nn.Module):
 @pytest.mark.usefixtures("eager_backend")
 def test_compiled_in_place():
     """The rows that run uncompiled first are copies, so a network may change its input."""
-    f = load_classifier(InPlace(), labels=[str(i) for i in range(5)], output="logits")
+    f = load(InPlace(), labels=[str(i) for i in range(5)], output="logits")
     image = np.linspace(0, 1, 5)
     plain = Smoother(f, sigma=0.5, device="cpu").votes(image, 50, seed=0, image_id="a")
     compiled = Smoother(f, sigma=0.5, device="cpu", compile=True, batch_size=16)
@@ -145,7 +145,7 @@ def test_compiled_in_place():
 @pytest.mark.usefixtures("eager_backend")
 def test_compiled_contract():
     """A compiled classifier that returns the wrong shape is named with its image."""
-    f = load_classifier(lambda x: torch.zeros(len(x), 4), labels=["a", "b", "c"], output="logits")
+    f = load(lambda x: torch.zeros(len(x), 4), labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match=r"image 'cat'.*returned shape \(2, 4\), expected"):
         Smoother(f, sigma=0.5, device="cpu", compile=True).votes(IMAGE, 8, seed=0, image_id="cat")
 
@@ -155,7 +155,7 @@ def test_compiled_contract():
 def test_graph_limit(monkeypatch, compiled):
     """A compiled classifier raises past its limit of graphs and never runs uncompiled silently."""
     monkeypatch.setattr(engine, "_MAX_GRAPHS", 2)
-    f = load_classifier(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
+    f = load(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
     images = [(str(size), np.zeros(size)) for size in (3, 4, 5)]
     votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, seed=0)
     if not compiled:
@@ -168,7 +168,7 @@ def test_graph_limit(monkeypatch, compiled):
 @pytest.mark.usefixtures("eager_backend")
 def test_graphs_per_smoother():
     """A second compiled smoother does not use up the graphs of the first."""
-    f = load_classifier(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
+    f = load(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
     with torch._dynamo.config.patch(error_on_recompile=True):
         for sigma in (0.25, 0.5):
             smoother = Smoother(f, sigma=sigma, device="cpu", noise=DEVICE_PHILOX, compile=True)
@@ -183,7 +183,7 @@ def noisy_inputs(sigma: float, **options) -> np.ndarray:
         seen.append(images.clone())
         return images[:, :2]
 
-    f = load_classifier(watch, labels=["a", "b"], output="logits")
+    f = load(watch, labels=["a", "b"], output="logits")
     Smoother(f, sigma=sigma, device="cpu", **options).votes(np.zeros(1000), 50, seed=0, image_id="a")
     assert {images.dtype for images in seen} == {torch.float32}
     return np.concatenate([images.numpy() for images in seen]).astype(np.float64)

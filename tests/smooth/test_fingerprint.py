@@ -13,7 +13,7 @@ from toy import Images, linear
 
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.models.classifier import state_hash
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import VoteRun
@@ -29,7 +29,7 @@ def network() -> nn.Module:
 
 
 def smoother(**options) -> Smoother:
-    return Smoother(load_classifier(network(), labels=LABELS, output="logits", **options), sigma=0.5, device="cpu")
+    return Smoother(load(network(), labels=LABELS, output="logits", **options), sigma=0.5, device="cpu")
 
 
 def provenance(one: Smoother, images: Images | None = None, *, labelled: bool = True) -> Provenance:
@@ -98,7 +98,7 @@ def test_edited_code(tmp_path, monkeypatch, maker):
         (tmp_path / f"network_{maker}.py").write_text(CODE.format(sign=sign))
         sys.modules.pop(f"network_{maker}", None)
         importlib.invalidate_caches()
-        f = load_classifier(f"network_{maker}:{maker}", labels=LABELS, output="logits")
+        f = load(f"network_{maker}:{maker}", labels=LABELS, output="logits")
         return provenance(Smoother(f, sigma=0.5, device="cpu"))
 
     before, same, after = provenance_with(+1), provenance_with(+1), provenance_with(-1)
@@ -173,10 +173,10 @@ def test_unnamed_function(tmp_path):
     def scores(images: torch.Tensor) -> torch.Tensor:
         return images.flatten(1)[:, :5]
 
-    unnamed = Smoother(load_classifier(scores, labels=LABELS, output="logits"), sigma=0.5, device="cpu")
+    unnamed = Smoother(load(scores, labels=LABELS, output="logits"), sigma=0.5, device="cpu")
     with pytest.raises(InvalidInputError, match=r"name=\.\.\.\) a name that changes when the function does"):
         vote_dataset(unnamed, Images(3), tmp_path, draws=5, seed=0)
-    named = load_classifier(scores, labels=LABELS, output="logits", name="first five pixels")
+    named = load(scores, labels=LABELS, output="logits", name="first five pixels")
     vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Images(3), tmp_path, draws=5, seed=0)
 
 

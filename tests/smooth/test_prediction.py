@@ -8,7 +8,7 @@ from toy import Images, linear
 
 from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.prediction import confirm_labels
 from multiguard.votes.types import as_array
@@ -16,13 +16,13 @@ from multiguard.votes.types import as_array
 
 def top_k_smoother(labels: int, k_max: int = 2) -> Smoother:
     """f ranks the numbers of its noisy input, so the true order of g is the order of the clean numbers."""
-    f = load_classifier(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="logits")
+    f = load(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="logits")
     return Smoother(f, sigma=0.5, k_max=k_max, device="cpu", batch_size=512)
 
 
 def set_smoother(labels: int, sigma: float = 0.25) -> Smoother:
     """f returns the labels whose number in the noisy input is at least 0.5."""
-    f = load_classifier(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="probabilities")
+    f = load(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output="probabilities")
     return Smoother(f, sigma=sigma, score_threshold=0.5, device="cpu")
 
 
@@ -153,11 +153,11 @@ def test_separate_noise(rule):
         seen.extend(row.numpy().tobytes() for row in images)
         return images.clone()
 
-    f = load_classifier(watch, labels=["a", "b", "c"], output="logits")
+    f = load(watch, labels=["a", "b", "c"], output="logits")
     score_threshold = 0.5 if isinstance(rule, Threshold) else None
     one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
     one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
-    assert len(seen) == len(set(seen)) == 100
+    assert len(set(seen)) == 100  # padding repeats some
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from toy import Images, linear
 from multiguard.certify import TopK
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, rounds, vote_dataset
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
 from multiguard.votes import read_votes
@@ -68,7 +68,7 @@ def test_full_batches(pilot_draws):
         seen.update(row.numpy().tobytes() for row in images)
         return images.flatten(1)[:, :5]
 
-    f = load_classifier(watch, labels=list("abcde"), output="logits")
+    f = load(watch, labels=list("abcde"), output="logits")
     images, done = Images(32), []
     one = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
     voter = ShardVoter(
@@ -148,7 +148,7 @@ def test_halved_batches(tmp_path):
             raise torch.OutOfMemoryError("no room")
         return exact(images)
 
-    f = load_classifier(cramped, labels=exact.label_names, output="logits", name="linear")
+    f = load(cramped, labels=exact.label_names, output="logits", name="linear")
     votes = []
     for name, one in (("small", Smoother(f, sigma=0.5, device="cpu", batch_size=64)), ("large", smoother())):
         vote_dataset(one, Images(5), tmp_path / name, adaptive=PLAN, seed=0, shard_images=2)
@@ -210,7 +210,7 @@ def test_failures_in_a_row(tmp_path, monkeypatch):
         nearest = (noisy[0] * 255).round().clamp(0, 255).to(torch.uint8).numpy().tobytes()
         return exact(noisy) * (float("nan") if known[nearest] else 1)
 
-    classifier = load_classifier(scores, labels=list("abcde"), output="logits", name="most")
+    classifier = load(scores, labels=list("abcde"), output="logits", name="most")
     run = Smoother(classifier, sigma=1e-5, k_max=3, device="cpu", batch_size=1)
     with pytest.raises(ModelError, match=r"10 images in a row failed, the last of them 'image-19', draw 0"):
         vote_dataset(run, images, tmp_path, draws=1, seed=0, shard_images=5, on_error="record")

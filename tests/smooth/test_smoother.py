@@ -9,7 +9,7 @@ from toy import linear
 
 from multiguard.certify import hits_from_ranked
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
 from multiguard.votes import LabelSets
 
@@ -21,7 +21,7 @@ KINDS = pytest.mark.parametrize("kind", [{}, {"score_threshold": 0.5}], ids=["ra
 
 
 def identity(labels: int = 4, output: str = "logits"):
-    return load_classifier(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output=output)
+    return load(lambda x: x.clone(), labels=[str(i) for i in range(labels)], output=output)
 
 
 def as_rows(votes) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_batch_size(source, batch_size):
         seen.append(images.clone())
         return images.flatten(1)[:, :2]
 
-    f = load_classifier(watch, labels=["a", "b"], output="logits")
+    f = load(watch, labels=["a", "b"], output="logits")
     Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise=source).votes(IMAGE, 64, seed=0, image_id="a")
     together = torch.cat(seen)
     assert len(together) == 64
@@ -111,7 +111,7 @@ def test_shared_batches(source, kind, classifier, draws):
 
 def test_mixed_images():
     """Images of different shapes and dtypes can follow each other."""
-    f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["a", "b", "c"], output="logits")
+    f = load(lambda x: x.flatten(1)[:, :3], labels=["a", "b", "c"], output="logits")
     shapes = [(3,), (3,), (2, 5), (3, 2, 2), (3, 2, 2)]
     images = [(str(i), np.ones(shape, dtype=np.uint8 if i % 2 else np.float32)) for i, shape in enumerate(shapes)]
     smoother = Smoother(f, sigma=1.0, batch_size=4, device="cpu")
@@ -143,7 +143,7 @@ def test_pixel_noise(source, clamp):
         seen.append(images.clone())
         return images.flatten(1)[:, :2]
 
-    f = load_classifier(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
+    f = load(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     image = np.full((3, 8, 8), 51, dtype=np.uint8)
     Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise=source).votes(image, 300, seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
@@ -155,7 +155,7 @@ def test_pixel_noise(source, clamp):
 
 def test_ties():
     """Ties go to the smaller index."""
-    f = load_classifier(lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits")
+    f = load(lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits")
     votes = Smoother(f, sigma=1.0, k_max=5, device="cpu").votes(IMAGE, 9, seed=0, image_id="a")
     assert np.array_equal(votes, np.tile(np.arange(5), (9, 1)))
 
@@ -163,7 +163,7 @@ def test_ties():
 @pytest.mark.parametrize(("labels", "dtype"), [(256, np.uint8), (257, np.uint16)])
 def test_vote_bytes(labels, dtype):
     """A label takes one byte up to 256 labels, two beyond."""
-    f = load_classifier(lambda x: x.flip(1), labels=[str(i) for i in range(labels)], output="logits")
+    f = load(lambda x: x.flip(1), labels=[str(i) for i in range(labels)], output="logits")
     image = -np.arange(labels, dtype=np.float32)
     votes = Smoother(f, sigma=1e-3, k_max=2, device="cpu").votes(image, 3, seed=0, image_id="a")
     assert votes.dtype == dtype
@@ -186,7 +186,7 @@ def test_score_threshold(output, passing):
     """A score at the threshold passes, the next number below does not; logits are compared with its logit."""
     at = np.float32(passing)
     image = np.array([at, np.nextafter(at, np.float32(-1)), np.nextafter(at, np.float32(9)), 0], dtype=np.float32)
-    f = load_classifier(lambda x: torch.from_numpy(image).expand(len(x), -1), labels=list("abcd"), output=output)
+    f = load(lambda x: torch.from_numpy(image).expand(len(x), -1), labels=list("abcd"), output=output)
     votes = Smoother(f, sigma=1.0, score_threshold=0.7, device="cpu").votes(image, 5, seed=0, image_id="a")
     assert votes.hits().tolist() == [[True, False, True, False]] * 5
 
@@ -203,7 +203,7 @@ def test_sets_of_scores(source, labels):
         seen.append(f(images))
         return seen[-1]
 
-    g = load_classifier(watch, labels=f.label_names, output=f.output)
+    g = load(watch, labels=f.label_names, output=f.output)
     one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise=source, batch_size=7)
     votes = one.votes(image, 40, seed=0, image_id="a")
     limit = 0.6 if f.output == "probabilities" else np.log(0.6 / 0.4)
@@ -212,7 +212,7 @@ def test_sets_of_scores(source, labels):
 
 def test_image_size():
     """An image of another size than the classifier takes is named."""
-    f = load_classifier(lambda x: x.flatten(1)[:, :1], labels=["a"], output="logits", image_size=(8, 8))
+    f = load(lambda x: x.flatten(1)[:, :1], labels=["a"], output="logits", image_size=(8, 8))
     with pytest.raises(InvalidInputError, match=r"'cat'.*\(4, 4\).*\(8, 8\)"):
         Smoother(f, sigma=1.0, device="cpu").votes(IMAGE, 3, seed=0, image_id="cat")
 
@@ -225,6 +225,6 @@ def test_nan_among_others():
         return torch.where(sums > 1e3, torch.nan, sums).expand(-1, 3)
 
     images = [("dog", IMAGE), ("cat", IMAGE + 1e4), ("cow", IMAGE)]
-    f = load_classifier(scores, labels=["a", "b", "c"], output="logits")
+    f = load(scores, labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match="image 'cat', draw 0:"):
         list(Smoother(f, sigma=0.5, batch_size=30, device="cpu").stream(images, 10, seed=0))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from toy import Images, linear
 
 from multiguard.errors import ImageFailure, ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, vote_dataset
 from multiguard.votes import read_votes
 
@@ -103,7 +103,7 @@ BROKEN = {
 def test_broken_classifier(kind, options, source):
     """A classifier that breaks its contract is named with the image."""
     scores, message = BROKEN[kind]
-    f = load_classifier(scores, labels=["a", "b", "c"], output="logits")
+    f = load(scores, labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match=f"(?s)image 'cat'.*{message}"):
         Smoother(f, sigma=0.5, device="cpu", noise=source, **options).votes(
             np.zeros((3, 4, 4)), 8, seed=0, image_id="cat"
@@ -177,7 +177,7 @@ def test_halved_batches(source, options):
     cramped, image = Cramped(room=5), Images(1)[0].image
     votes = []
     for scores in (cramped, Cramped(room=1000)):
-        f = load_classifier(scores, labels=list("abcde"), output="logits")
+        f = load(scores, labels=list("abcde"), output="logits")
         one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise=source, **options)
         votes.append(one.votes(image, 100, seed=0, image_id="a"))
     assert np.array_equal(*(each.packed if options else each for each in votes))

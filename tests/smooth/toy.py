@@ -6,7 +6,7 @@ from torch import Tensor
 
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 
 
 class Images:
@@ -57,4 +57,4 @@ def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
         # One row at a time: the sum of a row must not depend on the number of rows.
         return torch.stack([row.flatten() @ weights for row in images])
 
-    return load_classifier(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")
+    return load(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.train.augmentation import add_noise, augment, derived_seed
+from multiguard.train.augmentation import add_noise, augment, cutmix, derived_seed
 from multiguard.train.hyperparameters import Hyperparameters
 
 
@@ -72,3 +72,72 @@ def test_augmentation_seed():
     first, again = (augment(images, Hyperparameters(), seeded(3)) for _ in range(2))
     torch.testing.assert_close(first, again, atol=0, rtol=0)
     assert not torch.allclose(first[0], first[1])
+
+
+def test_colour():
+    """Brightness, contrast and saturation are scaled by up to the given fraction; about one image in twenty is grey."""
+    config = Hyperparameters(crop=1, flip=False, colour=0.4)
+    stripes = torch.tensor([0.4, 0.5]).expand(400, 3, 4, 2)
+    red = torch.tensor([0.5, 0.4, 0.4]).view(3, 1, 1).expand(400, 3, 4, 4)
+    grey, coloured = augment(stripes, config, seeded()), augment(red, config, seeded())  # with the same draws
+    brightness = grey.mean((1, 2, 3)) / 0.45
+    contrast = (grey[:, 0, 0, 1] - grey[:, 0, 0, 0]) / 0.1 / brightness
+    saturation = (coloured[:, 0] - coloured[:, 1])[:, 0, 0] / 0.1 / brightness / contrast
+    lost = saturation == 0
+    assert 8 <= int(lost.sum()) <= 34  # 20 expected, standard deviation 4.4
+    for scale in (brightness, contrast, saturation[~lost]):
+        assert 0.599 < float(scale.min()) < 0.65
+        assert 1.35 < float(scale.max()) < 1.401
+    assert (
+        abs(np.corrcoef(torch.stack((brightness, contrast, saturation))[:, ~lost].numpy())[np.triu_indices(3, 1)]).max()
+        < 0.2
+    )
+
+
+def test_colour_range():
+    """Values stay within [0, 1], and 0 returns the images themselves."""
+    images = torch.rand(50, 3, 8, 8, generator=seeded(1))
+    out = augment(images, Hyperparameters(crop=1, flip=False, colour=1.0), seeded())
+    assert out.min() == 0
+    assert out.max() == 1
+    assert augment(images, Hyperparameters(crop=1, flip=False), seeded()) is images
+
+
+def test_grey_stays_grey():
+    """A grey image has no saturation to change, and a uniform one no contrast."""
+    images = torch.full((50, 3, 4, 4), 0.5)
+    out = augment(images, Hyperparameters(crop=1, flip=False, colour=0.5), seeded())
+    torch.testing.assert_close(out, out[:, :1, :1, :1].expand_as(out))
+
+
+def test_cutmix():
+    """A box of 10 to 50 % of some images comes from another one, and the targets mix by exactly that area."""
+    count = 300
+    values = torch.arange(count) / count
+    images = values.view(-1, 1, 1, 1).expand(-1, 3, 20, 20)
+    out, targets = cutmix(images, torch.eye(count), 0.5, seeded())
+    foreign = out[:, 0] != values.view(-1, 1, 1)
+    area = foreign.float().mean((1, 2))
+    mixed = area > 0
+    assert 110 < int(mixed.sum()) < 190
+    assert area[mixed].min() > 0.06
+    assert area.max() < 0.56
+    assert area[mixed].std() > 0.05
+    corners = set()
+    for image in torch.nonzero(mixed).flatten().tolist():
+        source = round(float(out[image, 0][foreign[image]][0]) * count)
+        assert targets[image, source] == pytest.approx(float(area[image]))
+        rows, columns = foreign[image].any(1), foreign[image].any(0)
+        assert torch.equal(foreign[image], rows[:, None] & columns)
+        corners.add((int(rows.int().argmax()), int(columns.int().argmax())))
+    assert len(corners) > 50
+    torch.testing.assert_close(targets.diagonal(), 1 - area)
+
+
+def test_no_cutmix():
+    """Probability 0 returns the tensors themselves and draws nothing."""
+    images, targets, generator = torch.rand(2, 3, 4, 4), torch.eye(2), seeded()
+    out = cutmix(images, targets, 0.0, generator)
+    assert out[0] is images
+    assert out[1] is targets
+    assert torch.equal(torch.rand(1, generator=generator), torch.rand(1, generator=seeded()))

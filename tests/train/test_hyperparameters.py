@@ -23,6 +23,7 @@ BAD = [
     *[{"sigma": -1}, {"batch": 0}, {"crop": 0}, {"ema": 1}, {"clip": 0}, {"epochs": -1}, {"weight_decay": -1}],
     *[{"sigma": np.inf}, {"sigma": np.nan}, {"val_sigma": np.nan}, {"lr": np.inf}, {"seed": -1}, {"seed": 2**70}],
     *[{"warmup": 1}, {"dropout": 1}, {"crop": 1.1}, {"ramp_epochs": -1}, {"shift": -1}, {"lr": 0}, {"clip": np.nan}],
+    *[{"colour": 1.5}, {"cutmix": -0.1}, {"drop_path": 1}, {"denoise_epochs": -1}],
 ]
 
 
@@ -40,6 +41,7 @@ def test_out_of_bounds(bad):
         ({"epoch": 3}, "unknown hyperparameter 'epoch': did you mean 'epochs'"),
         ({"loss": "als"}, "unknown loss 'als': did you mean 'asl'"),
         ({"keep": "lest"}, "unknown keep 'lest'"),
+        ({"epochs": 2, "denoise_epochs": 2}, "denoise_epochs is 2 of 2 epochs"),
     ],
 )
 def test_unknown_names(given, message):

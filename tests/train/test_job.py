@@ -1,12 +1,13 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from PIL import Image
 
 from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import load_folder, save_folder
+from multiguard.models.model_folder import folder_checksum, load_folder, save_folder
 from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.job import TrainJob, open_splits, run_job, start_backbone
 from multiguard.train.trainer import noisy_map
@@ -47,6 +48,43 @@ def test_start_from_folder(tmp_path, job):
         run_job(replace(again, out=tmp_path / "o", weights="pretrained"))
     with pytest.raises(InvalidInputError, match="was trained for other labels"):
         run_job(TrainJob("digits", tmp_path / "o", job.hyperparameters, model=str(job.out), size=16))
+
+
+def test_teacher(tmp_path, job):
+    """A teacher is a model folder for the same labels and size, and part of the record."""
+    run_job(job)
+    one_epoch = replace(job.hyperparameters, epochs=1)
+    taught = replace(job, out=tmp_path / "n", teacher=job.out, hyperparameters=one_epoch)
+    card = run_job(taught).card
+    assert card.training["teacher_sha256"] == folder_checksum(job.out)
+    with pytest.raises(InvalidInputError, match="teacher_sha256"):
+        run_job(replace(taught, teacher=None))
+    with pytest.raises(InvalidInputError, match=r"is for images of \(8, 8\)"):
+        run_job(replace(taught, out=tmp_path / "o", size=16))
+    with pytest.raises(InvalidInputError, match="has other labels than digits"):
+        run_job(TrainJob("digits", tmp_path / "o", job.hyperparameters, teacher=job.out, size=16))
+
+
+def test_half(tmp_path, job):
+    """Half precision halves the file, loads as float32 with the rounded weights, and is another run."""
+    start, job = run_job(job), replace(job, out=tmp_path / "n", half=True)
+    run_job(job)
+    first, loaded = load_folder(start.folder), load_folder(job.out)
+    for name, tensor in loaded.state_dict().items():
+        rounded = first.state_dict()[name].half().float() if tensor.is_floating_point() else tensor
+        assert tensor.dtype == rounded.dtype
+        assert torch.equal(tensor, rounded) or name in ("mean", "std")
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (start.folder, job.out)]
+    assert sizes[1] < 0.7 * sizes[0]
+    with pytest.raises(InvalidInputError, match="half"):
+        run_job(replace(job, half=False))
+
+
+def test_held_out(job):
+    """The training split as the validation split holds a part of it out: a tenth, or fewer if fewer are validated."""
+    for val_images, expected in ((None, (18, 2)), (1, (19, 1)), (30, (18, 2))):
+        parts = open_splits(replace(job, val_split="train", split="train", val_images=val_images))
+        assert tuple(map(len, parts)) == expected
 
 
 def test_other_start(tmp_path, job):
@@ -105,6 +143,8 @@ def test_early_mistakes(tmp_path, job, monkeypatch):
         ({"hyperparameters": Hyperparameters(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
         ({"out": tmp_path / "file"}, "no folder that can be written to"),
         ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
+        ({"hyperparameters": Hyperparameters(epochs=2, denoise_epochs=1)}, "no U-Net in front"),
+        ({"hyperparameters": Hyperparameters(drop_path=0.1)}, "only lite networks can skip blocks"),
         ({"workers": -1}, "workers is -1"),
         ({"model": None, "size": None}, "no model given for 'folder'"),
     ]

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tests.pipeline.tiny_run import command
 
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.huggingface_backbone import hf_backbone
 from multiguard.models.loading import weights_checksum
@@ -78,7 +78,7 @@ def test_head_of_file(home, job):
     card = run_job(replace(filled, labels=home / "names.txt")).card
     assert card.label_names == LABELS
     images = torch.rand(2, 3, SIZE, SIZE)
-    assert torch.allclose(load_classifier(str(job.out))(images), network.eval()((images - 0.5) / 0.5), atol=1e-6)
+    assert torch.allclose(load(str(job.out))(images), network.eval()((images - 0.5) / 0.5), atol=1e-6)
 
 
 def test_body_of_file(home, job):
@@ -98,7 +98,7 @@ def test_hugging_face_folder(home, job, saved):
     assert (card.architecture, card.image_size, card.mean) == ("hf", (SIZE, SIZE), (0.4,))
     for file in start.iterdir():
         file.unlink()
-    classifier = load_classifier(str(job.out))
+    classifier = load(str(job.out))
     assert classifier(torch.rand(2, 3, SIZE, SIZE)).shape == (2, 3)
     vote = ["--data", "folder", "--root", "set", "--split", "val", "--draws", 10, "--out", "votes"]
     assert command("vote", "--model", "m", *vote)[0] == 0
@@ -124,14 +124,14 @@ def test_hugging_face_head(saved):
 def test_hostile_card(home, job, saved):
     """The config in a model folder is hashed, and checked like that of a Hugging Face folder."""
     run_job(replace(job, model=f"hf:{saved}", size=None))
-    stored, before = json.loads((job.out / "model.json").read_text()), load_classifier(str(job.out)).weights_hash
+    stored, before = json.loads((job.out / "model.json").read_text()), load(str(job.out)).weights_hash
     (job.out / "model.json").write_text(json.dumps({**stored, "config": {**stored["config"], "hidden_act": "relu"}}))
-    assert load_classifier(str(job.out)).weights_hash == weights_checksum(str(job.out)) != before
+    assert load(str(job.out)).weights_hash == weights_checksum(str(job.out)) != before
     for entries in ({"num_hidden_layers": 10**6}, {"model_type": "own"}, {"auto_map": {"AutoConfig": "own.C"}}):
         changed = {**stored, "config": {**stored["config"], **entries}}
         (job.out / "model.json").write_text(json.dumps(changed))
         with pytest.raises(ModelError, match=r"larger network|model_type|foreign code"):
-            load_classifier(str(job.out))
+            load(str(job.out))
 
 
 def test_own_module(home, job):
@@ -140,9 +140,9 @@ def test_own_module(home, job):
     assert (card.architecture, card.label_names) == ("own_net.py:net", tuple(sorted(LABELS)))
     sys.modules.pop("own_net")
     with pytest.raises(ModelError, match=r"name it yourself: --model own_net\.py:net --weights"):
-        load_classifier(str(job.out))
+        load(str(job.out))
     assert "own_net" not in sys.modules
-    classifier = load_classifier("own_net.py:net", weights=job.out)
+    classifier = load("own_net.py:net", weights=job.out)
     assert classifier.label_names == tuple(sorted(LABELS))
     assert (classifier.weights_hash, classifier.code_hash is None) == (card.weights_sha256, False)
     vote = ["--data", "folder", "--root", "set", "--split", "val", "--draws", 10, "--out", "votes"]
@@ -158,7 +158,7 @@ def test_shared_module(home, job):
     before = run_job(replace(untrained, out=home / "a")).card.weights_sha256
     trained = run_job(replace(job, model="own_net.py:shared", out=home / "b")).card.weights_sha256
     assert trained != before == run_job(replace(untrained, out=home / "c")).card.weights_sha256
-    one, two = (load_classifier("own_net.py:shared", weights=home / name) for name in "ab")
+    one, two = (load("own_net.py:shared", weights=home / name) for name in "ab")
     assert not torch.equal(one.network[1].weight, two.network[1].weight)
 
 

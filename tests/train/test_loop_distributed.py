@@ -14,6 +14,7 @@ from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
 from multiguard.models.model_folder import load_folder, read_card
+from multiguard.models.unet import DenoisingNetwork
 from multiguard.train import Hyperparameters, hyperparameters_for
 from multiguard.train.job import TrainJob, run_job
 from multiguard.train.loop import train
@@ -26,9 +27,10 @@ JOB = "train --data digits --model cnn:4 --size 16 --images 64 --val-images 60 -
 def train_linear(out):
     """Train without noise, shift and batch normalisation: nothing that depends on the process."""
     torch.manual_seed(0)
-    network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
+    linear = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
+    network = DenoisingNetwork(nn.Conv2d(3, 3, 3, padding=1), linear)
     start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32, own_head=False)
-    hyperparameters = hyperparameters_for("digits", epochs=2, sigma=0.0, shift=0, batch=16)
+    hyperparameters = hyperparameters_for("digits", epochs=3, denoise_epochs=1, sigma=0.0, shift=0, batch=16)
     train(start, *(load_pixels(DigitsDataset(split, images=60)) for split in ("train", "val")), hyperparameters, out)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from multiguard.train.losses import asymmetric_loss, binary_cross_entropy
+from multiguard.train.losses import LOSSES, asymmetric_loss, binary_cross_entropy, softmax_cross_entropy
 
 PAPER = (0.0, 4.0, 0.05)
 
@@ -95,3 +95,18 @@ def test_bce(batch):
     assert float(binary_cross_entropy(logits, targets)) == pytest.approx(float(expected))
     plain = asymmetric_loss(logits, targets, gamma_positive=0, gamma_negative=0, margin=0)
     assert float(plain) == pytest.approx(float(expected))
+
+
+def test_softmax(batch):
+    """The softmax loss is the mean over images of the mean over their labels of -log softmax; it may join ASL."""
+    logits, targets = batch
+    targets[0] = 0
+    rows = [
+        [math.log(sum(math.exp(other - x) for other in row)) for x, y in zip(row, marks, strict=True) if y]
+        for row, marks in zip(logits, targets, strict=True)
+    ]
+    expected = sum(sum(row) / len(row) for row in rows if row) / len(rows)
+    scores, wanted = torch.tensor(logits), torch.tensor(targets)
+    assert float(softmax_cross_entropy(scores, wanted)) == pytest.approx(expected, rel=1e-9)
+    both = float(asymmetric_loss(scores, wanted)) + expected / 2
+    assert float(LOSSES["asl+softmax"](scores, wanted)) == pytest.approx(both, rel=1e-9)

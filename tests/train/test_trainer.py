@@ -1,14 +1,19 @@
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from tests.train.runs import SMALL, backbone
+from tests.train.runs import SMALL, KilledError, backbone, kill_after
 from torch import nn
 
+from multiguard.errors import InvalidInputError
+from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
+from multiguard.models.unet import DenoisingNetwork, UNet
 from multiguard.train.checkpoint import new_card
+from multiguard.train.loop import train
 from multiguard.train.trainer import Average, Trainer, mean_average_precision, noisy_map, one_cycle
 
 
@@ -94,3 +99,149 @@ def test_denoised_input(pixels, val_pixels):
     torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.5, denoiser), expected)
     clean = classifier_input(pixels, val_pixels, 0.0, None)
     torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.0, denoiser), clean)
+
+
+def make_trainer(pixels, val_pixels, hyperparameters, network, teacher=None):
+    start = replace(backbone(), network=network)
+    card = new_card(start, pixels, val_pixels, (16, 16), hyperparameters, None, {})
+    more = (Accelerator(cpu=True), None, False, teacher)
+    return Trainer(card.classifier(start.network), pixels, val_pixels, hyperparameters, *more)
+
+
+def first_batch(pixels):
+    return torch.from_numpy(pixels.images[:8].copy()), torch.from_numpy(pixels.targets[:8].copy())
+
+
+def test_mixed_targets(pixels, val_pixels):
+    """Mixed images are trained with the targets of both, in their parts."""
+    trainer, seen = make_trainer(pixels, val_pixels, replace(SMALL, cutmix=1.0), backbone().network), []
+    trainer.loss = lambda logits, targets: seen.append(targets) or logits.square().mean()
+    images, targets = first_batch(pixels)
+    trainer.step(images, targets, 0.25, epoch=0, step=0, steps=1)
+    assert ((seen[0] > 0) & (seen[0] < 1)).any(1).sum() >= 5
+    assert not torch.equal(seen[0], targets.float())
+
+
+def test_teacher(pixels, val_pixels):
+    """The loss mixes that of the labels with the cross-entropy to a teacher's scores of the images without noise."""
+    seen, images = [], first_batch(pixels)
+
+    def teach(clean):
+        seen.append(clean)
+        return clean[:, 0, 0, :10] * 4 - 2
+
+    losses = []
+    teacher = Classifier(teach, None, name="pixels")
+    for distill in (0.0, 0.25, 1.0):
+        torch.manual_seed(0)
+        trainer = make_trainer(
+            pixels, val_pixels, replace(SMALL, distill=distill, shift=0), backbone().network, teacher
+        )
+        inputs = []
+        trainer.module.register_forward_hook(lambda _, given, out, to=inputs: to.append((given[0], out[0].detach())))
+        losses.append(trainer.step(*images, 0.25, epoch=0, step=0, steps=1))
+    noisy, logits = inputs[0]
+    torch.testing.assert_close(seen[0], images[0].float() / 255)
+    assert float((noisy - seen[0]).std()) == pytest.approx(0.25, rel=0.05)
+    wanted = (seen[0][:, 0, 0, :10] * 4 - 2).sigmoid()
+    expected = nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(1).mean()
+    torch.testing.assert_close(losses[2], expected)
+    torch.testing.assert_close(losses[1], 0.75 * losses[0] + 0.25 * losses[2])
+
+
+@pytest.mark.parametrize(("name", "size"), [("adam", 1.0), ("adamw", 0.99)])
+def test_optimizers(pixels, val_pixels, name, size):
+    """Where nothing has a gradient, AdamW shrinks weights by lr times the decay, and Adam by steps of the lr's size."""
+    config = replace(SMALL, optimizer=name, weight_decay=0.1, lr=0.1, warmup=0.0)
+    trainer = make_trainer(pixels, val_pixels, config, backbone().network)
+    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
+    for parameter in trainer.network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    trainer.optimizer.step()
+    for old, new in zip(before, trainer.network.parameters(), strict=True):
+        if old.ndim == 1:
+            assert torch.equal(old, new)
+        elif name == "adamw":
+            torch.testing.assert_close(new, size * old)
+        else:
+            torch.testing.assert_close((new - old).abs(), torch.full_like(old, 0.1), atol=1e-3, rtol=0)
+
+
+def denoising_trainer(pixels, val_pixels, **more):
+    torch.manual_seed(0)
+    network = DenoisingNetwork(UNet(8), backbone().network)
+    hyperparameters = replace(SMALL, sigma=0.5, ramp_epochs=0, epochs=3, denoise_epochs=1, **more)
+    return make_trainer(pixels, val_pixels, hyperparameters, network), network
+
+
+def test_denoiser_alone(pixels, val_pixels):
+    """The first epochs train the U-Net alone, by its squared error in normalised units; then both are trained."""
+    trainer, network = denoising_trainer(pixels, val_pixels, shift=0)
+    images, targets = first_batch(pixels)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    inputs = []
+    handle = network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
+    loss = trainer.step(images, targets, 0.5, epoch=0, step=0, steps=1)
+    handle.remove()
+    reference = DenoisingNetwork(UNet(8), backbone().network)
+    reference.load_state_dict(before)
+    clean = (images.float() / 255 - 0.5) / 0.5
+    torch.testing.assert_close(loss, (reference.train().denoiser(inputs[0]) - clean).square().mean())
+    assert float((inputs[0] - clean).std()) == pytest.approx(1.0, rel=0.03)  # 0.5 / 0.5
+    changed = {
+        name.split(".")[0] for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])
+    }
+    assert changed == {"denoiser"}
+    between = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    trainer.step(images, targets, 0.5, epoch=1, step=0, steps=1)
+    changed = {
+        name.split(".")[0] for name, tensor in network.state_dict().items() if not torch.equal(tensor, between[name])
+    }
+    assert changed == {"denoiser", "network"}
+
+
+def test_denoising_weight(pixels, val_pixels):
+    """The U-Net's squared error is added to the loss of the labels with its weight."""
+    losses, inputs = [], []
+    for weight in (0.0, 2.0):
+        trainer, network = denoising_trainer(pixels, val_pixels, shift=0, denoise_weight=weight)
+        start = copy.deepcopy(network.denoiser)
+        network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
+        losses.append(trainer.step(*first_batch(pixels), 0.5, epoch=1, step=0, steps=1))
+    clean = (first_batch(pixels)[0].float() / 255 - 0.5) / 0.5
+    error = (start.train()(inputs[-1]) - clean).square().mean()
+    torch.testing.assert_close(losses[1], losses[0] + 2 * error)
+
+
+def test_two_cycles(pixels, val_pixels):
+    """The learning rate has a cycle for the U-Net alone, and another one for the epochs after it."""
+    trainer, _ = denoising_trainer(pixels, val_pixels)
+    rates = []
+    for epoch, step in ((0, 0), (0, 9), (1, 0), (2, 9)):
+        trainer.step(*first_batch(pixels), 0.5, epoch=epoch, step=step, steps=10)
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+    expected = [one_cycle(*place, SMALL.lr, SMALL.warmup) for place in ((0, 10), (9, 10), (0, 20), (19, 20))]
+    assert rates == pytest.approx(expected)
+
+
+def test_no_denoiser(pixels, val_pixels):
+    """Epochs of a U-Net are refused where there is none."""
+    for name in ("denoise_epochs", "denoise_weight"):
+        with pytest.raises(InvalidInputError, match=f"{name} is 1, and the network has no U-Net in front"):
+            make_trainer(pixels, val_pixels, replace(SMALL, **{name: 1}), backbone().network)
+
+
+def test_resumed_denoiser(tmp_path, pixels, val_pixels):
+    """A run that is killed after the epoch of the U-Net is bit for bit the uninterrupted one."""
+    config = replace(SMALL, epochs=2, denoise_epochs=1)
+    runs = []
+    for folder, kill in ((tmp_path / "one", False), (tmp_path / "two", True)):
+        for attempt in range(1 + kill):
+            torch.manual_seed(0)
+            start = replace(backbone(), network=DenoisingNetwork(UNet(4), backbone().network))
+            if kill and attempt == 0:
+                with pytest.raises(KilledError):
+                    train(start, pixels, val_pixels, config, folder, on_epoch=kill_after(1))
+            else:
+                runs.append(train(start, pixels, val_pixels, config, folder).card.weights_sha256)
+    assert runs[0] == runs[1]

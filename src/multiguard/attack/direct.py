@@ -17,7 +17,7 @@ from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_g
 from multiguard.certify import Rule, TopK
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
-from multiguard.models import load_classifier
+from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import image_tensor
 from multiguard.smooth.engine import to_pixels
@@ -252,7 +252,7 @@ def _make_target(
         smoother = Smoother(model, sigma, **{**votes, **options})
     else:
         device = resolve_device(options.pop("device", None))
-        classifier = load_classifier(model, **options).eval().to(device)
+        classifier = load(model, **options).eval().to(device)
         rule.check(len(classifier.find_labels(first[None].to(device))))
         return PlainTarget(classifier, rule, device)
     names = smoother.find_labels(first)

@@ -94,8 +94,8 @@ def attack_images(
         plan: Which attacks, and how hard they search.
         progress: Called with the number of images done.
 
-    >>> from multiguard import Smoother, TopK, load_classifier
-    >>> classifier = load_classifier(lambda x: x.flatten(1)[:, :2], labels=["cat", "dog"], output="logits")
+    >>> from multiguard import Smoother, TopK, load
+    >>> classifier = load(lambda x: x.flatten(1)[:, :2], labels=["cat", "dog"], output="logits")
     >>> image = np.zeros((3, 2, 2), np.float32)
     >>> image[0, 0, 0] = 0.4  # "cat" wins by 0.4, so the robust radius is 0.4 / sqrt(2) = 0.28
     >>> plan = AttackPlan(attacks=("pgd",), steps=5, evaluation_draws=400)

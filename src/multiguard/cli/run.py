@@ -21,7 +21,7 @@ _Recipe = Annotated[
     str,
     Argument(
         help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, "
-        "voc2007, coco, coco-subset and nuswide."
+        "voc2007, coco, coco-subset, coco-tagger and nuswide."
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]

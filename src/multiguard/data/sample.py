@@ -191,7 +191,7 @@ def hold_out(dataset: IndexedDataset, fraction: float, seed: int = 0) -> tuple[S
     if not 0 < count < len(dataset):
         raise DataError(f"{dataset.name}: holding out {fraction} of {len(dataset)} images leaves one part empty")
     order = _random_order(dataset, seed)
-    note = f"held-out fraction {fraction} (seed {seed})"
+    note = f"held-out fraction {fraction:.3g} (seed {seed})"
     return Subset(dataset, order[count:], f"all but the {note}"), Subset(dataset, order[:count], note)
 
 

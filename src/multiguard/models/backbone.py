@@ -1,5 +1,6 @@
-"""Networks by the name of their architecture: the built-in one, or any of timm's, with or without weights."""
+"""Networks by the name of their architecture: the built-in ones, or any of timm's, with or without weights."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,25 +14,29 @@ from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.cnn import SmallCnn
+from multiguard.models.efficientnet_lite import EfficientNetLite
+from multiguard.models.unet import DenoisingNetwork, UNet
 from multiguard.models.weights import import_library, read_weights, summary
 
 PRETRAINED = "pretrained"
-_CNN_NORM = (0.5, 0.5, 0.5)  # mean and standard deviation
+_HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32
 _MAX_WIDTH = 2048
-_TIMM_SIZE = 224
+_TIMM_SIZE = _LITE_SIZE = 224
+_LITE = re.compile(r"(?:unet:([1-9]\d{0,2})\+)?lite:([0-4])")
+ARCHITECTURES = "cnn, cnn:WIDTH, lite:0 to lite:4, unet:WIDTH+lite:0 to lite:4, or timm:NAME"
 
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
     """A network ready to train or to load, and what it expects as input."""
 
-    architecture: str  # how to build it: "cnn", "cnn:WIDTH" or "timm:NAME"
+    architecture: str  # how to build it, one of `ARCHITECTURES`
     network: nn.Module  # (B, 3, height, width) to (B, c) logits
     mean: tuple[float, ...]  # per channel, to subtract from pixels in [0, 1]
     std: tuple[float, ...]  # per channel, to divide them by
     image_size: int  # the height and width it was designed for
-    fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head
+    fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head, the denoiser
     own_head: bool = field(kw_only=True)  # whether weights without label names filled the head: their order is unknown
     config: Mapping[str, Any] = field(default_factory=dict)  # what a Hugging Face network is built from
     code_hash: str | None = None  # sha256 of the user's files that make the network; None where no code does
@@ -43,7 +48,8 @@ def build_backbone(
     """A network of this architecture with one logit per label, its body filled completely from the weights.
 
     Args:
-        architecture: "cnn", "cnn:WIDTH" or "timm:NAME".
+        architecture: "cnn" or "cnn:WIDTH"; "lite:0" to "lite:4", EfficientNet-Lite; "unet:WIDTH+lite:0" to "lite:4",
+            the same behind a denoiser that is trained with it; or "timm:NAME".
         classes: The number of labels c.
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
@@ -53,14 +59,18 @@ def build_backbone(
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
         return _small_cnn(architecture, detail, classes, weights, dropout)
+    if kind in ("lite", "unet"):
+        return _lite_backbone(architecture, classes, weights, dropout)
     if kind == "timm" and detail:
         return _timm_backbone(architecture, detail, classes, weights, dropout, size)
-    raise ModelError(f"unknown architecture '{architecture}': expected cnn, cnn:WIDTH or timm:NAME")
+    raise ModelError(f"unknown architecture '{architecture}': expected {ARCHITECTURES}")
 
 
 def input_size(architecture: str) -> int:
     """The height and width that this architecture was designed for, known without building it."""
     kind, _, name = architecture.partition(":")
+    if kind in ("lite", "unet"):
+        return _LITE_SIZE
     if kind != "timm":
         return _CNN_SIZE
     config = import_library("timm", "timm").get_pretrained_cfg(name)
@@ -92,9 +102,22 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
     fresh = () if weights is None else _fill(network, Path(weights), ("head",))
-    return Backbone(
-        architecture, network, _CNN_NORM, _CNN_NORM, _CNN_SIZE, fresh, own_head=weights is not None and not fresh
-    )
+    return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=weights is not None and not fresh)
+
+
+def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout: float) -> Backbone:
+    parts = _LITE.fullmatch(architecture)
+    if parts is None:
+        raise ModelError(f"unknown architecture '{architecture}': expected lite:0 to lite:4, or unet:WIDTH+lite:0")
+    if weights == PRETRAINED:
+        raise ModelError(f"{architecture} has no weights to download; give a file, such as timm's of the same network")
+    network: nn.Module = EfficientNetLite(classes, int(parts[2]), dropout=dropout)
+    fresh = () if weights is None else _fill(network, Path(weights), ("classifier",))
+    own_head = weights is not None and not fresh
+    if parts[1] is not None:
+        network = DenoisingNetwork(UNet(int(parts[1])), network)
+        fresh = () if weights is None else ("denoiser", *(f"network.{name}" for name in fresh))
+    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE, fresh, own_head=own_head)
 
 
 def _timm_backbone(

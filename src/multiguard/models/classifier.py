@@ -111,12 +111,15 @@ class Classifier(nn.Module):
         labels = "labels unknown" if self._label_names is None else f"{self.num_labels} labels"
         return f"Classifier({self.name}, {labels}, output={self.output!r})"
 
-    def forward(self, images: Tensor) -> Tensor:
-        """One score per label for each image in [0, 1]."""
+    def normalise(self, images: Tensor) -> Tensor:
+        """The network's input: the images minus the mean, divided by the standard deviation."""
         if self.mean is not None:
             images = images - self.mean
-        if self.std is not None:
-            images = images / self.std
+        return images if self.std is None else images / self.std
+
+    def forward(self, images: Tensor) -> Tensor:
+        """One score per label for each image in [0, 1]."""
+        images = self.normalise(images)
         scores = self.network(images)
         if not isinstance(scores, Tensor):
             scores = getattr(scores, "logits", scores)
@@ -139,7 +142,7 @@ def _channels(values: Sequence[float] | None) -> Tensor | None:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The keyword options of `load_classifier`; None where one was not given."""
+    """The keyword options of `load`; None where one was not given."""
 
     labels: Sequence[str] | None = None
     weights: Path | None = None

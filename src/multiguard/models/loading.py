@@ -22,7 +22,7 @@ def runs_code(spec: str) -> bool:
 
 
 def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
-    """The hash of the files that `load_classifier` reads, before any of them is taken for a model.
+    """The hash of the files that `load` reads, before any of them is taken for a model.
 
     It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
     """
@@ -36,7 +36,7 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
 
 
-def load_classifier(
+def load(
     model: Any,
     *,
     labels: Sequence[str] | None = None,
@@ -77,10 +77,10 @@ def load_classifier(
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 2))
-    >>> classifier = load_classifier(network, labels=["cat", "dog"], output="logits", mean=[0.5], std=[0.25])
+    >>> classifier = load(network, labels=["cat", "dog"], output="logits", mean=[0.5], std=[0.25])
     >>> classifier.label_names, classifier.name
     (('cat', 'dog'), 'Sequential')
-    >>> load_classifier(lambda rows: rows[:, :2]).num_labels is None
+    >>> load(lambda rows: rows[:, :2]).num_labels is None
     True
     """
     options = ModelOptions(labels, None if weights is None else Path(weights), output, mean, std, image_size, name)

@@ -33,7 +33,7 @@ _CHANNELS = 3
 class ModelCard:
     """The content of model.json, which describes the weights beside it."""
 
-    architecture: str  # how to build the network: "cnn", "cnn:WIDTH", "timm:NAME", "hf", or the user's module:function
+    architecture: str  # how to build the network: what `build_backbone` takes, "hf", or the user's module:function
     label_names: tuple[str, ...]  # in the order of the scores
     image_size: tuple[int, int]  # (height, width) of its input
     mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise

@@ -11,7 +11,7 @@ from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
-from multiguard.models import Classifier, load_classifier
+from multiguard.models import Classifier, load
 from multiguard.models.backbone import input_size
 from multiguard.models.model_folder import read_card
 from multiguard.models.spec import parse_spec
@@ -34,7 +34,7 @@ def load_model(model: ModelPart, size: int | None = None) -> Classifier:
         raise unnamed_labels(model.spec)
     side = None if size is None or _card_folder(model) is not None else (size, size)
     more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
-    return load_classifier(model.spec, labels=labels, image_size=side, **more)
+    return load(model.spec, labels=labels, image_size=side, **more)
 
 
 def unnamed_labels(spec: str) -> InvalidInputError:

@@ -91,7 +91,8 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     """
 
     model: Annotated[
-        str | None, Help("cnn, cnn:WIDTH, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn].")
+        str | None,
+        Help("cnn, lite:0, unet:40+lite:2, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn]."),
     ] = None
     weights: Annotated[str | None, Help("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
     labels: Annotated[Path | None, Help("Label names of the head in that file, one per line, in score order.")] = None
@@ -100,8 +101,10 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     images: Annotated[int | None, Help("Train on a random sample of so many images [all].")] = None
     val_images: Annotated[int | None, Help("Validate on a random sample of so many images [all].")] = None
     denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the network.")] = None
+    teacher: Annotated[Path | None, Help("A model folder whose scores of clean images are learnt too.")] = None
     cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
     workers: Annotated[int | None, Help("Decoding threads [one per core].", least=1, most=_MOST_THREADS)] = None
+    half: Annotated[bool, Help("Write the weights in half precision.")] = False
     compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
 
     def __post_init__(self) -> None:

@@ -27,6 +27,17 @@ class PredictJob:
 
 
 @dataclass(frozen=True)
+class Predictor:
+    """The smoothed classifier that images are predicted with."""
+
+    smoother: Smoother
+    rule: Rule  # which labels it returns
+    size: int | None  # height and width that images are resized to; None if it takes any
+    model: str  # how the model was named
+    part: PredictPart  # the draws and the confidence
+
+
+@dataclass(frozen=True)
 class ImagePrediction:
     """The prediction for one image file."""
 
@@ -55,25 +66,13 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
     """
     if job.part.on_error == "stop":
         _check_readable(job.images)
-    model, card = unwrap(job.model)
-    size = fitting_size(card, job.part.size)
-    sigma = card.sigma if card is not None and job.part.sigma is None else job.part.sigma
-    job = replace(job, model=model, part=replace(job.part, size=size, sigma=sigma))
-    classifier = load_model(job.model, job.part.size)
-    if card is not None:
-        card.check(classifier)
-    if classifier.num_labels is None:
-        raise unnamed_labels(job.model.spec)
-    rule = job.part.rule_for(len(classifier.label_names))
-    sigma, _ = resolve_sigma(job.model, job.part.sigma)
-    smoother = _smoother(job.part, classifier, rule, sigma)
-    size = square_size(classifier, job.model.spec, job.part.size)
+    predictor = make_predictor(job.model, job.part)
     seed = resolve_seed(job.part.seed)
-    part = replace(job.part, seed=seed)
+    predictor = replace(predictor, part=replace(job.part, seed=seed))
     images: list[ImagePrediction] = []
     failures: list[ImageFailure] = []
     for number, file in enumerate(job.images, 1):
-        outcome = _try_image(part, smoother, file, size, rule)
+        outcome = _try_image(predictor, file)
         if isinstance(outcome, ImageFailure):
             failures.append(outcome)
         else:
@@ -82,8 +81,25 @@ def predict(job: PredictJob, progress: Callable[[int, int], None] | None = None)
             progress(number, len(job.images))
     if not images:
         raise DataError("; ".join(f"{failure.image_id}: {failure.reason}" for failure in failures))
-    config = CertifyConfig(rule, job.part.alpha, job.part.draws)
-    return PredictResult(config, smoother.settings.score_threshold, sigma, seed, tuple(images), tuple(failures))
+    config, settings = CertifyConfig(predictor.rule, job.part.alpha, job.part.draws), predictor.smoother.settings
+    return PredictResult(config, settings.score_threshold, settings.sigma, seed, tuple(images), tuple(failures))
+
+
+def make_predictor(model: ModelPart, part: PredictPart) -> Predictor:
+    """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
+    spec, card = unwrap(model)
+    size = fitting_size(card, part.size)
+    sigma = card.sigma if card is not None and part.sigma is None else part.sigma
+    classifier = load_model(spec, size)
+    if card is not None:
+        card.check(classifier)
+    if classifier.num_labels is None:
+        raise unnamed_labels(spec.spec)
+    rule = part.rule_for(len(classifier.label_names))
+    sigma, _ = resolve_sigma(spec, sigma)
+    return Predictor(
+        _smoother(part, classifier, rule, sigma), rule, square_size(classifier, spec.spec, size), model.spec, part
+    )
 
 
 def _check_readable(files: tuple[Path, ...]) -> None:
@@ -111,28 +127,26 @@ def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, sigma: floa
     )
 
 
-def _try_image(
-    part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule
-) -> ImagePrediction | ImageFailure:
+def _try_image(predictor: Predictor, file: Path) -> ImagePrediction | ImageFailure:
     """The prediction for an image, or why there is none; raises where `on_error` says stop."""
     try:
-        return _predict_image(part, smoother, file, size, rule)
+        return _predict_image(predictor, file)
     except ImageError as error:
-        if part.on_error == "stop":
+        if predictor.part.on_error == "stop":
             raise
         return ImageFailure(str(file), error.reason)
     except ModelError as error:
-        if part.on_error == "stop":
+        if predictor.part.on_error == "stop":
             raise ModelError(f"{file}: {error}") from error
         return ImageFailure(str(file), str(error))
 
 
-def _predict_image(part: PredictPart, smoother: Smoother, file: Path, size: int | None, rule: Rule) -> ImagePrediction:
-    image, digest = read_image(file, size), file_checksum(file)
-    how = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
+def _predict_image(predictor: Predictor, file: Path) -> ImagePrediction:
+    image, digest = read_image(file, predictor.size), file_checksum(file)
+    how = {name: getattr(predictor.part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
     try:
-        prediction = smoother.predict(image, rule, image_id=digest, **how)
+        prediction = predictor.smoother.predict(image, predictor.rule, image_id=digest, **how)
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
-    names = smoother.classifier.label_names
+    names = predictor.smoother.classifier.label_names
     return ImagePrediction(file, digest, tuple(names[label] for label in prediction.labels), prediction)

@@ -44,7 +44,7 @@ def training_job(
         cache: A folder for decoded images; None to keep none.
         **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
     """
-    same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "workers")
+    same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "teacher")
     return TrainJob(
         data.name,
         out,
@@ -54,6 +54,8 @@ def training_job(
         options=data.options,
         cache=cache,
         compiled=train.compile,
+        half=train.half,
+        workers=train.workers,
         **{name: getattr(train, name) for name in same},
     )
 
@@ -89,6 +91,8 @@ def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
         "train.weights": _weights_checksum(job.weights),
         "train.labels": _weights_checksum(job.labels),
         "train.denoiser": _weights_checksum(job.denoiser),
+        "train.half": job.half,
+        "train.teacher": _weights_checksum(job.teacher),
         "data.size": job.image_size,
         **image_hashes("train.images", training, job.root),
         **image_hashes("train.val_images", validation, job.root),

@@ -1,13 +1,11 @@
 """Adaptive draws: an image stops once its claims are settled, or more draws would not settle them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from multiguard.certify import Rule, betting_outlooks
 from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
@@ -44,31 +42,6 @@ class AdaptivePlan:
     def stops(self) -> tuple[int, ...]:
         """The numbers of draws at which an image may stop."""
         return (*(draws for draws in _STOPS if draws < self.max_draws), self.max_draws)
-
-
-def draw_until_settled(
-    draw: Callable[[int, int], NDArray[Any]],
-    labels: tuple[int, ...],
-    plan: AdaptivePlan,
-    *,
-    num_labels: int,
-    sigma: float,
-) -> NDArray[Any]:
-    """The votes of one image up to the first stop at which the claims of `confirm_labels` are settled.
-
-    `draw` makes so many draws, from one of a given number on; `labels` were chosen by other draws.
-    """
-    several = len(labels) > 1
-    claims = [(labels, plan.alpha / 2 if several else plan.alpha)]
-    claims += [((label,), plan.alpha / 2 / len(labels)) for label in labels if several]
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "radii": plan.radii}
-    votes = draw(0, plan.stops[0])
-    for before, after in pairwise(plan.stops):
-        outlooks = (betting_outlooks([votes], [own], plan.rule, alpha=alpha, **options)[0] for own, alpha in claims)
-        if not any(np.any(outlook.reachable(plan.max_draws, plan.forecast_margin)) for outlook in outlooks):
-            break
-        votes = np.concatenate([votes, draw(before, after - before)])
-    return votes
 
 
 class Stopping:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.certify.arguments import check_count
+from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
 from multiguard.smooth.settings import whole_number
 
@@ -159,6 +160,11 @@ def image_tensor(image_id: str, image: Image, image_size: tuple[int, int] | None
             f"{image_size}; resize it first."
         )
     return tensor
+
+
+def content_id(image: Image) -> str:
+    """The hash of the image's values, an id for an image that has none."""
+    return image_hash(image.detach().cpu().numpy() if isinstance(image, Tensor) else np.asarray(image))
 
 
 def _from_array(image_id: str, image: object) -> Tensor:

@@ -75,11 +75,11 @@ def vote_dataset(
 
     >>> import tempfile
     >>> from multiguard.data import DigitsDataset
-    >>> from multiguard.models import load_classifier
+    >>> from multiguard.models import load
     >>> from multiguard.smooth import Smoother
     >>> dataset = DigitsDataset("test", images=3)
     >>> brightness = lambda images: images.flatten(1)[:, :10]  # any function of (B, 3, height, width) to (B, labels)
-    >>> f = load_classifier(brightness, labels=dataset.label_names, output="logits", name="first ten pixels")
+    >>> f = load(brightness, labels=dataset.label_names, output="logits", name="first ten pixels")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vote_dataset(Smoother(f, sigma=0.5, k_max=3, device="cpu"), dataset, folder, draws=100, seed=0)
     ...     votes = read_votes(folder)

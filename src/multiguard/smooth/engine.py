@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType
 from typing import ParamSpec
 
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
-from multiguard.smooth.batches import Batch, Job
+from multiguard.smooth.batches import Batch, Job, Segment
 from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import standard_normal
 from multiguard.smooth.settings import DTYPES, Settings
@@ -31,7 +32,18 @@ def make_step(classifier: Classifier, settings: Settings) -> Step:
     The votes come from `rank_labels` or `pack_labels`. Rows beyond `batch.rows` are padding: they repeat the last row
     and keep one shape for a compiled graph. Threads may share a step; their batches take turns.
     """
-    return (_HostStep if settings.noise == HOST_PHILOX else _DeviceStep)(classifier, settings)
+    return _step(_make_voter(classifier, settings), settings)
+
+
+def noisy_image(job: Job, settings: Settings) -> Tensor:
+    """What the classifier gets in the first draw of a job, as a tensor like its image."""
+    plain = replace(settings, compiled=False, noise_compiled=False)
+    return _step(torch.clone, plain)(Batch((Segment(job, 0, 1),)), 1)[0]
+
+
+def _step(function: Callable[[Tensor], Tensor], settings: Settings) -> Step:
+    """A batch with its noise, given to a function."""
+    return (_HostStep if settings.noise == HOST_PHILOX else _DeviceStep)(function, settings)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -93,11 +105,11 @@ def check_scores(scores: object, rows: int, labels: int) -> None:
 class _HostStep:
     """Noise made by NumPy, in one buffer that all batches share."""
 
-    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._noise = HostNoise(torch.get_num_threads())
-        self._graph = _Graph(_make_voter(classifier, settings), settings.compiled)
+        self._graph = _Graph(function, settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
@@ -125,10 +137,10 @@ class _HostStep:
 class _DeviceStep:
     """Noise made on the device, inside the classifier's graph where that is compiled."""
 
-    def __init__(self, classifier: Classifier, settings: Settings) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        vote, scale = _make_voter(classifier, settings), settings.noise_scale
+        scale = settings.noise_scale
 
         def add_noise(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
             noisy = to_pixels(images) + scale * standard_normal(words, draws, images.shape[1:])
@@ -137,7 +149,7 @@ class _DeviceStep:
         perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
 
         def vote_on(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
-            return vote(perturb(images, words, draws))
+            return function(perturb(images, words, draws))
 
         self._graph = _Graph(vote_on, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None

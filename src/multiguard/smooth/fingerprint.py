@@ -88,7 +88,7 @@ def _check_name(classifier: Classifier) -> None:
     if classifier.weights_hash is None and classifier.name == UNNAMED:
         raise InvalidInputError(
             "a function has no weights that identify it, and a resumed run must not mix the votes of two functions; "
-            "give load_classifier(..., name=...) a name that changes when the function does."
+            "give load(..., name=...) a name that changes when the function does."
         )
 
 

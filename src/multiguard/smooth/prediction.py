@@ -1,7 +1,7 @@
 """What the smoothed classifier predicts for one image, and how much of it the draws have confirmed."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Prediction:
         names: The names of `labels`; empty if they are not known.
         seed: The seed of the noise; None if the votes came from elsewhere.
         image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
+        draws: The number of draws that certify.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -39,6 +40,7 @@ class Prediction:
     names: tuple[str, ...] = ()
     seed: int | None = None
     image_id: str | None = None
+    draws: int = 0
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
@@ -79,11 +81,28 @@ def confirm_labels(
     the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
     """
     options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
-    several = len(labels) > 1
-    together = certified_radii(votes, labels, rule, alpha=alpha / 2 if several else alpha, **options)
+    (_, level), *alone = claim_levels(labels, alpha)
+    together = certified_radii(votes, labels, rule, alpha=level, **options)
     single = together.true
-    if several:
-        single = label_radii(votes, labels, rule, alpha=alpha / 2 / len(labels), **options)
+    if alone:
+        single = label_radii(votes, labels, rule, alpha=alone[0][1], **options)
     raised = np.maximum(together.true, np.sort(single)[::-1])
     others = None if together.false is None else tuple(together.false.tolist())
-    return Prediction(labels, tuple(single.tolist()), tuple(raised.tolist()), others)
+    return Prediction(labels, tuple(single.tolist()), tuple(raised.tolist()), others, draws=len(votes))
+
+
+def claim_levels(labels: tuple[int, ...], alpha: float) -> list[tuple[tuple[int, ...], float]]:
+    """The claims of a prediction: the set, then its labels alone where there are several, each with its alpha."""
+    if len(labels) <= 1:
+        return [(labels, alpha)]
+    return [(labels, alpha / 2), *(((label,), alpha / 2 / len(labels)) for label in labels)]
+
+
+def best_of(before: Prediction, after: Prediction) -> Prediction:
+    """The larger of two radii of each claim; for predictions that hold at once, as betting's at any draws do."""
+    radii = tuple(map(max, before.radii, after.radii))
+    others = after.other_radii
+    if before.other_radii is not None and others is not None:
+        others = tuple(map(max, before.other_radii, others))
+    together = tuple(map(max, before.set_radii, after.set_radii))
+    return replace(before, radii=radii, set_radii=together, other_radii=others, draws=after.draws)

@@ -26,9 +26,9 @@ DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": to
 class Settings:
     """How the classifier is executed; the certificate is about exactly this, so all of it is in the provenance.
 
-    >>> from multiguard.models import load_classifier
+    >>> from multiguard.models import load
     >>> from multiguard.smooth import Smoother
-    >>> f = load_classifier(lambda x: x.flatten(1)[:, :4], labels=list("abcd"), output="logits")
+    >>> f = load(lambda x: x.flatten(1)[:, :4], labels=list("abcd"), output="logits")
     >>> settings = Smoother(f, sigma=0.5, device="cpu").settings
     >>> settings.k_max, settings.precision, settings.rule_name
     (4, 'float32', 'top-k')

@@ -1,7 +1,6 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -11,20 +10,20 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_alpha, check_sigma
-from multiguard.data.image import image_hash
+from multiguard.certify.arguments import check_sigma
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
-from multiguard.models.loading import load_classifier
-from multiguard.smooth.adaptive import AdaptivePlan, draw_until_settled
-from multiguard.smooth.batches import BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
-from multiguard.smooth.engine import Step, make_step, to_pixels
+from multiguard.models.loading import load
+from multiguard.smooth.adaptive import AdaptivePlan
+from multiguard.smooth.batches import MAX_ROWS, BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
+from multiguard.smooth.engine import Step, make_step, noisy_image, to_pixels
+from multiguard.smooth.live_prediction import LivePrediction
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
-from multiguard.smooth.prediction import Prediction, confirm_labels
+from multiguard.smooth.prediction import Prediction, best_of, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
-from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
+from multiguard.votes.types import DrawVotes, LabelSets, packed_width, vote_dtype
 
 if TYPE_CHECKING:
     from multiguard.results import Results
@@ -40,7 +39,7 @@ class Smoother:
 
     Args:
         model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
-            scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load_classifier` takes.
+            scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load` takes.
         sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
         labels: The label names in the order of the scores; by default the model's own, or else their indices.
         output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
@@ -83,7 +82,7 @@ class Smoother:
         noise: NoiseSource | None = None,
     ) -> None:
         device = resolve_device(device)
-        self.classifier = load_classifier(model, labels=labels, output=output, image_size=image_size).eval().to(device)
+        self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
         self._resolve = partial(resolve_settings, self.classifier, *options)
@@ -131,8 +130,8 @@ class Smoother:
             first_draw: The index of the first draw, to continue where an earlier call ended.
             stream: "certify", or "pilot" for draws that choose labels and never certify them.
 
-        >>> from multiguard.models import load_classifier
-        >>> f = load_classifier(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
+        >>> from multiguard.models import load
+        >>> f = load(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
         >>> image = np.array([9.0, 5.0, -5.0])
         >>> Smoother(f, sigma=0.5, device="cpu").votes(image, 2, seed=0, image_id="a")  # ranked labels
         array([[0, 1, 2],
@@ -144,6 +143,13 @@ class Smoother:
         seed = resolve_seed(seed)
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
         return cast(DrawVotes, next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))[1])
+
+    def noisy(
+        self, image: Image, draw: int, *, seed: int, image_id: str, stream: Stream = "certify"
+    ) -> NDArray[np.float32]:
+        """The noisy copy that the classifier gets in this draw, for display; the arguments are those of `votes`."""
+        job = self.job(image, 1, seed=seed, image_id=image_id, first_draw=draw, stream=stream)
+        return noisy_image(job, self.settings).cpu().numpy()
 
     def stream(
         self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int | None = None
@@ -169,14 +175,16 @@ class Smoother:
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
 
-    def run(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes]]:
+    def run(
+        self, jobs: Iterable[Job], *, steady: bool = False, most_rows: int = MAX_ROWS
+    ) -> Iterator[tuple[Job, DrawVotes]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
         The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded. With
         `steady`, all batches have one size on a CPU, too, the last ones padded: the last bits of a score may depend on
-        the size of its batch, but not on its row in it.
+        the size of its batch, but not on its row in it. No batch is larger than `most_rows`.
         """
-        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady))
+        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady, most_rows=most_rows))
 
     def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
@@ -219,26 +227,20 @@ class Smoother:
         Prediction of 1 label, seed 0:
           cat: stays up to 0.611
         """
-        names = self.find_labels(image)
-        self.settings.check_rule(rule, len(names))
-        check_alpha(alpha)
-        check_draws(pilot_draws, name="pilot_draws")
-        seed, image_id = resolve_seed(seed), _content_id(image) if image_id is None else image_id
-        pilot = self.votes(image, pilot_draws, seed=seed, image_id=image_id, stream="pilot")
-        chosen = rule.returned(as_array(pilot, rule.name), len(names))
-
-        def draw(first: int, count: int) -> NDArray[Any]:
-            votes = self.votes(image, count, seed=seed, image_id=image_id, first_draw=first)
-            return as_array(votes, rule.name)
-
-        options: dict[str, Any] = {"num_labels": len(names), "sigma": self.settings.sigma}
+        how: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "seed": seed, "image_id": image_id}
+        live = LivePrediction(self, image, rule, **how)
+        most = check_draws(draws)
+        live.draw(live.pilot_draws)
+        chosen = live.prediction()
         if radii is None:
-            confirmed = confirm_labels(chosen, draw(0, draws), rule, alpha=alpha, **options)
-        else:
-            plan = AdaptivePlan(rule, tuple(radii), check_draws(draws), alpha)
-            settled = draw_until_settled(draw, chosen, plan, **options)
-            confirmed = confirm_labels(chosen, settled, rule, alpha=alpha, method="betting", **options)
-        return replace(confirmed, names=tuple(names[label] for label in chosen), seed=seed, image_id=image_id)
+            live.draw(most)
+            options: dict[str, Any] = {"num_labels": len(live.label_names), "sigma": self.settings.sigma}
+            return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
+        for stop in AdaptivePlan(rule, tuple(radii), most).stops:
+            live.draw(stop - live.draws)
+            if live.settled(radii, most):
+                break
+        return live.prediction()
 
     def certify(
         self,
@@ -324,7 +326,3 @@ class Smoother:
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
                 yield job, rows
-
-
-def _content_id(image: Image) -> str:
-    return image_hash(image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image))

@@ -1,4 +1,4 @@
-"""Crops, shifts, flips and Gaussian noise on the device, drawn per image from seeds that a key decides."""
+"""Crops, flips, colours, mixing and Gaussian noise on the device, drawn per image from seeds that a key decides."""
 
 import hashlib
 import math
@@ -11,6 +11,9 @@ from multiguard.train.hyperparameters import Hyperparameters
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
+_LUMA = (0.299, 0.587, 0.114)  # of red, green and blue in the brightness that is seen
+_GREY = 0.05  # the fraction of recoloured images that lose all colour
+_BOX = (0.1, 0.5)  # the fraction of an image's area that CutMix replaces
 
 
 def derived_seed(*key: int) -> int:
@@ -33,15 +36,62 @@ def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tenso
 
 
 def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
-    """Crop, shift and flip each of the float images (B, 3, height, width) by a draw of its own.
+    """Crop, shift, flip and recolour each of the float images (B, 3, height, width) by a draw of its own.
 
     A crop keeps a uniformly drawn fraction of the area. Black fills in after a shift; with crops, the edge is repeated.
+    Brightness, contrast and saturation are scaled by 1 - colour to 1 + colour, one image in twenty becomes grey, and
+    the result is clamped to [0, 1].
 
     >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
     >>> flips = augment(images, Hyperparameters(crop=1, flip=True), torch.Generator().manual_seed(1))
     >>> flips[:, 0, 0].round().tolist()
     [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     """
+    moved = _move(images, config, generator)
+    return moved if config.colour == 0 else _recolour(moved, config.colour, generator)
+
+
+def cutmix(images: Tensor, targets: Tensor, probability: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """With this probability, replace a box of an image by that of another one; the targets mix by their areas (CutMix).
+
+    >>> images, targets = torch.eye(2).view(2, 1, 1, 2).expand(2, 3, 8, 2), torch.eye(2)
+    >>> _, mixed = cutmix(images, targets, 1.0, torch.Generator().manual_seed(0))
+    >>> mixed.sum(1).tolist()
+    [1.0, 1.0]
+    """
+    if probability == 0:
+        return images, targets
+    count, _, height, width = images.shape
+    draws = torch.rand(4, count, 1, 1, 1, generator=generator, device=images.device, dtype=images.dtype)
+    other = torch.randperm(count, generator=generator, device=images.device)
+    sides = (_BOX[0] + (_BOX[1] - _BOX[0]) * draws[0]).sqrt()
+    inside = _in_box(sides, draws[1], height, -2) & _in_box(sides, draws[2], width, -1) & (draws[3] < probability)
+    replaced = inside.to(targets.dtype).mean((1, 2, 3)).view(-1, 1)
+    return torch.where(inside, images[other], images), (1 - replaced) * targets + replaced * targets[other]
+
+
+def _in_box(sides: Tensor, place: Tensor, extent: int, axis: int) -> Tensor:
+    """Along one axis, which pixels' centres lie in a box with this side, as a fraction, at a random place."""
+    shape = [1, 1, 1, 1]
+    shape[axis] = extent
+    centres = ((torch.arange(extent, device=sides.device, dtype=sides.dtype) + 0.5) / extent).view(shape)
+    start = (1 - sides) * place
+    return (centres >= start) & (centres < start + sides)
+
+
+def _recolour(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    draws = torch.rand(4, len(images), 1, 1, 1, generator=generator, device=images.device, dtype=images.dtype)
+    brightness, contrast, saturation = 1 + strength * (2 * draws[:3] - 1)
+    saturation = torch.where(draws[3] < _GREY, 0.0, saturation)
+    images = images * brightness
+    mean = images.mean((1, 2, 3), keepdim=True)
+    images = mean + contrast * (images - mean)
+    grey = (images * images.new_tensor(_LUMA).view(3, 1, 1)).sum(1, keepdim=True)
+    recoloured: Tensor = grey + saturation * (images - grey)
+    return recoloured.clamp(0, 1)
+
+
+def _move(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
     if config.crop >= 1 and config.shift == 0 and not config.flip:
         return images
     transforms = _draw_transforms(images, config, generator)

@@ -13,7 +13,8 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
 Keep = Literal["best", "last"]
-LossName = Literal["asl", "bce"]
+LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
+Optimizer = Literal["adam", "adamw"]
 
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
@@ -39,23 +40,33 @@ class Hyperparameters:
     val_sigma: float | None = _option(None, "Noise on validation images.", at_least=0, below=inf)
     epochs: int = _option(45, "Passes over the training images; 0 only validates and saves.", at_least=0)
     batch: int = _option(32, "Images per step, over all processes.", at_least=1)
-    lr: float = _option(1e-3, "Peak learning rate of Adam in the one-cycle schedule.", above=0, below=inf)
+    optimizer: Optimizer = _option("adam", "adam, or adamw (decoupled weight decay).")  # noqa: RUF009
+    lr: float = _option(1e-3, "Peak learning rate in the one-cycle schedule.", above=0, below=inf)
     warmup: float = _option(0.1, "Fraction of the steps in which the learning rate rises.", at_least=0, below=1)
-    weight_decay: float = _option(1e-4, "L2 penalty on convolution and linear weights.", at_least=0, below=inf)
+    weight_decay: float = _option(1e-4, "Weight decay of convolution and linear weights.", at_least=0, below=inf)
     dropout: float = _option(0.0, "Dropout probability in front of the head.", at_least=0, below=1)
-    loss: LossName = _option("asl", "asl (asymmetric) or bce (binary cross-entropy).")  # noqa: RUF009
+    drop_path: float = _option(0.0, "Probability that the last block of a lite is skipped.", at_least=0, below=1)
+    loss: LossName = _option("asl", "asl (asymmetric), bce, softmax or asl+softmax.")  # noqa: RUF009
     ramp_epochs: int = _option(0, "Epochs in which sigma rises linearly to its value.", at_least=0)
+    denoise_epochs: int = _option(0, "First epochs, which train the U-Net in front alone.", at_least=0)
+    denoise_weight: float = _option(0.0, "Weight of the U-Net's squared error in the loss.", at_least=0, below=inf)
+    distill: float = _option(0.5, "Weight of the teacher's scores in the loss, if any.", at_least=0, at_most=1)
     ema: float = _option(0.999, "Largest decay of the moving average of the weights.", at_least=0, below=1)
     clip: float = _option(1.0, "Largest gradient norm.", above=0)
     crop: float = _option(0.5, "Smallest fraction of the area that a crop keeps; 1 for no crop.", above=0, at_most=1)
     shift: int = _option(0, "Largest random shift in pixels, in each direction.", at_least=0)
     flip: bool = _option(True, "Mirror images at random.")
+    colour: float = _option(0.0, "Largest change of brightness, contrast and saturation.", at_least=0, at_most=1)
+    cutmix: float = _option(0.0, "Probability that a box of an image is another image's.", at_least=0, at_most=1)
     keep: Keep = _option("best", "Epoch to save: best (highest noisy validation mAP) or last.")  # noqa: RUF009
     seed: int = _option(0, "Seed of the order, crops, noise and initial weights.", at_least=0, below=2**63)
 
     def __post_init__(self) -> None:
         for declared in fields(self):
             _check(declared.name, getattr(self, declared.name), declared.metadata["bounds"])
+        if self.denoise_epochs and self.denoise_epochs >= self.epochs:
+            fix = "the network behind the U-Net needs epochs too"
+            raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
 
     @property
     def validation_sigma(self) -> float:

@@ -17,15 +17,18 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
+from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
 from multiguard.models.loading import weights_checksum
-from multiguard.models.model_folder import WEIGHTS_FILE, load_backbone, read_card
+from multiguard.models.model_folder import WEIGHTS_FILE, folder_checksum, load_backbone, load_folder, read_card
 from multiguard.models.python_code import code_backbone
 from multiguard.models.spec import Kind, parse_spec
 from multiguard.train.checkpoint import check_same_run, new_card, run_settings
 from multiguard.train.hyperparameters import Hyperparameters
 from multiguard.train.loop import Discard, OnEpoch, OnProgress, TrainResult, check_disjoint, train
+from multiguard.train.trainer import check_denoiser
 
 _HELD_OUT = 0.1
 
@@ -37,19 +40,21 @@ class TrainJob:
     data: str  # the dataset's name
     out: Path  # the model folder to write, or to resume in
     hyperparameters: Hyperparameters
-    model: str | None = None  # what `parse_spec` takes, or "cnn" or "cnn:WIDTH"; None for the cnn of the digits
+    model: str | None = None  # what `parse_spec` takes, or an architecture; None for the cnn of the digits
     root: Path | None = None  # the dataset's folder
     weights: str | None = None  # a weights file, or "pretrained"
     labels: Path | None = None  # the label names of the head in that file, one per line, in the order of its scores
     size: int | None = None  # height and width of the images; None for the network's own
     split: str | None = None  # the training split; None for the dataset's default
-    val_split: str | None = None  # None for the one that belongs to `split`, or else a held-out tenth
+    val_split: str | None = None  # None for the one of `split`; where there is none, or it is `split`, a held-out tenth
     images: int | None = None  # the number of training images, drawn at random; None for all
     val_images: int | None = None  # the number of validation images, drawn at random; None for all
     options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
     denoiser: Path | None = None  # FFDNet weights; the classifier then sees denoised images, clean ones at sigma 0
+    teacher: Path | None = None  # a model folder whose scores of clean images are learnt beside the labels
     cache: Path | None = None  # a folder for decoded images
     workers: int | None = None  # decoding threads; None for one per core
+    half: bool = False  # whether the folder has the weights in half precision
     compiled: bool = False  # whether to run the forward and backward pass through torch.compile
 
     @property
@@ -107,6 +112,7 @@ def run_job(
     torch.manual_seed(config.seed)
     backbone = start_backbone(job, training)
     denoiser = None if job.denoiser is None else load_ffdnet(job.denoiser)
+    teacher = _load_teacher(job, training)
     provenance = _provenance(job, backbone)
     card = new_card(backbone, training, validation, (size, size), config, denoiser, provenance)
     if discard is None:
@@ -114,10 +120,10 @@ def run_job(
     if job.cache is not None:
         require_folder(job.cache)
     hooks: Mapping[str, Any] = {"on_epoch": on_epoch, "progress": progress, "discard": discard}
-    more: Mapping[str, Any] = {"denoiser": denoiser, "provenance": provenance, "compiled": job.compiled}
+    more: Mapping[str, Any] = {"denoiser": denoiser, "teacher": teacher, "provenance": provenance, "half": job.half}
     with folder_lock(job.out):
         pixels, val_pixels = (_decode(job, split, progress) for split in (training, validation))
-        return train(backbone, pixels, val_pixels, config, job.out, **more, **hooks)
+        return train(backbone, pixels, val_pixels, config, job.out, compiled=job.compiled, **more, **hooks)
 
 
 def open_splits(job: TrainJob) -> tuple[IndexedDataset, IndexedDataset]:
@@ -130,7 +136,11 @@ def open_splits(job: TrainJob) -> tuple[IndexedDataset, IndexedDataset]:
     open_split = partial(open_dataset, job.data, root=job.root, size=job.image_size, **options)
     parts: tuple[IndexedDataset, IndexedDataset]
     dataset = open_split(split=split)
-    parts = hold_out(dataset, _HELD_OUT, seed) if val_split is None else (dataset, open_split(split=val_split))
+    if val_split in (None, split):
+        wanted = _HELD_OUT if job.val_images is None else min(_HELD_OUT, job.val_images / max(len(dataset), 1))
+        parts = hold_out(dataset, wanted, seed)
+    else:
+        parts = (dataset, open_split(split=val_split))
     limits = (job.images, job.val_images)
     training, validation = (
         part if most is None else subset(part, min(most, len(part)), seed)
@@ -170,6 +180,8 @@ def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
             "--labels FILE, one name per line in the order of its scores"
         )
     check_backbone(backbone, job.image_size, len(names))
+    set_drop_path(backbone.network, job.hyperparameters.drop_path)
+    check_denoiser(backbone.network, job.hyperparameters)
     return backbone
 
 
@@ -189,6 +201,17 @@ _BUILDERS: dict[Kind, Callable[[TrainJob, str, tuple[str, ...]], Backbone]] = {
 }
 
 
+def _load_teacher(job: TrainJob, data: IndexedDataset) -> Classifier | None:
+    if job.teacher is None:
+        return None
+    teacher = load_folder(job.teacher)
+    if teacher.label_names != tuple(data.label_names):
+        raise InvalidInputError(f"the teacher {job.teacher} has other labels than {data.name}, or in another order")
+    if teacher.image_size != (job.image_size, job.image_size):
+        raise InvalidInputError(f"the teacher {job.teacher} is for images of {teacher.image_size}; give --size")
+    return teacher
+
+
 def _provenance(job: TrainJob, backbone: Backbone) -> dict[str, Any]:
     """What the job starts from: recorded, and to be equal when it is resumed."""
     weights: dict[str, str] | None = None
@@ -202,6 +225,8 @@ def _provenance(job: TrainJob, backbone: Backbone) -> dict[str, Any]:
         "model": job.start,
         "model_sha256": job.start_checksum,
         "weights": weights,
+        "half": job.half,
+        "teacher_sha256": None if job.teacher is None else folder_checksum(job.teacher),
         "fresh_tensors": list(backbone.fresh),
         "code_sha256": backbone.code_hash,
     }

@@ -19,6 +19,7 @@ from multiguard.io.files import file_checksum, remove_partial_files, write_atomi
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.backbone import Backbone
+from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.models.spec import CARD_FILE
@@ -58,8 +59,10 @@ def train(
     out: Path,
     *,
     denoiser: FFDNet | None = None,
+    teacher: Classifier | None = None,
     provenance: Mapping[str, Any] | None = None,
     compiled: bool = False,
+    half: bool = False,
     on_epoch: OnEpoch | None = None,
     progress: OnProgress | None = None,
     discard: Discard | None = None,
@@ -85,8 +88,10 @@ def train(
         hyperparameters: Everything else that decides the outcome.
         out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
         denoiser: Stands in front of the network, for the validation noise, in validation and in the saved model.
+        teacher: Its scores of images without noise are learnt beside the labels. `provenance` must say which it is.
         provenance: What else to record; a run with another provenance does not resume this one.
         compiled: Whether to run the forward and backward pass through torch.compile.
+        half: Whether to write the weights to the folder in half precision; training is the same.
         on_epoch: Called with the record of each epoch, on the main process.
         progress: Called with ("training", images done, images in all epochs), on the main process.
         discard: Removes another run's files from the folder; None refuses such a folder. The same run is resumed.
@@ -98,8 +103,8 @@ def train(
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
         prepare_folder(out, run_settings(card), discard, accelerator)
         classifier = card.classifier(backbone.network)
-        trainer = Trainer(classifier, pixels, val_pixels, hyperparameters, accelerator, denoiser, compiled)
-        run = _Run(trainer, card, denoiser, out, this_rank().is_main)
+        trainer = Trainer(classifier, pixels, val_pixels, hyperparameters, accelerator, denoiser, compiled, teacher)
+        run = _Run(trainer, card, denoiser, out, this_rank().is_main, half)
         run.finish(on_epoch, progress)
         accelerator.wait_for_everyone()
     return TrainResult(out, read_card(out), kept_epoch(run.history, hyperparameters.keep))
@@ -140,8 +145,11 @@ def prepare_folder(out: Path, settings: Mapping[str, Any], discard: Discard | No
 class _Run:
     """The finished epochs, the weights to keep, and the files: the state first, then the folder made from it."""
 
-    def __init__(self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
+    def __init__(
+        self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool, half: bool
+    ) -> None:
         self.trainer, self.card, self.denoiser, self.out, self.is_main = trainer, card, denoiser, out, is_main
+        self.half = half
         self.kept: Mapping[str, Tensor] = {}
         self.history = self._resume()
 
@@ -197,7 +205,8 @@ class _Run:
     def _write_folder(self, history: Sequence[Record]) -> None:
         network = copy.deepcopy(self.trainer.averaged).cpu()
         network.load_state_dict(self.kept)
-        save_folder(self.out, replace(self.card, history=tuple(history)), network, self.denoiser)
+        written = network.half() if self.half else network
+        save_folder(self.out, replace(self.card, history=tuple(history)), written, self.denoiser)
         log = "".join(json.dumps(record) + "\n" for record in history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
 

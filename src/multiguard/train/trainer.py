@@ -12,15 +12,17 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from multiguard.data import Pixels
-from multiguard.errors import ModelError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first
-from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, derived_seed
+from multiguard.models.unet import DenoisingNetwork
+from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.hyperparameters import Hyperparameters
-from multiguard.train.losses import LOSSES
+from multiguard.train.losses import LOSSES, binary_cross_entropy
 
 Record = dict[str, Any]
 _CHUNK = 100  # validation images per noise seed
@@ -29,7 +31,7 @@ _CHUNK = 100  # validation images per noise seed
 class Trainer:
     """A classifier in training on one process of possibly many, its averaged weights, and its images.
 
-    The classifier is moved to the accelerator's device. A denoiser in front of it is not trained.
+    The classifier is moved to the accelerator's device. A denoiser in front of it and a teacher are not trained.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Trainer:
         accelerator: Accelerator,
         denoiser: FFDNet | None = None,
         compiled: bool = False,
+        teacher: Classifier | None = None,
     ) -> None:
         config = self.hyperparameters = hyperparameters
         self.accelerator, self.device = accelerator, cast(torch.device, accelerator.device)
@@ -50,17 +53,19 @@ class Trainer:
         self.layout = torch.channels_last if on_gpu else torch.contiguous_format
         self.loss = LOSSES[config.loss]
         self.feed, self.val_feed = Feed(pixels, self.device), Feed(val_pixels, self.device)
-        self.classifier = classifier.to(self.device)
-        for kernel in (parameter for parameter in classifier.parameters() if parameter.ndim == 4):
-            kernel.data = kernel.data.contiguous(memory_format=self.layout)
+        self.classifier = _with_layout(classifier.to(self.device), self.layout)
         self.average = Average(self.classifier, config.ema)
         averaged = cast(Classifier, self.average.module)
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
+        check_denoiser(self.network, config)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
         self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, config.validation_sigma)
         self.optimizer = _adam(self.classifier, config, fused=on_gpu)
-        module, self.stepper = accelerator.prepare(self.classifier, self.optimizer)
-        self.module: nn.Module = cast(nn.Module, torch.compile(module)) if compiled else module
+        module, self.stepper = accelerator.prepare(_Training(self.classifier), self.optimizer)
+        compile_ = cast(Callable[[nn.Module], nn.Module], torch.compile) if compiled else lambda part: part
+        self.module = compile_(module)
+        self.unet = compile_(self.network.denoiser) if isinstance(self.network, DenoisingNetwork) else None
+        self.teacher = None if teacher is None else compile_(_with_layout(teacher.to(self.device), self.layout))
         self.generator = torch.Generator(self.device)
 
     def run_epoch(self, epoch: int, on_step: Callable[[int, int], None] | None = None) -> Record:
@@ -85,22 +90,66 @@ class Trainer:
         return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
-        """Train on one batch and return its loss, without waiting for the device to compute it."""
-        config, done = self.hyperparameters, epoch * steps + step
+        """Train on one batch and return its loss, without waiting for the device to compute it.
+
+        The epochs of the U-Net alone and the others have a learning-rate cycle each.
+        """
+        config, alone = self.hyperparameters, epoch < self.hyperparameters.denoise_epochs
+        first, epochs = (0, config.denoise_epochs) if alone else (config.denoise_epochs, config.epochs)
         for group in self.optimizer.param_groups:
-            group["lr"] = one_cycle(done, config.epochs * steps, config.lr, config.warmup)
+            done, cycle = (epoch - first) * steps + step, (epochs - first) * steps
+            group["lr"] = one_cycle(done, cycle, config.lr, config.warmup)
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = augment(images.float() / 255, config, self.generator)
+        augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
         noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
-            logits = self.module(self._denoise(noisy, sigma))
-        loss = self.loss(logits.float(), targets.float())
+        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, sigma)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
+        if alone:
+            self._average_gradients()
         self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
         self.stepper.step()
-        self.average.update(done)
+        self.average.update(epoch * steps + step)
         return loss.detach()
+
+    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, sigma: float) -> Tensor:
+        """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
+        config = self.hyperparameters
+        with self._autocast():
+            logits, cleaned = self.module(self._denoise(noisy, sigma))
+        loss = self.loss(logits.float(), targets)
+        if self.teacher is not None:
+            wanted = self._teach(clean, self.teacher)
+            loss = (1 - config.distill) * loss + config.distill * binary_cross_entropy(logits.float(), wanted)
+        if config.denoise_weight:
+            loss = loss + config.denoise_weight * self._squared_error(cleaned, clean)
+        return loss
+
+    @torch.no_grad()
+    def _teach(self, clean: Tensor, teacher: nn.Module) -> Tensor:
+        """The teacher's probabilities of the same images without noise."""
+        with self._autocast():
+            logits: Tensor = teacher(clean.contiguous(memory_format=self.layout))
+        return logits.float().sigmoid()
+
+    def _denoising_loss(self, noisy: Tensor, clean: Tensor) -> Tensor:
+        with self._autocast():
+            cleaned = cast(nn.Module, self.unet)(self.classifier.normalise(noisy))
+        return self._squared_error(cleaned, clean)
+
+    def _squared_error(self, cleaned: Tensor, clean: Tensor) -> Tensor:
+        """The mean squared error of the U-Net, in the units of the network's normalised input."""
+        return functional.mse_loss(cleaned.float(), self.classifier.normalise(clean))
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp)
+
+    def _average_gradients(self) -> None:
+        """The U-Net alone is called without the wrapper that averages its gradients over the processes."""
+        for parameter in self.network.parameters():
+            if parameter.grad is not None and self.world > 1:
+                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
     def _denoise(self, noisy: Tensor, sigma: float) -> Tensor:
         """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
@@ -138,12 +187,44 @@ class Trainer:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 
 
+class _Training(nn.Module):
+    """The logits of a classifier, and the images that its U-Net cleaned if it has one."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        network = self.classifier.network
+        if not isinstance(network, DenoisingNetwork):
+            return self.classifier(images), None
+        cleaned = network.denoiser(self.classifier.normalise(images))
+        return network.network(cleaned), cleaned
+
+
+def _with_layout(module: Classifier, layout: torch.memory_format) -> Classifier:
+    for kernel in (parameter for parameter in module.parameters() if parameter.ndim == 4):
+        kernel.data = kernel.data.contiguous(memory_format=layout)
+    return module
+
+
+def check_denoiser(network: nn.Module, hyperparameters: Hyperparameters) -> None:
+    """Raise `InvalidInputError` for the training of a U-Net where the network has none in front."""
+    for name in ("denoise_epochs", "denoise_weight"):
+        value = getattr(hyperparameters, name)
+        if value and not isinstance(network, DenoisingNetwork):
+            reason = "the network has no U-Net in front; take one, as in --model unet:40+lite:0, or leave it at 0"
+            raise InvalidInputError(f"{name} is {value}, and {reason}")
+
+
 def _adam(module: nn.Module, hyperparameters: Hyperparameters, *, fused: bool) -> torch.optim.Optimizer:
-    """Adam with weight decay on matrices and kernels, and none on biases and norms."""
+    """Adam, or AdamW, with weight decay on matrices and kernels, and none on biases and norms."""
     weights = [parameter for parameter in module.parameters() if parameter.ndim > 1]
     others = [parameter for parameter in module.parameters() if parameter.ndim <= 1]
-    groups: list[Record] = [{"params": weights, "weight_decay": hyperparameters.weight_decay}, {"params": others}]
-    return torch.optim.Adam(groups, lr=hyperparameters.lr, fused=fused)
+    groups: list[Record] = [{"params": weights, "weight_decay": hyperparameters.weight_decay}]
+    groups.append({"params": others, "weight_decay": 0.0})
+    kind = torch.optim.AdamW if hyperparameters.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=hyperparameters.lr, fused=fused)
 
 
 def one_cycle(step: int, steps: int, peak: float, warmup: float = 0.1) -> float:

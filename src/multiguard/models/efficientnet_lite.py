@@ -1,0 +1,165 @@
+"""EfficientNet-Lite in plain torch: the network of the built-in tagger, with the tensor names of timm's weights."""
+
+from collections.abc import Mapping
+from math import ceil
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from multiguard.errors import ModelError
+
+_SCALES: Mapping[int, tuple[float, float]] = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2), 3: (1.2, 1.4), 4: (1.4, 1.8)}
+_STEM, _HEAD = 32, 1280  # channels that no variant scales
+_STAGES = (  # expansion, channels, blocks, stride, kernel
+    (1, 16, 1, 1, 3),
+    (6, 24, 2, 2, 3),
+    (6, 40, 2, 2, 5),
+    (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5),
+    (6, 192, 4, 2, 5),
+    (6, 320, 1, 1, 3),
+)
+_EPSILON = 1e-3  # of the batch norms
+
+
+class EfficientNetLite(nn.Module):
+    """EfficientNet-Lite0 to Lite4: mobile inverted bottlenecks with ReLU6, without squeeze-and-excitation.
+
+    With the same weights its logits are those of timm's `tf_efficientnet_lite0` to `lite4`, and the tensors have the
+    same names. It takes images of any size from 32 pixels on, normalised with mean and standard deviation 0.5.
+
+    >>> network = EfficientNetLite(80).eval()
+    >>> network(torch.zeros(2, 3, 64, 64)).shape, sum(weights.numel() for weights in network.parameters())
+    (torch.Size([2, 80]), 3473488)
+
+    Args:
+        classes: The number of labels c.
+        variant: 0 to 4; a higher one is wider and deeper.
+        dropout: The fraction of the head's inputs that a training step drops.
+    """
+
+    def __init__(self, classes: int, variant: int = 0, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.conv_stem = _conv(3, _STEM, 3, stride=2)
+        self.bn1 = _norm(_STEM)
+        self.blocks, channels = _stages(*_SCALES[variant])
+        self.conv_head = _conv(channels, _HEAD)
+        self.bn2 = _norm(_HEAD)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(_HEAD, classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """The last feature map, (B, 3, height, width) to (B, 1280, height / 32, width / 32), rounded up."""
+        stem = functional.relu6(self.bn1(self.conv_stem(images)))
+        return functional.relu6(self.bn2(self.conv_head(self.blocks(stem))))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """One logit per label for each image, (B, 3, height, width) to (B, c)."""
+        scores: Tensor = self.classifier(self.dropout(self.features(images).mean((2, 3))))
+        return scores
+
+
+class SeparableBlock(nn.Module):
+    """A depthwise convolution, then a pointwise one: the first block, which expands nothing."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv_dw = _conv(inputs, inputs, kernel, stride=stride, groups=inputs)
+        self.bn1 = _norm(inputs)
+        self.conv_pw = _conv(inputs, outputs)
+        self.bn2 = _norm(outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The block's output; it has no residual connection, as input and output differ in channels."""
+        result: Tensor = self.bn2(self.conv_pw(functional.relu6(self.bn1(self.conv_dw(inputs)))))
+        return result
+
+
+class InvertedBlock(nn.Module):
+    """A pointwise expansion, a depthwise convolution and a pointwise projection, with a residual where shapes allow."""
+
+    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        inner = inputs * expansion
+        self.residual, self.drop_path = stride == 1 and inputs == outputs, 0.0
+        self.conv_pw = _conv(inputs, inner)
+        self.bn1 = _norm(inner)
+        self.conv_dw = _conv(inner, inner, kernel, stride=stride, groups=inner)
+        self.bn2 = _norm(inner)
+        self.conv_pwl = _conv(inner, outputs)
+        self.bn3 = _norm(outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The block's output, added to its input where they have the same shape."""
+        inner = functional.relu6(self.bn1(self.conv_pw(inputs)))
+        inner = functional.relu6(self.bn2(self.conv_dw(inner)))
+        result: Tensor = self.bn3(self.conv_pwl(inner))
+        return inputs + self._skip_some(result) if self.residual else result
+
+    def _skip_some(self, branch: Tensor) -> Tensor:
+        """In training, the branch set to zero for a random part of the images and scaled up for the others."""
+        if not self.training or self.drop_path == 0:
+            return branch
+        kept = torch.rand(len(branch), 1, 1, 1, device=branch.device, dtype=branch.dtype) >= self.drop_path
+        return branch * (kept / (1 - self.drop_path)).to(branch.dtype)
+
+
+class SameConv2d(nn.Conv2d):
+    """A convolution whose output has 1/stride of the input's size, rounded up; odd padding goes right and below."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The convolution, (B, inputs, height, width) to (B, outputs, height / stride, width / stride)."""
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        totals = [max((ceil(side / stride) - 1) * stride + kernel - side, 0) for side in inputs.shape[-2:]]
+        (top, bottom), (left, right) = [(total // 2, total - total // 2) for total in totals]
+        return super().forward(functional.pad(inputs, (left, right, top, bottom)))
+
+
+def set_drop_path(network: nn.Module, probability: float) -> None:
+    """Let training skip residual blocks of the network's EfficientNet-Lite: the last with about this probability.
+
+    It rises linearly from block to block, up to the given one. A network without such blocks raises `ModelError`,
+    unless the probability is 0.
+    """
+    blocks = [module for module in network.modules() if isinstance(module, InvertedBlock)]
+    if probability and not blocks:
+        raise ModelError(f"drop_path is {probability}; only lite networks can skip blocks, so leave it at 0")
+    for number, block in enumerate(blocks, start=1):
+        block.drop_path = probability * number / (len(blocks) + 1)
+
+
+def _stages(width: float, depth: float) -> tuple[nn.Sequential, int]:
+    """The stages of blocks, and the channels of the last one. The first and the last stage are not deepened."""
+    last = len(_STAGES) - 1
+    counts = [blocks if i in (0, last) else ceil(blocks * depth) for i, (_, _, blocks, _, _) in enumerate(_STAGES)]
+    channels, stages = _STEM, []
+    for (expansion, base, _, stride, kernel), count in zip(_STAGES, counts, strict=True):
+        blocks, outputs = [], _round_channels(base * width)
+        for i in range(count):
+            blocks.append(_block(expansion, channels, outputs, kernel, stride if i == 0 else 1))
+            channels = outputs
+        stages.append(nn.Sequential(*blocks))
+    return nn.Sequential(*stages), channels
+
+
+def _block(expansion: int, inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
+    if expansion == 1:
+        return SeparableBlock(inputs, outputs, kernel, stride)
+    return InvertedBlock(inputs, outputs, expansion, kernel, stride)
+
+
+def _round_channels(channels: float) -> int:
+    """The nearest multiple of 8, or the one above it where that is more than a tenth too few."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
+
+
+def _conv(inputs: int, outputs: int, kernel: int = 1, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+    if stride > 1:
+        return SameConv2d(inputs, outputs, kernel, stride=stride, groups=groups, bias=False)
+    return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, groups=groups, bias=False)
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=_EPSILON)

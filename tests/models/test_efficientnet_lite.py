@@ -1,0 +1,110 @@
+"""EfficientNet-Lite in plain torch: timm's logits with timm's weights, and random skips in training."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional
+
+from multiguard.errors import ModelError
+from multiguard.models.backbone import build_backbone
+from multiguard.models.efficientnet_lite import EfficientNetLite, InvertedBlock, SameConv2d, set_drop_path
+
+
+def timm_network(variant: int, **options) -> nn.Module:
+    timm = pytest.importorskip("timm")
+    return timm.create_model(f"tf_efficientnet_lite{variant}", **options).eval()
+
+
+def randomise_norms(network: nn.Module) -> None:
+    """Batch norms as after training: a fresh one would hide a wrong epsilon or order."""
+    generator = torch.Generator().manual_seed(0)
+    for norm in (module for module in network.modules() if isinstance(module, nn.BatchNorm2d)):
+        for tensor, low in ((norm.weight, 0.5), (norm.bias, -0.5), (norm.running_mean, -0.5), (norm.running_var, 0.01)):
+            tensor.data = low + torch.rand(tensor.shape, generator=generator)
+
+
+@pytest.mark.parametrize(("variant", "size"), [(0, 64), (0, 75), (2, 64)])
+@torch.no_grad()
+def test_timm_logits(variant, size):
+    """The logits are timm's for the same weights, also where strides do not divide the size."""
+    torch.manual_seed(variant)
+    reference, network = timm_network(variant, num_classes=7), EfficientNetLite(7, variant).eval()
+    randomise_norms(reference)
+    network.load_state_dict(reference.state_dict())
+    images = torch.randn(2, 3, size, size)
+    expected = reference(images)
+    assert expected.std() > 0.01
+    torch.testing.assert_close(network(images), expected, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_imagenet_weights(lite0_weights):
+    """The published weights fit by name, and give timm's logits."""
+    weights = load_file(lite0_weights)
+    reference, network = timm_network(0), EfficientNetLite(1000).eval()
+    reference.load_state_dict(weights)
+    network.load_state_dict(weights)
+    images = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    torch.testing.assert_close(network(images), reference(images), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", range(5))
+def test_tensor_names(variant):
+    """Every variant has the tensors of timm's, with their names and shapes."""
+    with torch.device("meta"):
+        network, reference = EfficientNetLite(80, variant), timm_network(variant, num_classes=80)
+    expected = {name: tensor.shape for name, tensor in reference.state_dict().items()}
+    assert {name: tensor.shape for name, tensor in network.state_dict().items()} == expected
+
+
+@pytest.mark.parametrize("size", [7, 8, 9])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_padding(size, kernel):
+    """Half the size, rounded up; the sample grid starts as TensorFlow's does."""
+    conv = SameConv2d(1, 1, kernel, stride=2, bias=False)
+    conv.weight.data.fill_(1)
+    image = torch.arange(1.0, size**2 + 1).view(1, 1, size, size)
+    before = (kernel - (2 if size % 2 == 0 else 1)) // 2
+    windows = functional.unfold(functional.pad(image, (before, kernel, before, kernel)), kernel, stride=2)
+    side = (size + 1) // 2
+    starts = int(windows.shape[-1] ** 0.5)
+    expected = windows.sum(1).view(starts, starts)[:side, :side]
+    assert torch.equal(conv(image)[0, 0], expected)
+
+
+def test_drop_path():
+    """Training skips a block for some images and scales the others up, so that its mean stays; eval skips nothing."""
+    torch.manual_seed(0)
+    block = InvertedBlock(8, 8, 6, kernel=3, stride=1)
+    block.drop_path = 0.25
+    block.bn3.requires_grad_(False)
+    images = torch.randn(1, 8, 4, 4).expand(400, -1, -1, -1)
+    with torch.no_grad():
+        branch = (block.train()(images) - images).flatten(1)
+    kept = branch.abs().amax(1) > 0
+    full = branch[kept][0]
+    torch.testing.assert_close(branch[kept], full.expand_as(branch[kept]))
+    assert 260 < kept.sum() < 340  # 300 expected, standard deviation 8.7
+    block.drop_path = 0.0
+    with torch.no_grad():
+        torch.testing.assert_close(full * 0.75, (block(images) - images).flatten(1)[0], atol=1e-5, rtol=1e-4)
+    block.drop_path, images = 0.9, images[:4]
+    with torch.no_grad():
+        assert torch.equal(block.eval()(images)[0], block(images)[1])
+
+
+def test_drop_path_depth():
+    """Deeper blocks are skipped more often, up to the probability given, also behind a denoiser."""
+    network = build_backbone("unet:4+lite:0", 3).network
+    set_drop_path(network, 0.2)
+    rates = [block.drop_path for block in network.modules() if isinstance(block, InvertedBlock)]
+    assert rates == pytest.approx([0.2 * block / 16 for block in range(1, 16)])
+
+
+def test_drop_path_elsewhere():
+    """A network without such blocks refuses to skip any."""
+    network = build_backbone("cnn:2", 3).network
+    set_drop_path(network, 0.0)
+    with pytest.raises(ModelError, match=r"drop_path is 0\.1; only lite networks"):
+        set_drop_path(network, 0.1)

@@ -1,0 +1,50 @@
+"""The U-Net denoiser, and a network behind it."""
+
+import pytest
+import torch
+from torch import nn
+
+from multiguard.models.backbone import build_backbone
+from multiguard.models.model_folder import ModelCard, load_folder, save_folder
+from multiguard.models.unet import DenoisingNetwork, UNet
+
+
+@pytest.mark.parametrize("size", [(16, 16), (224, 208), (37, 50), (5, 9)])
+def test_sizes(size):
+    """Any size of the input is the size of the output, and multiples of 16 are not padded."""
+    torch.manual_seed(0)
+    network = UNet(8).eval()
+    images = torch.randn(1, 3, *size)
+    with torch.no_grad():
+        clean = network(images)
+        whole = network(nn.functional.pad(images, (0, -size[1] % 16, 0, -size[0] % 16), mode="replicate"))
+    assert clean.shape == images.shape
+    torch.testing.assert_close(clean, whole[..., : size[0], : size[1]])
+
+
+def test_denoising():
+    """A few steps of training already bring noisy stripes nearer to clean ones than the noise, and than grey."""
+    torch.manual_seed(0)
+    network, offsets = UNet(16), torch.arange(32).view(1, 1, 1, 32)
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(60):
+        phase, period = torch.rand(8, 1, 1, 1) * 6, 4 + 12 * torch.rand(8, 1, 1, 1)
+        truth = torch.sin(6.28 * offsets / period + phase).expand(8, 3, 32, 32) / 2
+        loss = (network(truth + torch.randn_like(truth)) - truth).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.5 * truth.square().mean()
+
+
+def test_model_folder(tmp_path):
+    """A model folder restores the U-Net with the network behind it, and both are trained."""
+    torch.manual_seed(0)
+    network = build_backbone("unet:8+lite:0", 2).network
+    assert isinstance(network, DenoisingNetwork)
+    images = torch.rand(2, 3, 64, 64)
+    network.train()(images).sum().backward()
+    assert all(weights.grad is not None for weights in network.parameters())
+    save_folder(tmp_path, ModelCard("unet:8+lite:0", ("a", "b"), (64, 64), (0.5,), (0.5,), sigma=0.5), network)
+    with torch.no_grad():
+        torch.testing.assert_close(load_folder(tmp_path)(images), network.eval()((images - 0.5) / 0.5))
