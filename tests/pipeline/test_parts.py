@@ -19,7 +19,7 @@ from multiguard.pipeline import (
     VotePart,
 )
 from multiguard.pipeline.attack_job import AttackJob
-from multiguard.pipeline.parts import field_help
+from multiguard.pipeline.part_fields import field_help
 
 PARTS = (AttackPart, CertifyPart, DataPart, ModelPart, PredictPart, ReportPart, SweepPart, TrainPart, VotePart)
 

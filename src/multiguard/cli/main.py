@@ -41,6 +41,7 @@ _PANELS = {
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
+        "verify": "Verify certificates: certify the votes again and compare bit by bit.",
     },
 }
 _MODULES = {"demo": "run"}  # where it is not the command's own

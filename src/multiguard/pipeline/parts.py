@@ -279,3 +279,21 @@ class AttackPart:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+@dataclass(frozen=True)
+class VerifyPart:
+    """Which votes are drawn again to verify them.
+
+    >>> VerifyPart(images=3).draws
+    100
+    """
+
+    images: Annotated[int, Help("Draw votes of a random sample of so many images again.", least=1)] = 10
+    draws: Annotated[int, Help("Draws of each of them, from a random one on.", least=1, most=_MOST_DRAWS)] = 100
+    seed: Annotated[int | None, Help("Seed of that sample [random].", least=0)] = None
+    root: Annotated[Path | None, Help("Where the images are [where they were voted on].")] = None
+    device: Device = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
