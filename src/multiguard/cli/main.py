@@ -41,7 +41,8 @@ _PANELS = {
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
-        "verify": "Verify certificates: certify the votes again and compare bit by bit.",
+        "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
+        "doctor": "Look at this installation: what a bug report needs, and the usual causes of trouble.",
     },
 }
 _MODULES = {"demo": "run"}  # where it is not the command's own

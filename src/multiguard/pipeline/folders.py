@@ -26,6 +26,11 @@ _MARKERS: dict[Content, str] = {
 }
 
 
+def content_of(folder: Path) -> list[Content]:
+    """What of ours a folder holds."""
+    return [content for content, name in _MARKERS.items() if (folder / name).is_file()]
+
+
 def check_content(out: Path, content: Content) -> None:
     """Raises `InvalidInputError` if the folder holds something else than what is to be written there."""
     for other, name in _MARKERS.items():
