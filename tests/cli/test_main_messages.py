@@ -1,6 +1,8 @@
 """What the commands say: the order of the scores, what is wrong with a command, and how to mend it."""
 
 import json
+import os
+import shutil
 
 import pytest
 import torch
@@ -237,3 +239,19 @@ def test_loops_and_steps(home):
     certify = ["certify", "v", "--k", 2, "--k-prime", 1]
     assert "loop: no folder" in refused(*certify, "--out", "loop")
     assert "more than 100,000 radii; take larger steps" in refused(*certify, "--radius-step", "1e-320", "--out", "c")
+
+
+def test_names_not_utf8(home):
+    """Names that no file can store are refused before any work, wherever they stand."""
+    bad = os.fsdecode(b"\xfe")
+    (home / bad).mkdir()
+    for name in ("a.png", f"{bad}.png"):
+        shutil.copy(home / "digit.png", home / bad / name)
+    data = ["--data", "folder", "--no-labels", "--labels", "names.txt", "--sigma", 1, "--draws", 2]
+    assert "--root \\udcfe: the name is not UTF-8" in refused("vote", *MODEL, *data, "--root", bad, "--out", "v")
+    assert "--out v\\udcfe: the name is not UTF-8" in refused("vote", *MODEL, *data, "--root", ".", "--out", f"v{bad}")
+    (home / bad).rename(home / "p")
+    assert "'\\udcfe.png' is not UTF-8" in refused("vote", *MODEL, *data, "--root", "p", "--out", "v")
+    assert not (home / "v").exists()
+    code, _, err = command("predict", home / "p" / f"{bad}.png", *MODEL, *data[3:], "--pilot-draws", 2)
+    assert (code, err) == (0, ""), err
