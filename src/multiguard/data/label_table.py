@@ -77,11 +77,13 @@ def read_table(
         raise DataError(f"{path}: no such file; give the CSV file of labels") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not readable as a UTF-8 CSV file ({error})") from error
-    if not rows and not failures:
-        raise DataError(f"{path}: no rows below the header; expected one row per image")
+    if not header:
+        raise DataError(f"{path}: the file, or its first line, is empty; expected a header such as file,labels")
     for column in columns:
         if column not in header:
-            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)}")
+            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)[:200]}")
+    if not rows and not failures:
+        raise DataError(f"{path}: no rows below the header; expected one row per image")
     return LabelTable(path, header, rows)
 
 

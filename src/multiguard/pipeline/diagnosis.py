@@ -8,7 +8,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def _look_at_processors(found: Diagnosis) -> None:
 
 def _look_at_torch(found: Diagnosis) -> None:
     try:
-        torch = import_module("torch")
+        import torch
     except ImportError as error:
         found.facts["torch"] = f"cannot be imported: {_one_line(error)}"
         found.problems.append("without torch only certify, report and verify work: pip install 'multiguard[torch]'")
@@ -93,8 +92,8 @@ def _look_at_torch(found: Diagnosis) -> None:
     threads, ranks = torch.get_num_threads(), int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
     cuda = torch.version.cuda or torch.version.hip
     found.facts["torch"] = f"{torch.__version__}, {f'built for {cuda}' if cuda else 'CPU build'}, {threads} threads"
-    found.facts["devices"] = ", ".join(_devices(torch)) or "no GPU"
-    found.facts["precision"] = ", ".join(f"{name} {value}" for name, value in _precision(torch).items())
+    found.facts["devices"] = ", ".join(_devices()) or "no GPU"
+    found.facts["precision"] = ", ".join(f"{name} {value}" for name, value in _precision().items())
     if cuda and not torch.cuda.is_available():
         found.problems.append(
             f"torch is built for CUDA {cuda} and finds no GPU: look at the driver (nvidia-smi) and at "
@@ -109,7 +108,9 @@ def _look_at_torch(found: Diagnosis) -> None:
         )
 
 
-def _devices(torch: Any) -> Iterator[str]:
+def _devices() -> Iterator[str]:
+    import torch
+
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
         yield f"cuda:{index} {properties.name} ({_size(properties.total_memory)})"
@@ -117,8 +118,10 @@ def _devices(torch: Any) -> Iterator[str]:
         yield "mps"
 
 
-def _precision(torch: Any) -> dict[str, Any]:
+def _precision() -> dict[str, Any]:
     """The flags that decide the last digits of scores."""
+    import torch
+
     from multiguard.smooth.fingerprint import tf32_flags
 
     return {
@@ -133,7 +136,9 @@ def _look_at_torchvision(found: Diagnosis) -> None:
     if "torch" not in sys.modules:
         return
     try:
-        found.facts["torchvision"] = f"{import_module('torchvision').__version__}, can be imported"
+        import torchvision
+
+        found.facts["torchvision"] = f"{torchvision.__version__}, can be imported"
     except ModuleNotFoundError as error:
         if error.name == "torchvision":
             found.facts["torchvision"] = "not installed; none is needed"

@@ -122,8 +122,9 @@ class Manifest:
 
     def consists_of(self, shard: int, voted: Sequence[str], failures: Sequence[ImageFailure]) -> bool:
         """Whether the images with votes and those that failed, each in order, are exactly the images of a shard."""
-        ids, failed = self.ids(shard), [failure.image_id for failure in failures]
-        return list(voted) == [i for i in ids if i not in failed] and failed == [i for i in ids if i in failed]
+        ids, failed = self.ids(shard), dict.fromkeys(failure.image_id for failure in failures)
+        in_order = list(failed) == [i for i in ids if i in failed] and len(failed) == len(failures)
+        return in_order and list(voted) == [i for i in ids if i not in failed]
 
 
 def load_manifest(folder: Path) -> Manifest:
