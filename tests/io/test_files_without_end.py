@@ -5,7 +5,7 @@ import signal
 from contextlib import contextmanager
 
 import pytest
-from tests.evaluate.votes_cases import random_votes, stored_votes
+from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.tiny_run import command
 
 from multiguard.data import Source, open_dataset, read_image
@@ -69,7 +69,7 @@ def test_endless_file(tmp_path, name, kind):
 
 def test_endless_shard(tmp_path):
     """A shard, too."""
-    stored_votes(tmp_path / "votes", random_votes(images=3))
+    random_votes(tmp_path / "votes", images=3, draws=5)
     path = tmp_path / "votes/votes-00000.parquet"
     path.unlink()
     os.mkfifo(path)

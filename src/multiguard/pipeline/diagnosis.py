@@ -47,7 +47,7 @@ def diagnose(folder: Path | None = None) -> Diagnosis:
     found = Diagnosis()
     found.facts["multiguard"] = __version__
     found.facts["python"] = f"{platform.python_version()} ({platform.python_implementation()})"
-    found.facts["system"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    found.facts["system"] = platform.platform()
     found.facts["packages"] = ", ".join(_versions())
     _look_at_processors(found)
     _look_at_torch(found)

@@ -6,12 +6,14 @@ votes, so the signature covers everything that the certificates are made from.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.files import file_checksum, read_regular, write_atomically
+from multiguard.io.files import file_checksum, mentions, read_regular, remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 
@@ -49,13 +51,15 @@ class Signature:
 def sign_certificates(folder: Path, key: Path) -> Signature:
     """Sign the certificates in the folder with a private key in PEM, and write signature.json; an older one goes."""
     path = folder / SIGNATURE_NAME
-    if path.exists() and read_signature(folder) is None:
+    if os.path.lexists(path) and not mentions(path, _FORMAT["format"]):
         raise InvalidInputError(f"{path} is not a signature of multiguard, so it is not replaced; move it")
     secret, digest = _private_key(key), file_checksum(folder / CERTIFICATES_NAME)
     public = secret.public_key().public_bytes_raw().hex()
     signature = Signature(digest, public, secret.sign(_message(digest)).hex())
     content = encode_checked(signature, **_FORMAT)
-    write_atomically(path, lambda file: file.write(content))
+    with folder_lock(folder):
+        remove_partial_files(folder, lambda name: name == SIGNATURE_NAME)
+        write_atomically(path, lambda file: file.write(content))
     return signature
 
 
