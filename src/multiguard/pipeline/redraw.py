@@ -75,7 +75,7 @@ def redraw(
 def _images(images: IndexedDataset, rows: list[VoteRow], *, labelled: bool) -> dict[str, NDArray[np.generic]] | Check:
     """The images of these rows, decoded; a check that failed if one is not the one that was voted on."""
     positions = {name: position for position, name in enumerate(images.ids)}
-    found = {}
+    found: dict[str, NDArray[np.generic]] = {}
     for row in rows:
         if row.image_id not in positions:
             raise DataError(f"image {row.image_id} was voted on and is no longer in {images.name}; --root FOLDER")

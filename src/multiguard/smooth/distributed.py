@@ -20,7 +20,6 @@ from uuid import uuid4
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-import multiguard
 from multiguard.errors import VotesError
 from multiguard.io.files import files_checksum
 from multiguard.io.ranks import Rank, this_rank
@@ -147,8 +146,7 @@ class Team:
 
 def package_checksum() -> str:
     """The sha256 of the source files of this package, as they are now."""
-    home = Path(multiguard.__file__).parent
-    return files_checksum(sorted(home.rglob("*.py")))
+    return files_checksum(sorted(Path(__file__).parents[1].rglob("*.py")))
 
 
 def _check_code(main: str) -> None:
