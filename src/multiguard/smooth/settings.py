@@ -121,13 +121,14 @@ def _check_noise(sigma: float) -> float:
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
     """The device; by default CUDA if available. A device that torch does not know, or cannot use, is refused."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=resolved)
+        torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         found = f"it finds {torch.cuda.device_count()} CUDA devices"
         raise InvalidInputError(f"device is {device}, which torch cannot use here ({found}); take cpu") from error
-    return resolved
+    return torch.device(device)
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
