@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
 from multiguard.errors import DataError
+from multiguard.io.rounding import round_down
 from multiguard.pipeline.attack_job import execution_notes, voted_classifier, voted_source
 from multiguard.pipeline.parts import ModelPart, VerifyPart
 from multiguard.pipeline.verify_job import Check
@@ -105,8 +106,8 @@ def _array(votes: DrawVotes) -> NDArray[np.unsignedinteger]:
 
 def _verdict(different: int, total: int, notes: tuple[str, ...]) -> Check:
     if not different:
-        chance = 1 - (1 - _ALTERED) ** total
-        found = f"if 1 in {1 / _ALTERED:g} of all votes were altered, one would be found with probability {chance:.3f}"
+        chance = round_down(1 - (1 - _ALTERED) ** total, 3)
+        found = f"if 1 in {1 / _ALTERED:g} of all votes were altered, one would be found with probability {chance}"
         return Check(True, f"{total} draws, drawn again: all equal; {found}")
     text = f"{different} of {total} draws, drawn again, have other labels"
     if not notes:

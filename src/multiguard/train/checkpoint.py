@@ -102,7 +102,7 @@ def _checksum(progress: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(progress.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
