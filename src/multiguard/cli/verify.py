@@ -31,7 +31,7 @@ def verify_command(
 ) -> None:
     """Verify certificates: certify the votes again, check every checksum, and compare bit by bit.
 
-    With --model, a random sample of the votes is drawn again. Exit code 0: all agrees; 1: something differs; 2: it
+    With --model, a random sample of the votes is drawn again, of a run those of its main arm. Exit code 0: all agrees; 1: something differs; 2: it
     could not be checked.
 
     Example: multiguard verify runs/certificates --model runs/digits
@@ -43,9 +43,10 @@ def verify_command(
     if votes is not None and found.beside:
         raise InvalidInputError("--votes names the votes of one certificates folder; name that folder instead of a run")
     folders = [found.main, *found.beside.values()]
-    failed = 0
+    named, failed = _model(model, part), 0
     for folder in folders:
-        job = VerifyJob(folder, votes, _model(model, part), VerifyPart(**part), public_key)
+        drawn_with = named if folder == found.main else None  # the other arms of a run have models of their own
+        job = VerifyJob(folder, votes, drawn_with, VerifyPart(**part), public_key)
         with progress_bar("steps") as progress:
             for check in verify(job, progress):
                 print_line(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")
