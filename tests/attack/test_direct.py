@@ -141,3 +141,18 @@ def test_objective_counts():
         margins = Objective(rule, kind).margins(torch.from_numpy(fractions)[None], mask)
         assert int((margins >= 0).sum()) == len(stay), (rule, kind, size)
         assert bool((margins[:, 1:] <= margins[:, :-1]).all())
+
+
+@pytest.mark.parametrize(("attack", "budget"), [(pgd, {"steps": 3, "starts": 2}), (random_search, {"tries": 6})])
+def test_progress(attack, budget):
+    """The fraction of the search that is done rises to 1; an exception from the callback ends the attack."""
+    seen = []
+    options = {"radius": 0.1, "labels": ["cat", "dog"], "device": "cpu", "seed": 0, **budget}
+    attack(lambda x: 2 * x, np.array([[0.4, 0.0]]), Hide("cat"), TopK(1, 1), progress=seen.append, **options)
+    assert seen == [pytest.approx(part / 6) for part in range(1, 7)]
+
+    def stop(done):
+        raise TimeoutError(done)
+
+    with pytest.raises(TimeoutError):
+        attack(lambda x: 2 * x, np.array([[0.4, 0.0]]), Hide("cat"), TopK(1, 1), progress=stop, **options)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from tests.certify.cases import random_distribution, random_ranked
 from tests.certify.limit import limit_radius
 
@@ -143,10 +144,15 @@ def test_exact_ties() -> None:
     assert np.all(ceilings == -np.inf)
 
 
-def test_exact_tails() -> None:
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "betting"])
+def test_exact_tails(method: str) -> None:
     """A label that is returned nearly always is not taken for one that always is."""
-    radii = exact_radii(np.eye(2, dtype=np.bool_), [1.0, 5e-10], [0], TopK(1, 1), sigma=1.0, method="betting")
-    assert 6.0 < radii.true[0] < 6.2
+    for chances, most in (([1.0, 5e-10], 6.2), ([1.0, 1e-18], 9.0), ([1.0, 1e-14], 9.0)):
+        sets = np.eye(2, dtype=np.bool_)
+        radius = exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0, method=method).true[0]
+        assert radius <= min(most, -ndtri(chances[1] / sum(chances)))
+        assert radius > 5
+    assert exact_radii(sets, [1.0, 0.0], [0], TopK(1, 1), sigma=1.0, method=method).true[0] == np.inf
 
 
 @pytest.mark.parametrize("rule", [TopK(2, 1), Threshold(0.4)], ids=["top-k", "threshold"])

@@ -54,7 +54,7 @@ def test_rival_layers(k_prime: int, exact: bool) -> None:
         sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)
         weights = chances if exact else np.random.default_rng(seed).multinomial(2000, chances).astype(np.float64)
         for k in (2, 3, 5):
-            rule, options = TopK(k, k_prime), (Exact() if exact else ClopperPearson(), 1.0, 0.01, "joint")
+            rule, options = TopK(k, k_prime), (Exact(chances) if exact else ClopperPearson(), 1.0, 0.01, "joint")
             counts = replace(count_votes(sets, labels, rule, 8, weights), draws=1 if exact else 2000)
             plain = replace(counts, rival_mass=votes_alone(counts, rule))
             assert np.all(counts.rival_mass <= plain.rival_mass + 1e-12)

@@ -81,7 +81,7 @@ def test_round_radius() -> None:
 
 def test_settled_images() -> None:
     """Settled: everything claimed, no labels, no chance, a radius beyond the list. Open: what draws would prove."""
-    sure, likely = np.zeros((300, 1), np.int64), np.arange(100)[:, None] // 75
+    sure, likely = np.zeros((300, 1), np.int64), np.arange(100)[:, None] % 4 // 3
     votes, labels, one = [sure, sure[:50], sure, likely], [[0], [], [1], [0]], {"rule": TopK(1, 1)}
     reached = [bool(np.any(outlook.reachable(10_000, 2.0))) for outlook in outlooks(votes, labels, **one)]
     assert reached == [False, False, False, True]

@@ -1,30 +1,36 @@
-"""K against loops over all pairs, and its bets against 40 digits."""
+"""K against loops over all pairs, its bets against 40 digits, and what bets may depend on."""
 
 from fractions import Fraction
+from math import exp
 
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from tests.certify.cases import random_ranked
-from tests.certify.literal_wealth import Bet, excess, literal_wealth
+from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
 
-from multiguard.certify import BETTING_RADII, Rule, Threshold, TopK, certified_radii, wealth
-from multiguard.certify.bets import Game
+from multiguard.certify import BETTING_RADII, Rule, Threshold, TopK, blocks, certified_radii, wealth
+from multiguard.certify.bets import Game, ladders, payoffs, stakes
+from multiguard.certify.betting import ceilings, floors, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.wealth import _Bets, _sets_out
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
+RADII = np.array([0.0, 0.1, 0.42, 0.9, 1.6])
+DRAWS = 260
+COURSES = {"anytime": ANYTIME, "fixed": fixed_course(DRAWS)}
 # k', |U|, |V|, d
-SHAPES = [(1, 1, 1, 1), (1, 2, 2, 2), (2, 1, 3, 2), (2, 2, 2, 3), (3, 3, 4, 3), (3, 2, 3, 4)]
+SHAPES = [(1, 1, 1, 1), (1, 2, 2, 2), (2, 1, 3, 2), (2, 2, 2, 3), (3, 3, 4, 3), (3, 2, 3, 4), (4, 1, 3, 1)]
 
 
-def top_k_draws(rng: np.random.Generator, k_prime: int, d: int, draws: int) -> Draws:
+def top_k_draws(rng: np.random.Generator, k_prime: int, d: int, draws: int = DRAWS) -> Draws:
     ranked = random_ranked(rng, labels=d + 5, depth=k_prime, draws=draws, spread=1.5)
     likely = np.argsort(-np.bincount(ranked.ravel(), minlength=d + 5))
     return read_draws(ranked, likely[:d], TopK(3, k_prime), d + 5)
 
 
-def set_draws(rng: np.random.Generator, draws: int) -> Draws:
+def set_draws(rng: np.random.Generator, draws: int = DRAWS) -> Draws:
     return read_draws(rng.random((draws, 6)) < [0.9, 0.8, 0.7, 0.2, 0.1, 0.05], [0, 1, 2], Threshold(0.4), 6)
 
 
@@ -33,50 +39,150 @@ def cases():
     rng = np.random.default_rng(1)
     for k_prime, out, into, d in SHAPES:
         game = Game(min(k_prime, d), min(k_prime, into), k_prime)
-        yield top_k_draws(rng, k_prime, d, 260), game, Claim(out, into, 5.0)
-    yield set_draws(rng, 260), Game(3, 0, 3, 0.4), Claim(2, 0, 5.0)
-    yield set_draws(rng, 260), Game(0, 3, 3, 0.4), Claim(0, 2, 5.0)
+        yield top_k_draws(rng, k_prime, d), game, Claim(out, into, 3.0)
+    yield set_draws(rng), Game(3, 0, 3, 0.4), Claim(2, 0, 3.0)
+    yield set_draws(rng), Game(0, 3, 3, 0.4), Claim(0, 2, 3.0)
 
 
+def bets_of(
+    patch: pytest.MonkeyPatch, draws: Draws, game: Game, claim: Claim, course: Course
+) -> tuple[np.ndarray, list[Heard], np.ndarray]:
+    """log K at RADII, the bets of every block, and the sets U."""
+    with overhear(patch, RADII) as heard:
+        fast = wealth.wealth(draws, game, [claim], RADII, course)[0]
+    first, planned, last = course.blocks(draws.count)[0]
+    return fast, heard, wealth._sets(Block(draws, (first, last), planned, game, [claim]), claim)
+
+
+@pytest.mark.parametrize("course", COURSES)
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: f"{case[1]} {case[2]}")
-def test_literal(case) -> None:
-    """The bound is never above the K of any pair, and often it is near the least."""
+def test_literal(case, course: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is never above the K of any pair, in any step and in total, and often it is near the least."""
     draws, game, claim = case
-    seen = 0
-    for r in (0.0, 0.1, 0.42, 0.9):
-        fast = wealth.wealth(draws, game, [Claim(claim.out, claim.into, 1e-9)], np.array([r]))[0, 0]
-        slow = literal_wealth(draws, game, Claim(claim.out, claim.into, 1e-9), r)
-        assert fast <= slow + 1e-9
-        assert fast >= 0.5 * slow - 3
-        seen += fast > 0
-    assert seen
+    fast, heard, outs = bets_of(monkeypatch, draws, game, claim, COURSES[course])
+    slow = np.array([literal_wealth(draws, claim, heard, outs, at) for at in range(len(RADII))])
+    assert np.all(fast <= slow + 1e-9)
+    assert np.all(fast >= 0.5 * slow - 3)
+    assert fast[0] > 0
+
+
+def test_literal_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the labels for which every U is tried, each U holds one of the labels that are bet on."""
+    for room in (wealth, blocks):
+        monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 2)
+    draws, game, claim = top_k_draws(np.random.default_rng(8), 2, 4), Game(1, 2, 2), Claim(3, 2, 2.0)
+    fast, heard, outs = bets_of(monkeypatch, draws, game, claim, ANYTIME)
+    assert len(outs) == 2
+    slow = [literal_wealth(draws, claim, heard, outs, at) for at in range(len(RADII))]
+    assert np.all(fast <= np.array(slow) + 1e-9)
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: f"{case[1]} {case[2]}")
-def test_mean_payoff(case) -> None:
+def test_mean_payoff(case, monkeypatch: pytest.MonkeyPatch) -> None:
     """No executed bet has a mean above 1 on any law that leaves the pair broken: in 40 digits, from its payoffs."""
     draws, game, claim = case
     mp.mp.dps = 40
     checked = 0
-    for first, r in ((30, 0.02), (100, 0.5), (200, 1.4), (200, 2.6)):
-        block = Block(draws, (first, 260), game, [claim])
-        bets = _Bets(block, claim, _sets_out(draws.num_true, claim.out), np.array([r]))
-        for option in np.flatnonzero(bets.ends > r)[:: max(1, len(bets.ends) // 3)]:
-            bet = Bet(bets, int(option), r)
-            assert excess(game, bet, r) <= 0
-            checked += 1
+    for block in bets_of(monkeypatch, draws, game, claim, ANYTIME)[1]:
+        for at in range(1, len(RADII)):
+            if block.pair[0, at] >= 0:
+                table = block.table(len(block.logs) // 2, 0, at)
+                if np.any(table):  # nothing is staked where what is needed was reached
+                    assert excess(game, len(block.subset(0)), block.v(0), table, float(RADII[at])) <= 0
+                    checked += 1
     assert checked
 
 
 def test_mean_payoff_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A b0 that is too small by a millionth is caught."""
+    """A b0 that is too small by a hundred-thousandth is caught."""
     draws, game, claim = next(iter(cases()))
     mp.mp.dps = 40
-    right = wealth.payoffs
-    monkeypatch.setattr(wealth, "payoffs", lambda *given: right(*given) + 1e-6)
-    block = Block(draws, (200, 260), game, [claim])
-    bets = _Bets(block, claim, _sets_out(draws.num_true, claim.out), np.array([0.1]))
-    assert excess(game, Bet(bets, int(np.argmax(bets.ends)), 0.1), 0.1) > 0
+    monkeypatch.setattr(wealth, "payoffs", lambda *given: payoffs(*given) + 1e-5)
+    heard = bets_of(monkeypatch, draws, game, claim, ANYTIME)[1]
+    block = next(block for block in heard if block.pair[0, 1] >= 0 and block.r[block.pair[0, 1]] == RADII[1])
+    assert excess(game, 1, 1, block.table(0, 0, 1), float(RADII[1])) > 0
+
+
+def test_stakes() -> None:
+    """The stake is best for a law whose log K grows by the rate; nothing is staked for no growth."""
+    rng = np.random.default_rng(2)
+    law = rng.dirichlet(np.ones(5), 50)
+    x = np.sort(rng.standard_normal((50, 5)), axis=1)
+    x -= np.einsum("ij,ij->i", law, x)[:, None]
+    rate = np.full(50, 0.01)
+    stake = stakes(law, x, rate)
+    g = 1 + stake[:, None] * x
+    inner = stake < 0.99 / -x[:, 0]
+    assert inner.sum() > 25
+    np.testing.assert_allclose((law * g * np.log(g)).sum(axis=1)[inner], 0.01, rtol=1e-3)
+    assert np.all(g > 0)
+    assert np.all(stakes(law, x, -rate) == 0)
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_earlier_draws(course: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bets of a step are the same whatever its own draws and later ones are."""
+    rng, game, claim = np.random.default_rng(3), Game(3, 2, 3), Claim(2, 2, 3.0)
+    ranked, other = (random_ranked(rng, labels=9, depth=3, draws=DRAWS, spread=1.5) for _ in range(2))
+    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=9))[:3]
+    draws = read_draws(ranked, labels, TopK(3, 3), 9)
+    heard = bets_of(monkeypatch, draws, game, claim, COURSES[course])[1]
+    compared = 0
+    for i, block in enumerate(heard):
+        starts = [block.bets.block.first, *block.bets.block.steps(wealth._STEPS)[:-1]]
+        for step in (0, len(starts) - 1):
+            mixed = np.concatenate([ranked[: starts[step]], other[starts[step] :]])
+            again = bets_of(monkeypatch, read_draws(mixed, labels, TopK(3, 3), 9), game, claim, COURSES[course])[1][i]
+            np.testing.assert_array_equal(block.pair, again.pair)
+            np.testing.assert_allclose(block.logs[: step + 1], again.logs[: step + 1], rtol=1e-9, atol=1e-12)
+            compared += 1
+    assert compared >= 4
+
+
+def test_later_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K of the first draws is the same whatever comes after them, and nothing before the first cut is bet on."""
+    rng, game, claim = np.random.default_rng(3), Game(2, 2, 3), Claim(1, 2, 3.0)
+    ranked = random_ranked(rng, labels=7, depth=3, draws=700, spread=1.5)
+    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=7))[:2]
+    whole = read_draws(ranked, labels, TopK(3, 3), 7)
+    for last in (100, 200, 500):
+        short = bets_of(monkeypatch, read_draws(ranked[:last], labels, TopK(3, 3), 7), game, claim, ANYTIME)[1]
+        for early, late in zip(short, bets_of(monkeypatch, whole, game, claim, ANYTIME)[1], strict=False):
+            np.testing.assert_allclose(early.gained, late.gained, rtol=1e-12, atol=1e-12)
+    few = read_draws(ranked[:30], labels, TopK(3, 3), 7)
+    assert np.all(wealth.wealth(few, game, [claim], RADII) == 0)
+
+
+def most_mean_where_broken(game: Game, u: int, v: int, r: float, rng: np.random.Generator) -> float:
+    """The largest mean of h(W) - b0 over random laws that just break (C = 0), for random scores, scaled."""
+    ladder = ladders(game, (u,), (v,))
+    gaps, least = ladder.gaps[0], float(ladder.least[0])
+    scores = -np.sort(-4 * rng.standard_normal((1, len(gaps))), axis=1)
+    x = payoffs(scores, ladder.gaps, ladder.least, np.array([r]))[0]
+    tails = np.concatenate([scores, -np.sort(-3 * rng.standard_normal((60, len(gaps))), axis=1)])
+    low, high = np.full(len(tails), -60.0), np.full(len(tails), 60.0)
+    for _ in range(70):
+        middle = (low + high) / 2
+        broken = least + ndtr(tails + middle[:, None] - r) @ gaps <= 0
+        low, high = np.where(broken, middle, low), np.where(broken, high, middle)
+    means = x[0] + ndtr(tails + low[:, None]) @ np.diff(x)
+    return float(means.max() / np.abs(x).max())
+
+
+@pytest.mark.parametrize("game", [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)])
+def test_mean_payoff_of_random_laws(game: Game) -> None:
+    """No law that breaks gives a bet a mean payoff above 1."""
+    rng = np.random.default_rng(5)
+    u, v = max(1, game.most_in) if game.most_in else 0, max(1, game.most_out)
+    for r in (0.0, 0.02, 0.7, 2.0, 5.0, 6.3):
+        assert max(most_mean_where_broken(game, u, v, r, rng) for _ in range(20)) <= 0
+
+
+@pytest.mark.parametrize(("u", "v", "k_prime"), [(1, 1, 1), (2, 5, 3), (3, 2, 4)])
+def test_least_value(u: int, v: int, k_prime: int) -> None:
+    """w_0 is the least possible W, whatever was seen: -min(k', v) / v."""
+    ladder = ladders(Game(min(k_prime, u), min(k_prime, v), k_prime), (u,), (v,))
+    assert ladder.least[0] / (u * v) == -min(k_prime, v) / v
 
 
 @pytest.mark.parametrize("rule", [TopK(3, 2), Threshold(0.4)], ids=["top-k", "threshold"])
@@ -104,3 +210,32 @@ def test_radii_list() -> None:
     assert step > 10
     exact = Fraction(0.3) * Fraction(float(BETTING_RADII[step]))
     assert Fraction(float(radius)) <= exact < Fraction(float(np.nextafter(radius, 1)))
+
+
+@pytest.mark.parametrize(("c", "d"), [(2, 1), (6, 3), (5, 0), (30, 13)])
+def test_fractions(c: int, d: int) -> None:
+    """The claims of one image together spend at most alpha, and so do as many as there are radii."""
+    draws = Draws(
+        np.zeros((1, d), dtype=np.bool_), np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), c - d
+    )
+    threshold = Threshold(0.5)
+    for staircase in (top_k_sizes(draws, TopK(3 % c + 1, 2)), floors(draws, threshold), ceilings(draws, threshold)):
+        levels = [exp(-claim.needed) for claim in staircase.claims(0.2)]
+        assert min(levels, default=1.0) > 0
+        assert sum(levels) <= 0.2 * (1 + 1e-12)
+        for radii in range(1, len(levels)):
+            assert all(radii * exp(-claim.needed) <= 0.2 * (1 + 1e-12) for claim in staircase.claims(0.2, radii))
+
+
+def test_label_order() -> None:
+    """Renaming the labels changes nothing where none of them are tied."""
+    ranked = random_ranked(np.random.default_rng(9), labels=6, depth=2, draws=230, spread=1.5)
+    names = np.array([4, 1, 0, 5, 3, 2])
+    assert len(set(np.bincount(ranked[:30].ravel(), minlength=6))) == 6
+
+    def radii(votes: np.ndarray, labels: list[int]) -> list[float]:
+        rule = TopK(k=3, k_prime=2)
+        return list(certified_radii(votes, labels, rule, num_labels=6, sigma=1.0, alpha=0.1, method="betting").true)
+
+    for labels in ([0, 1], [1]):
+        assert radii(ranked, labels) == radii(names[ranked], names[labels].tolist())

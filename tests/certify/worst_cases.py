@@ -50,10 +50,10 @@ def broken_at(
     return Staircase(rows, moved)
 
 
-def top_two_of_five(r: float) -> Staircase:
+def top_two_of_five(r: float, chances: tuple[float, ...] = (0.05, 0.1, 0.35, 0.5)) -> Staircase:
     """k' = 2, k = 2, L = {0}: label 0 against the pair 1, 2, all of which tie at distance r; 3 and 4 fill up."""
     answers = [[{1, 2}], [{1, 3}, {2, 4}, {1, 4}, {2, 3}], [{0, 1}, {0, 2}], [{0, 3}, {0, 4}]]
-    return broken_at(r, answers, [-1.0, -0.5, 0.5, 1.0], [0.05, 0.1, 0.35, 0.5], labels=5)
+    return broken_at(r, answers, [-1.0, -0.5, 0.5, 1.0], list(chances), labels=5)
 
 
 def two_labels(r: float) -> Staircase:

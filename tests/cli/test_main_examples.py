@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from accelerate import Accelerator
 from PIL import Image
-from tests.pipeline.tiny_run import RECIPE, command, state
+from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.models.spec import DEFAULT_MODEL
 from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
+from multiguard.smooth.settings import cpu_has_bfloat16
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
@@ -26,7 +28,7 @@ SMALL = {
     "vote": ["--images", 5, "--draws", 60, "--shard-images", 2],
     "certify": [],
     "report": ["--gallery", 5],
-    "predict": ["--draws", 200, "--pilot-draws", 20],
+    "predict": ["--model", "runs/digits", "--k", 4, "--draws", 200, "--pilot-draws", 20],
 }
 
 
@@ -43,6 +45,7 @@ def examples(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         Image.fromarray(DigitsDataset("test", size=40)[1].image[0]).save(home / "digit.png")
+        shutil.copy(home / "digit.png", home / "photo.jpg")
         for name, small in SMALL.items():
             code, said[name], err = command(*example_of(name), *small)
             assert code == 0, (name, err)
@@ -82,14 +85,19 @@ def test_votes_source(examples):
 
 
 def test_demo(tmp_path, monkeypatch):
-    """The example of demo is the recipe of digits."""
+    """The example of demo is the recipe of digits, then photos with the labels that stay."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
+    (tmp_path / "photos.yaml").write_text(PHOTOS)
     monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
     code, out, err = command(*example_of("demo"))
     assert code == 0, err
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
-    assert out.splitlines()[-1] == "report: runs/demo/report.html"
+    assert "\nreport: runs/demo/report.html\n" in out
+    assert out.splitlines()[-1] == "report: runs/demo/photos/report.html"
+    shown = re.findall(r"^(\w+\.jpg)  \(\d+ draws\)\nlabel +stays up to", out, re.MULTILINE)
+    page = (tmp_path / "runs/demo/photos/report.html").read_text(encoding="utf-8")
+    assert len(shown) == page.count("data:image/webp;base64,") == 2
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
     assert (code, again.count("skipped (unchanged)")) == (0, 4)
 
@@ -229,7 +237,7 @@ def test_tiny_alpha(examples):
     """A tiny alpha is printed exactly."""
     code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
     assert code == 0, err
-    assert out.splitlines()[-1] == "for each image, all of this is right with probability at least 1 - 1e-12"
+    assert "all of this holds with probability at least 1 - 1e-12." in " ".join(out.split())
 
 
 def test_report_without_images(place):
@@ -251,7 +259,9 @@ def test_prediction_table(examples):
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
     found = json.loads(text)
-    assert (found["k"], found["k_prime"], found["sigma"]) == (4, 2, 0.25)
+    assert (found["k"], found["k_prime"], found["sigma"], found["size"]) == (4, 2, 0.25, 16)
+    assert found["precision"] == ("bfloat16" if cpu_has_bfloat16() else "float32")
+    assert found["images"][0]["draws"] in (50, 100, 200)
     labels = found["images"][0]["labels"]
     rows = [line.split("  ") for line in said.splitlines()[2:6]]
     for label, row in zip(labels, rows, strict=True):
@@ -266,8 +276,18 @@ def test_prediction_table(examples):
 
 
 def _predicting(home, *more):
-    model = home / "runs/digits"
-    return ["predict", home / "digit.png", "--model", model, "--k", 4, *SMALL["predict"], "--seed", 0, *more]
+    more = [*SMALL["predict"][4:], "--seed", 0, *more]
+    return ["predict", home / "digit.png", "--model", home / "runs/digits", "--k", 4, *more]
+
+
+def test_default_model(examples, monkeypatch):
+    """Without --model the built-in tagger predicts, and the help says which."""
+    monkeypatch.setattr("multiguard.models.spec.DEFAULT_MODEL", str(examples[0] / "runs/digits"))
+    code, out, err = command("predict", examples[0] / "digit.png", *SMALL["predict"][2:])
+    assert code == 0, err
+    assert f"{examples[0] / 'runs/digits'}, k' = 2, k = 4" in " ".join(out.split())
+    monkeypatch.undo()
+    assert f"module:function [{DEFAULT_MODEL}]." in " ".join(command("predict", "--help")[1].split())
 
 
 def test_renamed_image(examples, tmp_path):
@@ -287,7 +307,7 @@ def test_random_seeds(place):
     first, second = (json.loads(command(*asked, "--json")[1]) for _ in range(2))
     assert first["seed"] != second["seed"]
     assert json.loads(command(*asked, "--json", "--seed", first["seed"])[1]) == first
-    assert f"noise of seed {first['seed']}: --seed repeats it" in command(*asked, "--seed", first["seed"])[1]
+    assert f"--seed {first['seed']} repeats the noise" in " ".join(command(*asked, "--seed", first["seed"])[1].split())
     assert command(*example_of("vote")[:-1], "other/votes", *SMALL["vote"])[0] == 0
     votes, others = read_votes("runs/votes"), read_votes("other/votes")
     assert votes.provenance.seed != others.provenance.seed

@@ -102,11 +102,12 @@ def test_other_noise_and_seed(home):
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
         (["run", "digitz", "--out", "r"], "did you mean 'digits'? (a file is named by its path)"),
         (["run", ".", "--out", "r"], "is a folder; a recipe is a file in YAML"),
-        (["predict", ".", *MODEL, "--sigma", 1], "a folder, not an image; list image files only"),
+        (["predict", "nothing", *MODEL, "--sigma", 1], "nothing: no image in it or its subfolders; expected files"),
     ],
 )
 def test_messages_name_options(home, arguments, message):
     """A message names the option as the user typed it."""
+    (home / "nothing").mkdir()
     assert message in refused(*arguments)
     assert not (home / "v").exists()
     assert not (home / "r").exists()
@@ -131,17 +132,6 @@ def test_recipe_numbers(home, change, message):
     """Numbers of a recipe are checked before anything runs."""
     assert message in refused("run", "digits", "--set", change, "--out", "r")
     assert not (home / "r").exists()
-
-
-def test_bad_files_first(home):
-    """Every file that is no image is named before the model is loaded."""
-    (home / "bad.png").write_text("no image")
-    (home / "worse.png").write_text("none either")
-    err = refused("predict", "digit.png", "bad.png", "none.png", "worse.png", "--model", "no-such-model")
-    for name in ("bad.png: not a readable", "none.png: no such", "worse.png: not a readable"):
-        assert name in err
-    assert "digit.png" not in err
-    assert "unlist" not in err
 
 
 def test_other_folders_kept(home):

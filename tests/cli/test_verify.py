@@ -83,6 +83,15 @@ def test_adaptive_sets_without_truth(home):
     assert "36 draws, drawn again: all equal" in out  # 9 that certify and 9 pilot draws of each image
 
 
+def test_tuned(home):
+    """Certificates of the images that did not choose the config are verified, and the others are counted."""
+    assert command("tune", "votes", "--radius", 0.1, "--k", 3, "--out", "tuned.json")[0] == 0
+    assert command("certify", "votes", "--tuned", "tuned.json", "--out", "certificates", "--force")[0] == 0
+    code, out, err = command("verify", "certificates")
+    assert (code, err) == (0, ""), out
+    assert "2 of 4 images: the others chose the config" in out
+
+
 def test_larger_radius(home, monkeypatch):
     """A radius that was raised by one bit is found, and the image is named."""
 

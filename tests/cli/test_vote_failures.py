@@ -120,19 +120,20 @@ def test_replaced_image_in_gallery(recorded):
 
 
 def test_predict_failures(home):
-    """Predict names every bad file, or records them and continues."""
-    images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png")]
-    asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60]
-    err = said("predict", *images, *asked, code=2)
-    assert "cut.png" in err
-    assert "empty.png" in err
-    err = said("predict", images[0], images[2], *asked, code=2)
-    assert re.search(r"dark\.png: draw 0: the classifier failed: .*so dark", err)
-    text = said("predict", *images, *asked, "--on-error", "record")
-    assert text.count("could not be predicted: ") == 3
-    found = json.loads(said("predict", *images, *asked, "--on-error", "record", "--json"))
+    """Predict names every file that it cannot predict, predicts the others, in folders too, and exits with 2."""
+    images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png", "gone.png")]
+    asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60, "--seed", 0]
+    code, text, err = command("predict", *images, *asked)
+    assert (code, err.count("could not be predicted: ")) == (2, 4)
+    assert re.search(r"dark\.png: could not be predicted: draw 0: the classifier failed: .*so dark", err)
+    assert text.startswith(f"{images[0]}  (")
+    assert text.count("stays up to") == 1
+    code, text, _ = command("predict", *images, *asked, "--json")
+    found = json.loads(text)
     assert [one["file"] for one in found["images"]] == [str(images[0])]
     assert [one["file"] for one in found["failed"]] == [str(path) for path in images[1:]]
-    err = said("predict", *images[1:], *asked, "--on-error", "record", code=2)
-    assert err.count(".png: ") == 3
-    assert "on-error" in said("predict", images[0], *asked, "--on-error", "skip", code=2)
+    folder = json.loads(command("predict", home / "images", *asked, "--json")[1])
+    assert {one["file"] for one in folder["failed"]} >= {str(path) for path in images[1:4]}
+    assert found["images"][0] in folder["images"]
+    code, text, err = command("predict", *images[1:], *asked)
+    assert (code, text, err.count(".png: ")) == (2, "", 4)

@@ -5,10 +5,12 @@ import sys
 
 import pytest
 import torch
-from tests.models.small_models import LABELS, write_onnx
+from tests.models.small_models import LABELS, write_denoiser, write_detector, write_onnx
 from tests.pipeline.tiny_run import command, state
 
 from multiguard.data import DigitsDataset
+from multiguard.models.backbone import build_backbone
+from multiguard.models.model_folder import ModelCard, save_folder
 from multiguard.votes import read_votes
 
 DATA = ["--data", "folder", "--root", "images", "--no-labels", "--draws", 20, "--pilot-draws", 5, "--seed", 3]
@@ -61,13 +63,22 @@ def make_code(home):
     return ["--model", "wrapped_code.py:make", "--labels", "names.txt", "--output", "logits", "--size", 32]
 
 
+def make_denoised_detector(home):
+    """A detector whose third class is no label, behind a denoiser."""
+    write_detector(home / "boxes.onnx", 5)
+    write_denoiser(home / "clean.safetensors")
+    (home / "classes.txt").write_text("\n".join([*LABELS[:2], "-", *LABELS[2:]]))
+    options = ["--model", "boxes.onnx", "--detector", "nms:scores,classes", "--labels", "classes.txt"]
+    return [*options, "--denoiser", "clean.safetensors"]
+
+
 def done(*arguments):
     code, out, err = command(*arguments)
     assert code == 0, err
     return out
 
 
-@pytest.mark.parametrize("make", [make_onnx, make_hf, make_timm, make_code])
+@pytest.mark.parametrize("make", [make_onnx, make_hf, make_timm, make_code, make_denoised_detector])
 def test_wrapped_votes(home, make):
     """A wrapped model votes as the model with all its options does, without them; so do predictions."""
     options = make(home)
@@ -130,3 +141,51 @@ def test_options_beside_wrapped(home):
     done("wrap", *make_onnx(home), "--out", "mine")
     code, _, err = command("vote", "--model", "mine", "--mean", 0.1, *DATA, "--sigma", 1, "--out", "v")
     assert (code, "leave out the other options of the model" in err) == (2, True), err
+
+
+def test_detector_with_thresholds(home):
+    """A detector is a threshold classifier by nature: its scores are probabilities without being declared so."""
+    asked = [*make_denoised_detector(home), *DATA, "--sigma", 0.2, "--rule", "threshold", "--score-threshold", 0.6]
+    done("vote", *asked, "--out", "v")
+    hits = read_votes(home / "v").hits(0)
+    assert 0 < hits.mean() < 1
+
+
+def test_denoised_folder(home):
+    """A trained model folder votes, predicts and is attacked behind a denoiser that is named beside it."""
+    card = ModelCard("cnn:2", tuple("0123456789"), (16, 16), (0.5,), (0.5,), sigma=0.0)
+    save_folder(home / "clean", card, build_backbone("cnn:2", 10).network)
+    write_denoiser(home / "clean.safetensors")
+    model = ["--model", "clean", "--denoiser", "clean.safetensors", "--sigma", 0.25]
+    out = done("vote", *model, "--data", "digits", "--images", 3, "--draws", 60, "--seed", 0, "--out", "run/votes")
+    assert "at sigma 0.25" in out
+    run = read_votes(home / "run/votes").provenance
+    assert run.model == "ffdnet(sigma=0.25)+cnn:2"
+    done("certify", "run/votes", "--k", 9, "--k-prime", 2, "--alpha", 0.4)
+    attack = ["attack", "run/certificates", "--attack", "random", "--tries", 2, "--draws", 20, "--radius", 0.1]
+    done(*attack)
+    write_denoiser(home / "clean.safetensors", seed=1)
+    code, _, err = command(*attack, "--out", "again")
+    assert (code, "is not the classifier that" in err) == (2, True), err
+    asked = ["predict", "images/0.png", *model, "--k", 2, "--draws", 20, "--seed", 1, "--json"]
+    assert json.loads(done(*asked))["sigma"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--detector", "yolov9"], "--detector yolov9: unknown layout"),
+        (["--detector", "nms:scores,labels"], "unknown output 'labels'"),
+        (["--denoiser", "clean.safetensors"], "clean.safetensors removes the noise of one sigma; give --sigma"),
+        (["--denoiser", "none.pth", "--sigma", 0.1], "--denoiser none.pth: no such file"),
+        (["--denoiser", "boxes.onnx", "--sigma", 0.1], "not readable as safetensors"),
+        (["--model", "wrapped_code.py:make"], "is no ONNX file; --detector says how to read"),
+    ],
+)
+def test_detector_mistakes(home, arguments, message):
+    """Each mistake is one line, and no folder is written."""
+    options = make_denoised_detector(home)[:-2]
+    code, _, err = command("wrap", *options, *arguments, "--out", "mine")
+    assert (code, err.count("\n")) == (2, 1), err
+    assert message in err
+    assert not (home / "mine").exists()

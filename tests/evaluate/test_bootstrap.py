@@ -7,7 +7,7 @@ from tests.evaluate.votes_cases import as_lists, random_votes
 
 from multiguard.certify import TopK, certified_size
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, bootstrap, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, bootstrap, certify_votes, curves, paired_differences, radius_grid
 
 GRID = radius_grid(0.5, step=0.25)
 
@@ -84,3 +84,44 @@ def test_refused_bands(certified, arguments, message) -> None:
     """Bands out of range are refused."""
     with pytest.raises(InvalidInputError, match=message):
         curves(certified, GRID, **arguments)
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_literal_differences(certified, tmp_path, averaging) -> None:
+    """Differences are those of a slow loop that draws the same images for both runs."""
+    options = {"averaging": averaging, "level": 0.9, "resamples": 43, "seed": 5}
+    other = certify_votes(random_votes(tmp_path, images=40), CertifyConfig(TopK(3, 1)), methods=["joint", "paper"])
+    found = paired_differences(certified, other, GRID, methods=("joint", "paper"), **options)
+    kept = [i for i, true in enumerate(certified.labels) if true or averaging == "pooled"]
+    ours, theirs = (
+        np.array([certified_size(run.radii[method][i], GRID) for i in kept], float)
+        for run, method in ((certified, "joint"), (other, "paper"))
+    )
+    true = np.array([len(certified.labels[i]) for i in kept], float)
+
+    def recall(sizes, drawn):
+        if averaging == "pooled":
+            return sizes[drawn].sum(axis=0) / true[drawn].sum()
+        return np.mean(sizes[drawn] / true[drawn, None], axis=0)
+
+    rng, everyone = np.random.default_rng(5), np.arange(len(kept))
+    resampled = [rng.integers(len(kept), size=len(kept)) for _ in range(43)]
+    differences = [recall(ours, drawn) - recall(theirs, drawn) for drawn in resampled]
+    np.testing.assert_allclose(found.recall[0], recall(ours, everyone) - recall(theirs, everyone), atol=1e-12)
+    np.testing.assert_allclose(found.recall[1:], np.quantile(differences, [0.05, 0.95], axis=0), atol=1e-12)
+    assert np.any(found.recall[2] > found.recall[1])
+
+
+def test_unpaired_images(certified) -> None:
+    """Runs on other images, or with labels on other images, have no paired differences."""
+    fewer = certified.only(certified.ids[:-1])
+    with pytest.raises(InvalidInputError, match="the same images"):
+        paired_differences(certified, fewer, GRID, methods=("joint", "joint"))
+
+
+def test_only(certified) -> None:
+    """The claims on some images are those that they have among all."""
+    some = certified.only([certified.ids[5], certified.ids[2]])
+    assert (some.ids, some.labels) == ((certified.ids[5], certified.ids[2]), (certified.labels[5], certified.labels[2]))
+    assert np.array_equal(some.radii["joint"][1], certified.radii["joint"][2])
+    assert (some.draws, some.failures) == ((200, 200), ())

@@ -209,3 +209,11 @@ def test_our_dataset():
     smoother = Smoother(lambda x: x.flatten(1)[:, :10], 0.5, labels=digits.label_names, device="cpu")
     results = smoother.certify(digits, RULE, **QUICK)
     assert results.certificates.ids == tuple(digits.ids)
+
+
+def test_several_processes(monkeypatch):
+    """One of several processes is refused: each would certify everything."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(MultiGuardError, match="certify runs in one process, and this is one of 2"):
+        Smoother(network(), sigma=SIGMA, device="cpu").certify(TEST, RULE, **QUICK)

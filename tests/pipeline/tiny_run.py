@@ -15,6 +15,15 @@ certify: {k: 3, k_prime: 2, alpha: 0.05, methods: [joint, paper]}
 sweep: {k: [2, 3], n: [30, 60]}
 """
 
+# The second half of the demo, with the network of the first in place of the built-in tagger.
+PHOTOS = """
+data: {name: folder, labelled: false, images: 2}
+sigma: 0.5
+model: runs/demo/model
+vote: {draws: adaptive, radii: [0.5], max_draws: 60, pilot_draws: 20}
+certify: {k: 3, k_prime: 2}
+"""
+
 
 def command(*arguments):
     """The exit code, stdout and stderr of `multiguard` with these arguments, run in this process."""

@@ -55,6 +55,7 @@ def make_run(
     draws: int = 100,
     failed: Mapping[int, str] | None = None,
     hashes: Mapping[int, str] | None = None,
+    bare: bool = True,
     **changes,
 ) -> Results:
     """A certificates folder of random votes; every fifth image has no label, and true labels do not depend on sigma.
@@ -67,6 +68,7 @@ def make_run(
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
     rows: list[VoteRow | ImageFailure] = [_row(rng, run, index, labels, spread) for index, labels in enumerate(true)]
+    rows = [row if bare else replace(row, bare=None) for row in rows]
     for index, sha256 in (hashes or {}).items():
         rows[index] = replace(rows[index], image_hash=sha256)
     for index, reason in (failed or {}).items():
@@ -92,12 +94,15 @@ def make_run(
 
 def _row(rng: np.random.Generator, run: Provenance, index: int, true: Sequence[int], spread: float) -> VoteRow:
     """An image whose true labels are the likelier the larger the spread; adaptive runs stop at each stop in turn."""
-    scores = rng.standard_normal(LABELS) + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
-    scores[:, list(true)] += spread * rng.random(len(true))
+    bare = rng.standard_normal(LABELS)
+    scores = bare + rng.standard_normal((run.draws + run.pilot_draws, LABELS))
+    raised = spread * rng.random(len(true))
+    scores[:, list(true)] += raised
+    bare[list(true)] += raised
     taken = run.stops[index % len(run.stops)] if run.stops else run.draws
     pilot = _votes(run, scores[run.draws :]) if run.pilot_draws else None
     labels = tuple(true) if run.labelled else ()
-    return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot)
+    return VoteRow(run.image_ids[index], labels, _votes(run, scores[:taken]), pilot, bare=_votes(run, bare[None]))
 
 
 def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:

@@ -244,14 +244,14 @@ def test_gallery_filter(study: Study, path: Path, opened) -> None:
     assert page.locator("#image-count").inner_text() == "1 of 1 shown, 12 in all"
 
 
-def test_label_bars(study: Study, path: Path, opened) -> None:
-    """The bars of labels follow the slider."""
+def test_label_strips(study: Study, path: Path, opened) -> None:
+    """The numbers of labels follow the slider."""
     page = opened(path).page
     for index in (0, 12):
         slide_to(page, index)
-        texts = page.locator(".label-bars .name").all_text_contents()
+        texts = page.locator(".label-strips .name").all_text_contents()
         names = [re.sub(r" \d+ images?$", "", text) for text in texts]
-        values = page.locator(".label-bars .value").all_text_contents()
+        values = page.locator(".label-strips .value").all_text_contents()
         expected = {label.label: f"{percent_value(float(label.certified[index]))} %" for label in study.main.labels}
         assert dict(zip(names, values, strict=True)) == expected
         assert values == sorted(values, key=lambda value: -float(value[:-2]))
@@ -312,7 +312,7 @@ def test_hostile_names(hostile_study: Study, hostile_path: Path, opened) -> None
     assert set(HOSTILE_IDS) <= set(shown_ids(page))
     headings = page.locator(".card h3").all_text_contents()
     assert set(HOSTILE_IDS) <= set(headings)
-    bars = "\n".join(page.locator(".label-bars .name").all_text_contents())
+    bars = "\n".join(page.locator(".label-strips .name").all_text_contents())
     present = {label for true in hostile_study.main.certificates.labels for label in true}
     assert all(HOSTILE_LABELS[label] in bars for label in present)
     assert page.locator("h1").inner_text() == hostile_study.title

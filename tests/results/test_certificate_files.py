@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -108,7 +109,7 @@ def test_round_trip(tmp_path, votes, votes_folder) -> None:
 def test_readable_rows(written, votes) -> None:
     """The table has names in place of label indices, and columns that any Parquet reader shows."""
     table = pq.read_table(written / PARQUET)
-    columns = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "image_sha256"]
+    columns = ["id", "labels", "radii", "label_radii", "predicted", "predicted_hits", "draws", "image_sha256", "bare"]
     assert table.column_names == columns
     row = table.to_pylist()[3]
     assert row["id"] == votes.ids[3]
@@ -340,10 +341,31 @@ def test_forged_claims(certified, column, value, message) -> None:
 def test_other_format(certified) -> None:
     """A file of another version, or of somebody else, is refused."""
     forge(certified / PARQUET, metadata={**load_metadata(certified / PARQUET), "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 5"):
+    with pytest.raises(DataError, match=r"version 1; .* version 6"):
         read_certificates(certified)
     pq.write_table(pq.read_table(certified / PARQUET).replace_schema_metadata(None), certified / PARQUET)
     with pytest.raises(DataError, match=r"it holds no checksum, or more than one.*; certify the votes again"):
+        read_certificates(certified)
+
+
+def test_older_version(certified) -> None:
+    """Certificates of version 5 are read: they do not say what the base classifier returns without noise."""
+    path = certified / PARQUET
+    before, table = read_certificates(certified).certificates, pq.read_table(path).drop_columns("bare")
+    forge(path, metadata={**load_metadata(path), "version": 5}, table=table)
+    after = read_certificates(certified).certificates
+    assert after.bare == (None,) * len(before.ids)
+    assert [each.tolist() for each in after.radii["joint"]] == [each.tolist() for each in before.radii["joint"]]
+
+
+@pytest.mark.parametrize("labels", [["label 1"], ["label 1"] * 3, ["label 1", "label 2", "no such label"]])
+def test_forged_bare_labels(certified, labels) -> None:
+    """What the base classifier returns without noise has the form that the rule gives it."""
+    path = certified / PARQUET
+    table = pq.read_table(path)
+    forged = pa.array([labels, *[None] * (len(table) - 1)], pa.list_(pa.string()))
+    forge(path, table=table.set_column(table.schema.get_field_index("bare"), "bare", forged))
+    with pytest.raises(DataError, match="cannot be used"):
         read_certificates(certified)
 
 

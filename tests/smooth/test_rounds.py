@@ -16,6 +16,7 @@ from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, rounds, vote_dataset
+from multiguard.smooth.noise import DEVICE_PHILOX
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
 from multiguard.votes import read_votes
 
@@ -78,7 +79,7 @@ def test_full_batches(pilot_draws):
     rows = [row for shard in range(8) for row in votes[shard]]
     assert [row.image_id for row in rows] == images.ids
     assert [row.draws for row in rows] == [STOPS[i % 4] for i in range(32)]
-    total = 8 * sum(STOPS) + 32 * pilot_draws
+    total = 8 * sum(STOPS) + 32 * (pilot_draws + 1)  # and each image without noise
     assert len(seen) == total
     assert set(sizes) == {64}, "padded, so that no score depends on how full its batch was"
     assert len(done) == 32
@@ -189,6 +190,55 @@ def test_recorded_failures(tmp_path, kind, batch_size):
         assert row.pilot is None or np.array_equal(row.pilot, other.pilot)
     assert done == [(number, 5) for number in range(1, 6)]
     assert len(some.ids) + len(some.failures) == 5
+
+
+BARE_KINDS = {
+    "fixed": ({"k_max": 3}, KINDS["fixed"]),
+    "pilot": ({"k_max": 3}, KINDS["pilot"]),
+    "adaptive": ({"k_max": 3}, KINDS["adaptive"]),
+    "sets": ({"score_threshold": 0.5}, KINDS["fixed"]),
+    "noise of a device": ({"k_max": 3, "noise": DEVICE_PHILOX}, KINDS["fixed"]),
+}
+
+
+@pytest.mark.parametrize("kind", BARE_KINDS)
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_bare_votes(tmp_path, kind, batch_size):
+    """Each image has the labels of the classifier without noise, whatever shares its batch; its draws have noise."""
+    how, options = BARE_KINDS[kind]
+    one = Smoother(linear(), sigma=0.5, device="cpu", batch_size=batch_size, **how)
+    vote_dataset(one, Images(5), tmp_path, **options, seed=0, shard_images=2)
+    votes = read_votes(tmp_path)
+    for position, sample in enumerate(Images(5)):
+        row = votes.row(position, adaptive=True)
+        scores = linear()(torch.from_numpy(sample.image)[None].float() / 255)[0]
+        if kind == "sets":
+            assert row.bare.hits().tolist() == [(scores >= 0).tolist()]
+            assert len(np.unique(row.hits, axis=0)) > 1
+        else:
+            assert row.bare.tolist() == [np.argsort(-scores.numpy(), kind="stable")[:3].tolist()]
+            assert len(np.unique(row.ranked, axis=0)) > 1
+            fresh = one.votes(sample.image, row.draws, seed=0, image_id=sample.id)
+            assert np.array_equal(row.ranked, fresh), "the image without noise moves no draw"
+
+
+@pytest.mark.parametrize("problem", ["nan", "raise"])
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_bare_failure(tmp_path, problem, batch_size):
+    """A classifier that fails on an image without noise alone still votes on it: no claim depends on that."""
+    exact, clean = linear(), {(torch.from_numpy(each.image).float() / 255).numpy().tobytes() for each in Images(2)}
+
+    def scores(images: Tensor) -> Tensor:
+        found = [row.numpy().tobytes() in clean for row in images]
+        if problem == "raise" and any(found):
+            raise ValueError("no noise")
+        return exact(images).masked_fill(torch.tensor(found)[:, None], float("nan"))
+
+    vote_dataset(smoother_of(scores, batch_size), Images(5), tmp_path, draws=12, seed=0)
+    votes = read_votes(tmp_path)
+    assert votes.failures == ()
+    assert [row.bare is None for row in votes] == [True, True, False, False, False]
+    assert {row.draws for row in votes} == {12}
 
 
 def is_image(images: Tensor) -> bool:

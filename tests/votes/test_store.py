@@ -27,6 +27,7 @@ def test_round_trip(tmp_path, kind, labels):
         assert found.image_hash == expected.image_hash == votes.image_hashes[position]
         assert same(found.votes, expected.votes)
         assert same(found.pilot, expected.pilot)
+        assert same(found.bare, expected.bare)
         assert found.draws == expected.draws == votes.draws_of(position)
 
 

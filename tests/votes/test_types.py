@@ -106,6 +106,8 @@ def test_two_bytes_are_little_endian():
         ("pilot", lambda r: VoteRow("a", r.labels, r.votes, r.pilot[:4]), "shape"),
         ("pilot", lambda r: VoteRow("a", r.labels, r.votes, LabelSets.from_hits(np.eye(20) > 0)), "another rule"),
         ("unlabelled", lambda r: VoteRow("a", (1,), r.votes, r.pilot), "run without labels"),
+        ("top-k", lambda r: VoteRow("a", r.labels, r.votes, bare=r.votes[:2]), "shape"),
+        ("threshold", lambda r: VoteRow("a", r.labels, r.votes, bare=np.zeros((1, 3), np.uint8)), "another rule"),
     ],
 )
 def test_row_of_another_run(kind, change, message):

@@ -131,7 +131,8 @@ def row(run: Provenance, position: int) -> VoteRow:
     votes = votes_of(run, draws_of(run, position), position)
     pilot = votes_of(run, run.pilot_draws, 1000 + position) if run.pilot_draws else None
     labels = tuple(range(position % 3)) if run.labelled else ()
-    return VoteRow(run.image_ids[position], labels, votes, pilot, f"{position:064x}")
+    bare = votes_of(run, 1, 2000 + position) if position % 2 == 0 else None
+    return VoteRow(run.image_ids[position], labels, votes, pilot, f"{position:064x}", bare)
 
 
 def write(folder, run: Provenance, shards=None, shard_images: int = 2) -> VotesWriter:

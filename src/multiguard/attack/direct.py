@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.attack.gradient_search import Progress
 from multiguard.attack.objective import Kind, Objective
-from multiguard.attack.perturbation import ImageGroup, distances
+from multiguard.attack.perturbation import Candidates, ImageGroup, distances
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.score_search import make_compare, make_search
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
@@ -24,6 +25,7 @@ from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise import noise_key, resolve_seed
 from multiguard.smooth.settings import resolve_device
 
+_TIE = 1e-6  # far less than one draw or one step changes a value by
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -118,6 +120,7 @@ def pgd(
     draws: int = 500,
     box: bool = False,
     seed: int | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
     """Projected gradient descent in the l2-ball: no perturbation is longer than `radius`; the best found is returned.
@@ -139,6 +142,7 @@ def pgd(
         draws: Fresh draws that evaluate the perturbed inputs of a smoothed classifier.
         box: Whether perturbed inputs must stay in [0, 1].
         seed: Decides every random choice; None draws one.
+        progress: Called with the fraction of the search that is done; an exception from it ends the attack.
         options: Options of `Smoother` for the model: labels, output, image_size and device.
 
     >>> import numpy as np
@@ -149,7 +153,7 @@ def pgd(
     array([ True, False])
     """
     plan = AttackPlan(attacks=("pgd",), steps=steps, starts=starts, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
 
 
 def random_search(
@@ -165,6 +169,7 @@ def random_search(
     draws: int = 500,
     box: bool = False,
     seed: int | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
@@ -181,6 +186,7 @@ def random_search(
         draws: Fresh draws that evaluate the perturbed inputs.
         box: Whether perturbed inputs must stay in [0, 1].
         seed: Decides every random choice.
+        progress: Called as in `pgd`.
         options: Options of `Smoother` for the model.
 
     >>> import numpy as np
@@ -192,7 +198,7 @@ def random_search(
     (array([ True]), True)
     """
     plan = AttackPlan(attacks=("random",), tries=tries, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, options)
+    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
 
 
 def _attack(
@@ -205,6 +211,7 @@ def _attack(
     sigma: float | None,
     plan: AttackPlan,
     seed: int | None,
+    progress: Progress | None,
     options: dict[str, Any],
 ) -> AdversarialBatch:
     if not 0 < radius < float("inf"):
@@ -223,9 +230,11 @@ def _attack(
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
     objective = Objective(target.rule, goal.kind)
-    search = make_search(name, target, objective, plan, set(), keep_best=True)
+    search = make_search(name, target, objective, plan, set(), keep_best=True, progress=progress)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
-    found = search.improve(group, 0, allowed, make_compare(target, objective, plan)(group, clean)).images
+    start = make_compare(target, objective, plan)(group, clean)
+    start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
+    found = search.improve(group, 0, allowed, start).images
     after = target.evaluate(group, found, plan.evaluation_draws)
     return AdversarialBatch(
         inputs=found.cpu().numpy(),

@@ -12,6 +12,7 @@ from multiguard.attack.plan import AttackPlan
 from multiguard.attack.target import Target
 
 Compare = Callable[[ImageGroup, Tensor], Candidates]
+Progress = Callable[[float], None]  # with the fraction of a search that is done
 
 _REACH = 2.5  # the length of all steps of a start together, in radii
 # Input numbers per batch: the backward pass keeps what the forward pass computed.
@@ -24,7 +25,8 @@ class GradientSearch:
 
     `compare` values perturbed images by draws of the search. `flat` takes the ids of images where some gradient was 0
     or not finite, so that a step led nowhere. With `keep_best`, the best point on the way to each end takes part, too:
-    towards several labels at once, the last steps may lose what earlier ones gained.
+    towards several labels at once, the last steps may lose what earlier ones gained. `progress` is called after each
+    step.
     """
 
     def __init__(
@@ -36,8 +38,10 @@ class GradientSearch:
         flat: set[str],
         *,
         keep_best: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         self._plan, self._compare, self._flat, self._keep_best = plan, compare, flat, keep_best
+        self._progress = progress
         self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
@@ -54,6 +58,9 @@ class GradientSearch:
                 values, after = self._step(group, images, radius, step)
                 here = Candidates(images, values)
                 passed, images = here if passed is None else passed.better(here), after
+                if self._progress is not None:
+                    done = step + 1 - turn * self._plan.starts * self._plan.steps
+                    self._progress(done / (self._plan.starts * self._plan.steps))
             best = best.better(self._compare(group, images))
             if self._keep_best and passed is not None:
                 best = best.better(self._compare(group, passed.images))

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.gradient_search import Compare, GradientSearch, SoftVotes
+from multiguard.attack.gradient_search import Compare, GradientSearch, Progress, SoftVotes
 from multiguard.attack.objective import Objective
 from multiguard.attack.perturbation import Candidates, ImageGroup, project, rescale, unit
 from multiguard.attack.plan import AttackName, AttackPlan
@@ -23,8 +23,10 @@ class RandomSearch:
     and towards a square of one colour; they grow shorter from try to try.
     """
 
-    def __init__(self, target: Target, objective: Objective, plan: AttackPlan, compare: Compare) -> None:
-        self._plan, self._compare = plan, compare
+    def __init__(
+        self, target: Target, objective: Objective, plan: AttackPlan, compare: Compare, progress: Progress | None = None
+    ) -> None:
+        self._plan, self._compare, self._progress = plan, compare, progress
         self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
@@ -39,6 +41,8 @@ class RandomSearch:
             step = rescale(unit(away), radius * max(_LEAST_STEP, left))
             tried = project(group.clean, best.images + step, radius, box=self._plan.box, sphere=True)
             best = best.better(self._score(group, turn, tried))
+            if self._progress is not None:
+                self._progress((number + 1) / self._plan.tries)
         return previous.better(self._compare(group, best.images))
 
     def _score(self, group: ImageGroup, turn: int, images: Tensor) -> Candidates:
@@ -98,9 +102,10 @@ def make_search(
     flat: set[str],
     *,
     keep_best: bool = False,
+    progress: Progress | None = None,
 ) -> GradientSearch | RandomSearch:
-    """The search of this name; `flat` and `keep_best` are those of `GradientSearch`."""
+    """The search of this name; `flat`, `keep_best` and `progress` are those of `GradientSearch`."""
     compare = make_compare(target, objective, plan)
     if name == "pgd":
-        return GradientSearch(target, objective, plan, compare, flat, keep_best=keep_best)
-    return RandomSearch(target, objective, plan, compare)
+        return GradientSearch(target, objective, plan, compare, flat, keep_best=keep_best, progress=progress)
+    return RandomSearch(target, objective, plan, compare, progress)

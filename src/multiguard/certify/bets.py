@@ -26,6 +26,7 @@ _MOST_SCORE = 5.0
 # b0 is raised by this fraction of the largest numbers it is made of, and no bet pays less than _LEAST_PAYOFF.
 _ROUNDING = 1e-12
 _LEAST_PAYOFF = 1e-4
+_NEWTON_STEPS, _TINY = 4, 1e-30
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Game:
         a, b = np.divmod(np.arange((self.most_in + 1) * (self.most_out + 1)), self.most_out + 1)
         possible = a + b <= self.most_hits
         return a[possible], b[possible]
+
+    @property
+    def slots(self) -> int:
+        """The size of a table of a by b."""
+        return (self.most_in + 1) * (self.most_out + 1)
 
     def worth(self, u: int, v: int) -> Floats:
         """(cells,) the value of each cell; one with more hits than S or T has labels counts as one with so many."""
@@ -95,8 +101,10 @@ def scores_of(law: Floats) -> Floats:
 
 def law_of(scores: Floats) -> Floats:
     """(rows, cells) the law along a ladder that has these scores, or the running minimum of them."""
-    tails = np.pad(ndtr(np.minimum.accumulate(scores, axis=1)), ((0, 0), (1, 1)))
+    kept = np.clip(scores, -_MOST_SCORE, _MOST_SCORE)
+    tails = np.zeros((len(scores), scores.shape[1] + 2))
     tails[:, 0] = 1.0
+    tails[:, 1:-1] = ndtr(np.minimum.accumulate(kept, axis=1))
     law: Floats = tails[:, :-1] - tails[:, 1:]
     return law
 
@@ -109,18 +117,6 @@ def breaking(scores: Floats, gaps: Floats, least: Floats) -> Floats:
         kept = least + np.einsum("ij,ij->i", gaps, ndtr(scores - middle[:, None])) > 0
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     return low
-
-
-def information(law: Floats, scores: Floats, gaps: Floats, r: Floats) -> Floats:
-    """(rows,) about how fast log K grows per draw of this law at r - x, divided by x^2; r: where the law breaks."""
-    shifted = np.clip(scores, -_MOST_SCORE, _MOST_SCORE)
-    rise = np.einsum("ij,ij->i", gaps, np.exp(-((shifted - r[:, None]) ** 2) / 2)) / np.sqrt(2 * np.pi)
-    h = np.zeros_like(law)
-    np.cumsum(gaps * np.exp(shifted * r[:, None] - r[:, None] ** 2 / 2), axis=1, out=h[:, 1:])
-    mean = np.einsum("ij,ij->i", law, h)
-    variance = np.einsum("ij,ij->i", law, (h - mean[:, None]) ** 2)
-    per_draw: Floats = rise**2 / (2 * np.maximum(variance, 1e-12 * (1 + mean**2)))
-    return per_draw
 
 
 def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats) -> Floats:
@@ -136,12 +132,29 @@ def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats) -> Floats:
     return x
 
 
-def best_stakes(law: Floats, x: Floats) -> tuple[Floats, Floats]:
-    """(rows,) the stake with the fastest growth of log K for draws of this law, and (rows,) that growth per draw."""
+def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
+    """(rows,) the stakes whose best law makes log K grow by `rate` per draw; 0 where nothing has to grow.
+
+    Where x has mean 0 under `law`, a stake is best for draws of (1 + stake x) law, and log K then grows by the
+    divergence of the two laws. Newton's steps are for the root of twice the growth, which is nearly linear.
+    """
     most = (1 - _LEAST_PAYOFF) / -x[:, 0]
-    low, high = np.zeros(len(x)), most
+    target = np.sqrt(2 * np.maximum(rate, 0.0))
+    stake = np.minimum(target / np.sqrt(np.einsum("ij,ij,ij->i", law, x, x)), most)
+    for _ in range(_NEWTON_STEPS):
+        g = 1 + stake[:, None] * x
+        weighted, log_g = law * x, np.log(g)
+        growth = np.sqrt(2 * np.maximum(np.einsum("ij,ij,ij->i", law, g, log_g), _TINY))
+        slope = np.einsum("ij,ij->i", weighted, log_g + 1) / growth
+        stake = np.clip(stake + (target - growth) / np.maximum(slope, _TINY), 0.0, most)
+    return np.where(target > 0, stake, 0.0)
+
+
+def kelly_stakes(law: Floats, x: Floats) -> Floats:
+    """(rows,) the stakes with the fastest growth of log K for draws of this law, 0 where there is none."""
+    low, high = np.zeros(len(x)), (1 - _LEAST_PAYOFF) / -x[:, 0]
     for _ in range(_STEPS):
         middle = (low + high) / 2
         rising = np.einsum("ij,ij->i", law, x / (1 + middle[:, None] * x)) > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    return low, np.einsum("ij,ij->i", law, np.log1p(low[:, None] * x))
+    return low

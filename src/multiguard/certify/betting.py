@@ -1,4 +1,4 @@
-"""The betting certificate: one number per draw, valid at every number of draws.
+"""The betting certificate: one number per draw, for a fixed number of draws (coupled) or for every one (betting).
 
 If fewer than e labels of L survive, some pair (U, V) is broken: U in L with |U| = d - e + 1 is out, V outside L with
 |V| = k - e + 1 is in. Each draw is a bet against the pair, chosen from earlier draws, whose payoff has mean at most 1
@@ -12,17 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from multiguard.certify.arguments import check_radii
 from multiguard.certify.arrays import Bools, Floats
 from multiguard.certify.bets import Game
 from multiguard.certify.blocks import Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 from multiguard.certify.layers import At
-from multiguard.certify.rules import Rule, Threshold, TopK
-from multiguard.certify.wealth import wealth
+from multiguard.certify.rules import Method, Rule, Threshold, TopK
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course, wealth
 
 # The r = R / sigma at which claims are made; between two of them the smaller one counts.
 BETTING_RADII: Floats = np.arange(251) / 50
+# The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
+BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
 # T has at most so many labels where a draw may hit any number of them.
 _MOST_TOGETHER = 6
 # log K must exceed what is needed by this much, and by so much more per draw: far more than rounding can add.
@@ -54,25 +57,32 @@ class Staircase:
         return radii is not None and radii < len(self.pairs)
 
 
-def betting_radii(draws: Draws, rule: Rule, alpha: float, at: At = None) -> tuple[Floats, Floats | None]:
+def betting_radii(
+    draws: Draws, rule: Rule, alpha: float, course: Course = ANYTIME, at: At = None
+) -> tuple[Floats, Floats | None]:
     """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings.
 
     With `at`, the only r that matter, a radius is the largest of them that is claimed.
     """
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
-        return np.concatenate([certain, _claimed(draws, top_k_sizes(draws, rule), alpha, at)]), None
-    return floor_radii(draws, rule, alpha / 2, at), ceiling_radii(draws, rule, alpha / 2, at)
+        return np.concatenate([certain, _claimed(draws, top_k_sizes(draws, rule), alpha, course, at)]), None
+    return floor_radii(draws, rule, alpha / 2, course, at), ceiling_radii(draws, rule, alpha / 2, course, at)
 
 
-def floor_radii(draws: Draws, rule: Threshold, alpha: float, at: At = None) -> Floats:
+def course_of(method: Method, draws: Draws) -> Course:
+    """The course of the bets of a method: that of `coupled` ends with these draws."""
+    return fixed_course(draws.count) if method == "coupled" else ANYTIME
+
+
+def floor_radii(draws: Draws, rule: Threshold, alpha: float, course: Course = ANYTIME, at: At = None) -> Floats:
     """(d,) the r up to which at least 1, 2, ..., d labels of L are claimed to stay in."""
-    return _claimed(draws, floors(draws, rule), alpha, at)
+    return _claimed(draws, floors(draws, rule), alpha, course, at)
 
 
-def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, at: At = None) -> Floats:
+def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, course: Course = ANYTIME, at: At = None) -> Floats:
     """(c - d,) the r up to which at most 0, 1, ... labels outside L are claimed to come in."""
-    return _claimed(draws, ceilings(draws, rule), alpha, at)[::-1]
+    return _claimed(draws, ceilings(draws, rule), alpha, course, at)[::-1]
 
 
 def certain_sizes(draws: Draws, rule: TopK) -> int:
@@ -108,14 +118,15 @@ def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
     return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
 
 
-def _claimed(draws: Draws, staircase: Staircase, alpha: float, at: At) -> Floats:
+def _claimed(draws: Draws, staircase: Staircase, alpha: float, course: Course, at: At) -> Floats:
     """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
     if not staircase.pairs:
         return np.empty(0)
-    radii = BETTING_RADII if at is None else np.unique(np.array(at, dtype=np.float64))
+    radii = BETTING_RADII if at is None else np.unique(check_radii(at))
     requested = None if at is None else len(radii)
     claims = staircase.claims(alpha, requested)
-    held = np.logical_and.accumulate(is_proved(wealth(draws, staircase.game, claims, radii), claims, draws.count), 1)
+    log_k = wealth(draws, staircase.game, claims, radii, course)
+    held = np.logical_and.accumulate(is_proved(log_k, claims, draws.count), axis=1)
     if staircase.is_nested(requested):
         held = np.logical_and.accumulate(held, axis=0)
     r = np.append(-np.inf, radii)[held.sum(axis=1)]

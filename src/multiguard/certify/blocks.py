@@ -51,11 +51,12 @@ class Block:
     Attributes:
         first: The cut; the draws before it choose the bets.
         last: The next cut, or the number of draws.
+        planned: The next cut.
         members: (sets, d) the sets S that are tried.
     """
 
-    def __init__(self, draws: Draws, ends: tuple[int, int], game: Game, claims: Sequence[Claim]) -> None:
-        self.first, self.last = ends
+    def __init__(self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]) -> None:
+        (self.first, self.last), self.planned = ends, planned
         self.game, self.rivals, self._pattern = game, draws.rivals, draws.pattern[: self.last]
         seen, self._start = np.searchsorted(draws.draw, (self.last, self.first))
         self._draw = draws.draw[:seen]
@@ -90,40 +91,71 @@ class Block:
         inside: Bools = sets @ self.members.T == np.array(self._sizes)
         return inside
 
-    def gains(self, claim: Claim, subset: int, v: int, logs: Floats) -> Floats:
-        """(radii,) the least that a pair with this S and any V gains in the block, betting on v labels of V.
+    def steps(self, count: int) -> list[int]:
+        """Where the steps of the block end: about so many by the next cut, and now."""
+        ends = np.linspace(self.first, self.planned, count + 1).round().astype(np.int64)[1:]
+        return [*np.unique(ends[(ends > self.first) & (ends < self.last)]).tolist(), self.last]
 
-        T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v. A draw
-        that hits B labels after those loses at most (log g(a, 0) - log g(a, B)) / B per label of T that it hits.
-
-        Args:
-            claim: The claim.
-            subset: The index of S.
-            v: The number of labels in T.
-            logs: (a, b, radii) log g of a draw that hits a labels of S and b of T.
-        """
-        rows = slice(self.first, self.last)
+    def tally(self, claim: Claim, subset: int, v: int, ends: Sequence[int]) -> "Tally":
+        """What a bet on this S and the last v labels of V depends on, in steps that end at `ends`."""
+        rows, span = slice(self.first, self.last), self.game.most_out + 1
+        step = np.searchsorted(ends, np.arange(self.first, self.last), side="right")
         a = self._overlap[subset][self._pattern[rows]]
-        gain: Floats = np.bincount(a, minlength=len(logs)) @ logs[:, 0]
+        hits_in = np.bincount(step * (self.game.most_in + 1) + a, minlength=len(ends) * (self.game.most_in + 1))
         if claim.into == 0:
-            return gain
-        before, width = claim.into - v, len(logs) * logs.shape[1]
+            return Tally(hits_in.reshape(len(ends), -1), np.zeros((len(ends), 0, self.game.slots)), 0, span)
+        before = claim.into - v
         b = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
         later = self._place[self._start :] >= before
         draw, place = self._draw[self._start :][later] - self.first, self._place[self._start :][later] - before
-        keys = (a * logs.shape[1] + b)[draw] + place * width
-        table = np.bincount(keys, minlength=(self.rivals - before) * width).reshape(-1, width)
-        losses = (logs[:, :1] - logs) / np.maximum(np.arange(logs.shape[1]), 1)[None, :, None]
-        used = table.any(axis=0)
-        weights = table[:, used].astype(np.float64) @ losses.reshape(width, -1)[used]
-        gain -= np.partition(weights, len(weights) - v, axis=0)[len(weights) - v :].sum(axis=0)
-        return gain
+        shape = len(ends), self.rivals - before, self.game.slots
+        keys = (step[draw] * shape[1] + place) * shape[2] + (a * span + b)[draw]
+        table = np.bincount(keys, minlength=shape[0] * shape[1] * shape[2]).reshape(shape)
+        return Tally(hits_in.reshape(len(ends), -1), table, v, span)
 
     def _hits_ahead(self, most: int) -> Ints:
         """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""
         near = self._place < most
         keys = self._draw[near] * (most + 1) + self._place[near] + 1
         return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
+
+
+class Tally:
+    """The least that a pair with one S and any V gains in a block, step by step.
+
+    T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v. A draw that
+    hits B labels after those loses at most (log g(a, 0) - log g(a, B)) / B per label of T that it hits.
+
+    Attributes:
+        hits_in: (steps, a) how many draws hit a labels of S.
+        table: (steps, labels, slots) how many draws hit each label that T can hold, by a and B.
+        v: The number of labels in T; 0 without T.
+        span: How many B there are.
+    """
+
+    def __init__(self, hits_in: Ints, table: Ints | Floats, v: int, span: int) -> None:
+        self.v, self.span, self.hits_in = v, span, hits_in.astype(np.float64)
+        self.used = np.flatnonzero(table.any(axis=(0, 1)))
+        self.table = table[:, table.any(axis=(0, 2))][:, :, self.used].astype(np.float64)
+        self._plain, self._losses = np.zeros(1), np.zeros((1, self.table.shape[1]))
+
+    def add(self, step: int, logs: Floats) -> Floats:
+        """(pairs,) what is gained from the first step to this one; logs: (pairs, slots) log g by a and b."""
+        by_hits = logs.reshape(len(logs), -1, self.span)
+        self._plain = self._plain + by_hits[:, :, 0] @ self.hits_in[step]
+        if self.v == 0:
+            return self._plain
+        per_hit = (by_hits[:, :, :1] - by_hits) / np.maximum(np.arange(self.span), 1)
+        self._losses = self._losses + per_hit.reshape(logs.shape)[:, self.used] @ self.table[step].T
+        return self._plain - _largest(self._losses, self.v)
+
+
+def _largest(values: Floats, count: int) -> Floats:
+    """(rows,) the sum of the largest values of each row; none is negative."""
+    if values.shape[1] > count:
+        values = np.partition(values, values.shape[1] - count, axis=1)[:, values.shape[1] - count :]
+    total: Floats = values.sum(axis=1)
+    return total
 
 
 def _rival_sizes(into: int, most: int) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ _MOST_DRAWS = 10**8
 # Below 1e-243 SciPy's distribution function may come out as 0 and would confirm anything; a bound at a
 # level that comes near this is 0 or 1, which never fails.
 _LEAST_LEVEL = 1e-220
+# Each addition of two doubles is right up to 2^-53 of the sum.
+_SUM_ERROR = 2.0**-51
 
 
 def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
@@ -112,13 +114,28 @@ class ClopperPearson:
 
 
 class Exact:
-    """Masses are the probabilities themselves (draws = 1); nothing can fail and levels are not used."""
+    """Masses are sums of exact probabilities (draws = 1); nothing can fail and levels are not used.
+
+    A sum of numbers that are not negative is right up to a fraction of itself. A bound leaves room for that. It is 1
+    only where the sum lacks less than the least probability there is, and so lacks nothing.
+
+    Attributes:
+        error: The largest error of a sum, as a fraction of it, many times over.
+        least: The least probability that is not 0.
+    """
+
+    def __init__(self, probabilities: Floats) -> None:
+        self.error = _SUM_ERROR * (len(probabilities) + 100)
+        self.least = float(probabilities[probabilities > 0].min())
 
     def lower(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
-        """The probability itself."""
-        return np.clip(mass, 0.0, draws)
+        """At most the probability, and at least 0."""
+        everything = mass >= 1 - self.error if self.least > 4 * self.error else np.zeros(mass.shape, np.bool_)
+        return np.where(everything, 1.0, np.clip(mass, 0.0, 1.0) * (1 - self.error))
 
-    upper = lower
+    def upper(self, mass: Floats, draws: Floats, level: Floats | float) -> Floats:
+        """At least the probability, and at most 1."""
+        return np.clip(mass * (1 + self.error), 0.0, 1.0)
 
 
 def _each_once(

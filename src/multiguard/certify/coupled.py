@@ -29,7 +29,7 @@ _MARGIN = 1e-11
 
 def coupled_radii(draws: Draws, chances: Floats, rule: Rule) -> tuple[Floats, Floats | None]:
     """As `betting_radii`, each row of `draws` with its chance in place of being a draw; every r counts."""
-    d, rivals, chances = draws.num_true, draws.rivals, chances / chances.sum()
+    d, rivals = draws.num_true, draws.rivals
     if isinstance(rule, TopK):
         sizes = min(d, rule.k)
         certain = min(sizes, max(0, rule.k - rivals))

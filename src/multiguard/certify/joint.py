@@ -21,7 +21,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import Layers, crossing, fill
 from multiguard.certify.rules import TopK
-from multiguard.certify.subsets import WithinU, at_least, levels, weakest_out
+from multiguard.certify.subsets import WithinU, at_least_elsewhere, levels, weakest_out
 
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
 FRACTION_U, FRACTION_V, FRACTION_CAP = 0.50, 0.40, 0.10
@@ -46,7 +46,7 @@ def _right_side(group: Group, e: int, rule: TopK, alpha: float, bounds: Bounds) 
     singles = bounds.upper(group.rivals(s), draws, FRACTION_V * alpha / s**2)
     layers = min(k_prime, s)
     depth = np.arange(1, layers + 1)
-    elsewhere = draws - at_least(group)[:, ::-1][:, :layers]
+    elsewhere = at_least_elsewhere(group)[:, :layers]
     outside = bounds.upper(elsewhere, draws, FRACTION_CAP * alpha / layers)
     sums = np.cumsum(singles[:, ::-1], axis=1)
     level = levels(FRACTION_V * alpha, s, k_prime)

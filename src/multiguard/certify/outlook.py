@@ -130,8 +130,10 @@ def _wealth_where_likely(
     log_k, needed = np.zeros((len(claims), len(radii))), np.array([claim.needed for claim in claims])
     expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws.count - BETTING_CUTS[0])
     likely = np.flatnonzero(_HOPE * expected >= needed).tolist()
-    if likely:
-        log_k[likely] = wealth(draws, staircase.game, [claims[i] for i in likely], radii)
+    listed = radii <= BETTING_RADII[-1]
+    if likely and listed.any():
+        whole = wealth(draws, staircase.game, [claims[i] for i in likely], BETTING_RADII)
+        log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(BETTING_RADII, radii[listed])]
     return log_k
 
 
@@ -140,7 +142,7 @@ def _paces(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats) -> 
 
     With n draws seen it has a standard deviation of about 1 / sqrt(2 n).
     """
-    block = Block(draws, (draws.count, draws.count), game, claims)
+    block = Block(draws, (draws.count, draws.count), draws.count, game, claims)
     return np.stack([_pace(block, claim, radii) for claim in claims])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.betting import betting_radii
+from multiguard.certify.betting import BETTING_METHODS, betting_radii, course_of
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, check_votes, count_votes, equal_groups, hits_from_ranked
 from multiguard.certify.coupled import coupled_radii
@@ -91,10 +91,11 @@ def certified_radii(
         rule: The smoothed classifier.
         sigma: The standard deviation of the noise, in the unit of the input (pixels in [0, 1]) and of the radii.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
-        method: "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem 1,
-            corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "betting" are sigma
-            times those of `BETTING_RADII`. They hold for any number of draws, also one that was decided by looking at
-            the votes, and a run may be extended by more draws. The other methods need a number of draws fixed before.
+        method: "joint", "coupled", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
+            1, corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "coupled" and
+            "betting" are sigma times those of `BETTING_RADII`. Those of "betting" hold for any number of draws, also
+            one that was decided by looking at the votes, and a run may be extended by more draws. The other methods
+            need a number of draws fixed beforehand.
         num_labels: c, the number of labels there are; boolean votes have it.
 
     >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
@@ -107,8 +108,8 @@ def certified_radii(
     options = check_options(rule, num_labels, sigma, alpha, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
-    if method == "betting":
-        return _bet(given, labels, rule, num_labels, sigma, alpha)
+    if method in BETTING_METHODS:
+        return _bet(method, given, labels, rule, num_labels, sigma, alpha)
     if (own := own_method(method)) is not None:
         return _solve_own(own, given, labels, rule, num_labels, sigma, alpha)
     return solve([count_votes(given, labels, rule, num_labels)], rule, ClopperPearson(), *options)[0]
@@ -137,8 +138,8 @@ def certified_radii_batch(
     """
     options = check_options(rule, num_labels, sigma, alpha, method)
     own = own_method(method)
-    if method == "betting" or own is not None:
-        solver = _bet if own is None else partial(_solve_own, own)
+    if method in BETTING_METHODS or own is not None:
+        solver = partial(_bet, method) if own is None else partial(_solve_own, own)
 
         def read(given: ArrayLike, true: ArrayLike) -> Radii:
             return solver(given, true, rule, num_labels, sigma, alpha)
@@ -179,11 +180,11 @@ def exact_radii(
     weights = check_distribution(probabilities, len(sets))
     if own_method(method) is not None:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii")
-    if method == "betting":
+    if method in BETTING_METHODS:
         true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
         return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
     counts = count_votes(sets, labels, rule, num_labels, weights)
-    return solve([counts], rule, Exact(), *options)[0]
+    return solve([counts], rule, Exact(weights), *options)[0]
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
@@ -216,9 +217,12 @@ def check_options(rule: Rule, num_labels: int, sigma: float, alpha: float, metho
     return check_sigma(sigma), check_alpha(alpha), check_method(method, rule)
 
 
-def _bet(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float) -> Radii:
-    """The radii of one image by the method betting."""
-    true, false = betting_radii(read_draws(votes, labels, rule, num_labels), rule, alpha)
+def _bet(
+    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
+) -> Radii:
+    """The radii of one image by a method that bets."""
+    draws = read_draws(votes, labels, rule, num_labels)
+    true, false = betting_radii(draws, rule, alpha, course_of(method, draws))
     return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
 
 

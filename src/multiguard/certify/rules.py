@@ -19,7 +19,7 @@ from multiguard.io.names import unknown_name
 RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
 Method = str  # one of `METHODS`, or a name given to `register_method`
-METHODS: tuple[Method, ...] = ("joint", "betting", "paper", "independent", "jia", "cohen")
+METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "cohen")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Threshold:
 
     t: float
     name: ClassVar[RuleName] = "threshold"
-    methods: ClassVar[tuple[Method, ...]] = ("joint", "betting", "independent")
+    methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "t", check_fraction("threshold", self.t))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_alpha, check_labels, check_sigma, each_image
 from multiguard.certify.arrays import Floats
-from multiguard.certify.betting import betting_radii, floor_radii
+from multiguard.certify.betting import BETTING_METHODS, betting_radii, course_of, floor_radii
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, check_votes, count_votes
 from multiguard.certify.draws import read_draws
@@ -31,7 +31,7 @@ def label_radii(
     """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
 
     For `TopK` that is against all other labels. Several labels together hold with what is left of 1 after alpha for
-    each. The arguments are those of `certified_radii`; the method is "joint" or "betting".
+    each. The arguments are those of `certified_radii`; the method is "joint", "coupled" or "betting".
 
     Returns:
         (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
@@ -58,15 +58,15 @@ def label_radii_batch(
     """For each image the promise of `label_radii`, each with an alpha of its own."""
     rule.check(num_labels)
     sigma, alphas = check_sigma(sigma), [check_alpha(alpha) for alpha in alphas]
-    if method == "betting":
+    if method in BETTING_METHODS:
         levels = iter(alphas)
 
         def alone(given: ArrayLike, true: ArrayLike) -> Floats:
-            return _bet_alone(given, true, rule, num_labels, sigma, next(levels))
+            return _bet_alone(method, given, true, rule, num_labels, sigma, next(levels))
 
         return list(each_image(votes, labels, alone))
     if method != "joint":
-        raise InvalidInputError(f"the method of single labels must be 'joint' or 'betting', got {method!r}")
+        raise InvalidInputError(f"the method of single labels must be joint, coupled or betting, got {method!r}")
 
     def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
@@ -84,11 +84,16 @@ def label_radii_batch(
     return radii
 
 
-def _bet_alone(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float) -> Floats:
-    """(d,) the radius of each label of one image by the method betting."""
+def _bet_alone(
+    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
+) -> Floats:
+    """(d,) the radius of each label of one image by a method that bets."""
     r = np.empty(np.size(labels))
     for i, label in enumerate(np.atleast_1d(labels)):
         draws = read_draws(votes, [label], rule, num_labels)
-        claims = betting_radii(draws, rule, alpha)[0] if isinstance(rule, TopK) else floor_radii(draws, rule, alpha)
-        r[i] = claims[0]
+        course = course_of(method, draws)
+        if isinstance(rule, TopK):
+            r[i] = betting_radii(draws, rule, alpha, course)[0][0]
+        else:
+            r[i] = floor_radii(draws, rule, alpha, course)[0]
     return scale_radii(r, sigma)

@@ -150,6 +150,12 @@ def at_least(group: Group) -> Floats:
     return np.cumsum(overlap[:, :0:-1], axis=1)[:, ::-1]
 
 
+def at_least_elsewhere(group: Group) -> Floats:
+    """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels outside L, k' in all."""
+    overlap = np.stack([counts.overlap_mass for counts in group.counts])
+    return np.cumsum(overlap[:, :-1], axis=1)[:, ::-1]
+
+
 def layer_mass(group: Group, k_prime: int) -> Floats:
     """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L.
 

@@ -1,144 +1,208 @@
 """log K, the wealth of bets against every pair (U, V): lower bounds from the draws of one image.
 
-Nothing here depends on the number of draws to come: K of the first n draws is the same whatever follows, so it may be
-read at any n.
+A course says when bets are chosen and by when they should have reached what they need. It is fixed beforehand: it knows
+nothing of the votes, so K of the first n draws is the same whatever follows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
-from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.bets import Game, best_stakes, breaking, information, law_of, payoffs, scores_of
+from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, stakes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
-# The draws after which bets are chosen again, from all draws before; draws before the first are not bet on.
+# The draws after which the bets of `anytime` are chosen again, from all draws before; those before the first are not
+# bet on. They aim at the next of _HORIZONS, and never hurry more than with this fraction of it left.
 BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1, 2, 5)))
-# Bets are made to reach this many times what they need by the next of these numbers of draws.
-_HORIZONS, _AIM = tuple(10**e for e in range(3, 10)), 1.15
+_HORIZONS, _LEAST_LEFT = tuple(10**e for e in range(3, 10)), 0.3
+# The same for a number of draws that is fixed beforehand, as fractions of it.
+_FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
+# Stakes are chosen again so many times from one cut to the next.
+_STEPS = 6
 # Draws that were never seen are added to those seen: so many at the least W, and as many spread over all values.
-_UNSEEN = 0.2
-# Halvings in the search for the law that a bet is made for, at most _FURTHEST_AIM beyond the law that just breaks.
-_STEPS, _FURTHEST_AIM = 8, 3.0
-# Options are chosen for the r that is reached by so many draws, or by twice those so far where that is more.
-_FIRST_AIM = 3000
-# S and v are chosen for ranges of r of this length.
-_STRIDE = 0.1
-# A claim is given up where even so many times the growth expected would not reach it.
+_UNSEEN = 0.7
+# Halvings in the search for the r that an option reaches.
+_HALVINGS = 8
+# That r is uncertain by about this much, over the square root of the draws so far; bets are made for so many r below
+# and as many above, and for few r far below.
+_SPREAD, _FINE = 8.0, 64
+# There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
 _HOPE = 4.0
-# So many r are evaluated before a look at whether there is any use in larger ones.
-_RADII_AT_A_TIME = 25
 
 
-def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats) -> Floats:
-    """(claims, radii) log K of the weakest pair of each claim, the best value that it had at the end of a block.
-
-    `radii` rise. A claim without hope from some r on has wealth 0 there.
-    """
-    cuts = [cut for cut in BETTING_CUTS if cut < draws.count]
-    if not cuts:
-        return np.zeros((len(claims), len(radii)))
-    blocks = [Block(draws, ends, game, claims) for ends in zip(cuts, [*cuts[1:], draws.count], strict=True)]
-    return np.stack([_ClaimWealth(blocks, claim, radii).best() for claim in claims])
-
-
-class _ClaimWealth:
-    """The bets of every block against every U, and what they gain."""
-
-    def __init__(self, blocks: Sequence[Block], claim: Claim, radii: Floats) -> None:
-        self.blocks, self.claim, self.radii = blocks, claim, radii
-        outs = _sets(blocks[0], claim)
-        middles, self.group = np.unique(np.floor(radii / _STRIDE + 1e-9), return_inverse=True)
-        self.bets = [_Bets(block, claim, outs, (middles + 0.5) * _STRIDE) for block in blocks]
-
-    def best(self) -> Floats:
-        """(radii,) the least over U of the best wealth at the end of a block, 0 where there is no hope of the claim.
-
-        There is none where the growth expected is far too small, nor far beyond the first r that is not reached.
-        """
-        each = zip(self.blocks, self.bets, strict=True)
-        hope = np.sum([(block.last - block.first) * np.maximum(bets.pace, 0.0) ** 2 for block, bets in each], axis=0)
-        hopeful = int(np.logical_and.accumulate(_HOPE * hope[self.group] > self.claim.needed).sum())
-        least = np.zeros(len(self.radii))
-        for start in range(0, hopeful, _RADII_AT_A_TIME):
-            part = slice(start, min(start + _RADII_AT_A_TIME, hopeful))
-            least[part] = self._least(self.radii[part], self.group[part])
-            if np.any(least[part] < self.claim.needed):
-                break
-        return least
-
-    def _least(self, radii: Floats, group: Ints) -> Floats:
-        """(radii,) as `best`, at these r."""
-        wealth = np.cumsum([bets.gains(radii, group) for bets in self.bets], axis=0)
-        least: Floats = np.maximum(wealth.max(axis=0), 0.0).min(axis=1)
-        return least
-
-
-class _Bets:
-    """The bets in one block: for each U and range of r an option, chosen by its expected growth.
+@dataclass(frozen=True)
+class Course:
+    """When bets are chosen, and what for.
 
     Attributes:
-        pace: (ranges,) about the square root of the growth of log K per draw, for the weakest U.
+        cuts: The draws after which S, T and the scores are chosen again, from all draws before.
+        horizon: From a number of draws to the one by which bets made then should have reached what they need.
+        least_left: Bets never hurry more than with this fraction of the horizon left.
+        is_eager: Whether draws that promise more than the horizon needs are bet on as they are, to get there sooner.
     """
 
-    def __init__(self, block: Block, claim: Claim, outs: Ints, middles: Floats) -> None:
-        self.block, self.claim = block, claim
+    cuts: tuple[int, ...]
+    horizon: Callable[[int], int]
+    least_left: float = 0.0
+    is_eager: bool = False
+
+    def blocks(self, draws: int) -> list[tuple[int, int, int]]:
+        """The first draw of each block that has begun, the next cut, and where the block ends by now."""
+        return [(cut, planned, min(planned, draws)) for cut, planned in pairwise(self.cuts) if cut < draws]
+
+
+ANYTIME = Course(
+    BETTING_CUTS, lambda draws: next(most for most in _HORIZONS if most > draws), _LEAST_LEFT, is_eager=True
+)
+
+
+def fixed_course(draws: int) -> Course:
+    """The course for a number of draws that is fixed beforehand."""
+    cuts = sorted({min(draws, max(_LEAST_CUT, round(fraction * draws))) for fraction in _FIXED_CUTS})
+    return Course((*cuts, draws), lambda _: draws)
+
+
+def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, course: Course = ANYTIME) -> Floats:
+    """(claims, radii) log K of the weakest pair of each claim, the best value that it had at the end of a step.
+
+    `radii` rise.
+    """
+    ends = course.blocks(draws.count)
+    if not ends:
+        return np.zeros((len(claims), len(radii)))
+    blocks = [Block(draws, (first, last), planned, game, claims) for first, planned, last in ends]
+    return np.stack([_best_wealth(blocks, claim, radii, course) for claim in claims])
+
+
+def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: Course) -> Floats:
+    """(radii,) the least over U of the best wealth."""
+    outs = _sets(blocks[0], claim)
+    now = np.zeros((len(outs), len(radii)))
+    best = now.copy()
+    for block in blocks:
+        bets = Bets(block, claim, outs, course)
+        grid = bets.grid(radii)
+        if len(grid) == 0:
+            continue
+        at = np.searchsorted(grid, radii)
+        made = at < len(grid)
+        most, last = bets.gains(grid, at[made], now[:, made])
+        best[:, made] = np.maximum(best[:, made], now[:, made] + most)
+        now[:, made] += last
+    least: Floats = best.min(axis=0)
+    return least
+
+
+class Bets:
+    """The bets in one block: for each U the S and v that are expected to reach the largest r.
+
+    Attributes:
+        chosen: (sets U,) the option of each.
+        reach: The r that is expected to be reached, for the weakest U.
+    """
+
+    def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
+        self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
-        law = self._law()
-        self.scores = scores_of(law)
-        ladder = self.options.ladder
-        self.ends = breaking(self.scores, ladder.gaps, ladder.least)
-        speed = information(law, self.scores, ladder.gaps, self.ends)
-        paces = (self.ends[:, None] - middles) * np.sqrt(speed)[:, None]
-        aim = np.sqrt(claim.needed / max(_FIRST_AIM, 2 * block.first))
-        self.chosen, self.pace = _choose(paces, block.within(outs), len(self.options.sizes), aim)
+        self.law = self._law()
+        self.scores = scores_of(self.law)
+        self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least)
+        inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
+        reached = np.where(inside, self._reach(), -np.inf)
+        self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
 
-    def gains(self, radii: Floats, group: Ints) -> Floats:
-        """(radii, sets U) what every pair with this U gains at least in the block, at these r in these ranges."""
-        rows = self.chosen[:, group].T
-        pairs, which = np.unique(rows * len(radii) + np.arange(len(radii))[:, None], return_inverse=True)
-        option, at = np.divmod(pairs, len(radii))
-        gains = np.empty(len(pairs))
-        logs = self._logs(option, radii[at])
-        starts = np.flatnonzero(np.diff(option, prepend=-1))
-        for start, stop in zip(starts, np.append(starts[1:], len(pairs)), strict=False):
-            subset, size = divmod(int(option[start]), len(self.options.sizes))
-            v, part = self.options.sizes[size], slice(start, stop)
-            gains[part] = self.block.gains(self.claim, subset, v, logs[:, :, part])
-        by_set: Floats = gains[which.reshape(rows.shape)]
-        return by_set
+    def grid(self, radii: Floats) -> Floats:
+        """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
+        if self.reach < 1 / _HOPE - 1:
+            return radii[:0]
+        spread = _SPREAD / np.sqrt(self.block.first)
+        near = self.reach + spread * np.arange(-_FINE, 2 * _FINE + 1) / _FINE
+        below = near[0] - spread * 2.0 ** np.arange(6)
+        listed = np.searchsorted(radii, np.concatenate([below[::-1], near]))
+        return radii[np.unique(listed[(listed < len(radii))])]
 
-    def _logs(self, option: Ints, r: Floats) -> Floats:
-        """(a, b, pairs) log g of a draw that hits a labels of S and b of T, for these options and r."""
-        gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
-        scores = self.scores[option] - (self.ends[option] - r)[:, None]  # of a law that just breaks at r
-        x = payoffs(scores, gaps, least, r)
-        along = np.log1p(self._stakes(scores, x, self.ends[option] - r)[:, None] * x)
-        a, b = self.block.game.cells()
-        width = self.block.game.most_out + 1
-        logs = np.zeros((len(option), (self.block.game.most_in + 1) * width))
-        np.put_along_axis(logs, (a * width + b)[self.options.ladder.order[option]], along, axis=1)
-        by_hits: Floats = logs.T.reshape(self.block.game.most_in + 1, width, len(option))
-        return by_hits
+    def gains(self, grid: Floats, at: Ints, before: Floats) -> tuple[Floats, Floats]:
+        """(sets U, radii) the most that every pair gains at the end of a step, and what it has gained at the last.
 
-    def _stakes(self, scores: Floats, x: Floats, ahead: Floats) -> Floats:
-        """(rows,) stakes for the weakest law that would reach what is needed by the horizon.
-
-        It lies beyond the law that just breaks, in the direction of the draws so far. How far beyond they are is not
-        estimated, which would cost growth where it matters: near the last r that can be reached. Draws
-        further away, by `ahead`, are bet on as they are, and reach what is needed sooner.
+        Args:
+            grid: The r of the bets.
+            at: (radii,) which of them each r has.
+            before: (sets U, radii) the wealth before the block.
         """
-        horizon = next(draws for draws in _HORIZONS if draws > self.block.first)
-        low, high = np.zeros(len(x)), np.full(len(x), _FURTHEST_AIM)
-        for _ in range(_STEPS):
+        rows = self.chosen[:, None] * len(grid) + at
+        pairs, which = np.unique(rows, return_inverse=True)
+        which = which.reshape(rows.shape)
+        start = np.full(len(pairs), np.inf)
+        np.minimum.at(start, which, before)
+        option, r = pairs // len(grid), grid[pairs % len(grid)]
+        gained = np.array(list(self._steps(option, r, start)))
+        return gained.max(axis=0)[which], gained[-1][which]
+
+    def _steps(self, option: Ints, r: Floats, start: Floats) -> Iterator[Floats]:
+        """(pairs,) what is gained by the end of each step, for these options and r, from this wealth on."""
+        law, x = self._fair(option, r)
+        least = kelly_stakes(self.law[option], x) if self.course.is_eager else np.zeros(len(option))
+        slots = self._slots(option)
+        ends = self.block.steps(_STEPS)
+        parts = [slice(*part) for part in pairwise([*np.flatnonzero(np.diff(option, prepend=-1)), len(option)])]
+        tallies = [self.block.tally(self.claim, *self._option(int(option[part.start])), ends) for part in parts]
+        gained = np.zeros(len(option))
+        for step, first in enumerate([self.block.first, *ends[:-1]]):
+            rate = (self.claim.needed - start - gained) / self._left(first)
+            stake = np.where(rate > 0, np.maximum(stakes(law, x, rate), least), 0.0)
+            along = np.log1p(stake[:, None] * x)
+            logs = np.zeros((len(option), self.block.game.slots))
+            np.put_along_axis(logs, slots, along, axis=1)
+            for part, tally in zip(parts, tallies, strict=True):
+                gained[part] = tally.add(step, logs[part])
+            yield gained.copy()
+
+    def _left(self, first: int) -> float:
+        horizon = self.course.horizon(first)
+        return max(horizon - first, self.course.least_left * horizon)
+
+    def _option(self, option: int) -> tuple[int, int]:
+        """The index of S, and v."""
+        subset, size = divmod(option, len(self.options.sizes))
+        return subset, self.options.sizes[size]
+
+    def _slots(self, option: Ints) -> Ints:
+        """(pairs, cells) where the cells along the ladders lie in a table of a by b."""
+        a, b = self.block.game.cells()
+        slots: Ints = (a * (self.block.game.most_out + 1) + b)[self.options.ladder.order[option]]
+        return slots
+
+    def _fair(self, option: Ints, r: Floats) -> tuple[Floats, Floats]:
+        """(pairs, cells) the law that just breaks at r, and the payoffs that have mean 0 for it."""
+        gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
+        scores = self.scores[option] - (self.ends[option] - r)[:, None]
+        return law_of(scores), payoffs(scores, gaps, least, r)
+
+    def _reach(self) -> Floats:
+        """(options,) up to which r each option is expected to reach what is needed; negative where none is."""
+        options = np.arange(len(self.ends))
+        rate = np.full(len(options), self.claim.needed / self.course.horizon(self.block.first))
+
+        def growth(r: Floats) -> Floats:
+            law, x = self._fair(options, r)
+            log_g = np.log1p(stakes(law, x, rate)[:, None] * x)
+            expected: Floats = np.einsum("ij,ij->i", self.law, log_g) / rate - 1
+            return expected
+
+        low, high, at_zero = np.zeros(len(options)), self.ends.copy(), growth(np.zeros(len(options)))
+        if not np.any(at_zero >= 0):
+            return at_zero
+        for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            short = best_stakes(law_of(scores + middle[:, None]), x)[1] * horizon < _AIM * self.claim.needed
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        return best_stakes(law_of(scores + np.maximum(high, ahead)[:, None]), x)[0]
+            reached = growth(middle) >= 0
+            low, high = np.where(reached, middle, low), np.where(reached, high, middle)
+        return np.where(at_zero >= 0, low, np.minimum(at_zero, 0))
 
     def _law(self) -> Floats:
         """(options, cells) how often each W came before, with draws that were never seen."""
@@ -147,22 +211,6 @@ class _Bets:
         law[:, 0] += _UNSEEN
         normalised: Floats = law / law.sum(axis=1, keepdims=True)
         return normalised
-
-
-def _choose(paces: Floats, inside: Bools, sizes: int, aim: float) -> tuple[Ints, Floats]:
-    """The option of the fastest pace within each U; below the last r where that reaches `aim`, the option there.
-
-    Returns:
-        (sets U, ranges) the options, and (ranges,) the pace for the weakest U.
-    """
-    by_subset = paces.reshape(-1, sizes, paces.shape[1])
-    size, best = by_subset.argmax(axis=1), by_subset.max(axis=1)
-    value = np.where(inside[:, :, None], best[None], -np.inf)
-    subset, reached = value.argmax(axis=1), value.max(axis=1)
-    chosen: Ints = subset * sizes + size[subset, np.arange(paces.shape[1])]
-    last = np.maximum((reached >= aim).sum(axis=1) - 1, 0)
-    there = np.maximum(np.arange(paces.shape[1]), last[:, None])
-    return np.take_along_axis(chosen, there, axis=1), reached.min(axis=0)
 
 
 @cache

@@ -23,13 +23,16 @@ _Sweep = Annotated[
     list[str] | None,
     Option(help="Vary k, k_prime, threshold, n or alpha, as in k=1,3,5; repeat for several.", metavar="NAME=VALUES"),
 ]
+_Tuned = Annotated[
+    Path | None, Option(help="A record of tune: certify with its choice, without the images that made it.")
+]
 _Out = Annotated[
     Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
 ]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "betting", "paper", "independent", "jia"),
-    "threshold": ("joint", "betting", "independent"),
+    "top-k": ("joint", "coupled", "betting", "paper", "independent", "jia"),
+    "threshold": ("joint", "coupled", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 
@@ -41,6 +44,7 @@ def certify_command(
     rule: _Rule,
     no_labels: _NoLabels = False,
     sweep: _Sweep = None,
+    tuned: _Tuned = None,
     out: _Out = None,
     force: Force = False,
 ) -> None:
@@ -51,29 +55,37 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.cli.score_table import show_scores
-    from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_own_folder
+    from multiguard.cli.score_table import rule_text, show_scores
+    from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_choice, with_own_folder
+    from multiguard.report.words import closing_sentence
+    from multiguard.results import read_tuned
 
-    name: RuleName = rule.get("rule", "top-k")
-    methods = [one for method in part.methods for one in (_ALL[name] if method == "all" else (method,))]
     job = CertifyJob(
         votes,
         out or votes.parent / "certificates",
-        replace(part, methods=tuple(dict.fromkeys(methods))),
-        name,
+        part,
+        rule.get("rule", "top-k"),
         labels="pilot" if no_labels else "truth",
         vary=_varied(sweep or ()),
         command=typed_command(),
         force=force,
     )
+    if tuned is not None:
+        job = with_choice(job, read_tuned(tuned))
+    methods = [one for method in part.methods for one in (_ALL[job.rule] if method == "all" else (method,))]
+    job = replace(job, part=replace(job.part, methods=tuple(dict.fromkeys(methods))))
     if out is None:
         job = with_own_folder(job)
     with progress_bar("steps") as progress:
         written = certify(job, progress)
+    if job.tuned is not None:
+        left_out = written.source["tuned"]["left_out"]
+        echo(f"{left_out} images chose {rule_text(job.tuned.best.rule)}, and are not certified")
     show_scores(written, PlainConsole())
     if (reason := why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
-    echo(f"\ncertificates.parquet, curves.csv and labels.csv: {job.out}")
+    echo(f"\n{closing_sentence(written)}")
+    echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
 
 
 def _varied(sweeps: Sequence[str]) -> dict[Any, list[float]]:

@@ -22,25 +22,35 @@ _MISTAKE = 2
 _RESUMES = ("vote", "run", "demo")
 _DISTRIBUTED = ("train", "vote")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch"}  # the extra that installs a missing module
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "accelerate": "torch",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}  # the extra that installs a missing module
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
 _PANELS = {
     "From one recipe": {
-        "demo": "Train on handwritten digits, vote, certify with every method and write the report.",
+        "demo": "Certify a network trained on handwritten digits, then photos with the built-in tagger.",
         "run": "Train, vote, certify and report as a recipe says.",
     },
     "Step by step": {
         "data": "Datasets: look before you train.",
         "train": "Train a base classifier under Gaussian noise and write its model folder.",
+        "models": "List the built-in models, or show the card of one.",
         "wrap": "Describe a model once: write a folder that other commands take.",
         "check": "Look at a model and its images before voting.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
+        "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
         "certify": "Certify the votes of every image and average the scores over radii.",
         "report": "Draw the figures, write the tables and make the page of a run.",
     },
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
+        "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
+        "compare": "Compare certificates of several models or methods on the same images.",
         "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
         "doctor": "Look at this installation: what a bug report needs, and the usual causes of trouble.",
     },
@@ -101,10 +111,11 @@ class _OneLine(_Lazy):
         except MultiGuardError as error:
             raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
         except ModuleNotFoundError as error:
-            if (extra := _EXTRAS.get(error.name or "")) is None:
+            module = (error.name or "").partition(".")[0]
+            if (extra := _EXTRAS.get(module)) is None:
                 raise
             fix = f"pip install 'multiguard[{extra}]'"
-            raise _exit_with(f"{ctx.invoked_subcommand} needs {error.name}: {fix}", _MISTAKE) from error
+            raise _exit_with(f"{ctx.invoked_subcommand} needs {module}: {fix}", _MISTAKE) from error
         except BrokenPipeError:
             raise
         except OSError as error:

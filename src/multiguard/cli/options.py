@@ -82,11 +82,12 @@ def name_options(message: str) -> str:
     '--alpha must be strictly between 0 and 1; vote again'
     """
     from multiguard.pipeline import parts, recipe
+    from multiguard.serve.limits import ServePart
 
     configs = [parts.DataPart, parts.ModelPart, parts.VotePart, parts.TrainPart, parts.PredictPart, parts.AttackPart]
     names = {
         name: f"--{(declared.name or name).replace('_', '-')}"
-        for config in (*configs, recipe.CertifyPart, recipe.ReportPart)
+        for config in (*configs, recipe.CertifyPart, recipe.ReportPart, recipe.ComparePart, ServePart)
         for name, declared in field_help(config).items()
     }
     long = "|".join(name for name in names if "_" in name)

@@ -2,79 +2,127 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
-from multiguard.cli.options import with_options
+from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.io.rounding import plain, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
 
 if TYPE_CHECKING:
-    from multiguard.pipeline.predict_job import ImagePrediction, PredictJob, PredictResult
+    from multiguard.pipeline.predict_job import ImagePrediction, Outcome, PredictResult
+    from multiguard.results import Results
 
-_Images = Annotated[list[Path], Argument(help="Image files.")]
+_MODEL_HELP = {
+    "spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."
+}
+_Images = Annotated[list[Path], Argument(help="Image files, or folders of them with their subfolders.")]
+_Model = Annotated[dict[str, Any], Fields(ModelPart, help=_MODEL_HELP)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
 
 
 @with_options
-def predict_command(images: _Images, model: ModelPart, part: PredictPart, json_: _Json = False) -> None:
+def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _Json = False) -> None:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
-    Some draws choose the labels, others certify them: a label that these cannot confirm is marked unconfirmed.
-    The seed of the noise is random and shown: --seed repeats a prediction, also of a renamed file.
+    Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these
+    cannot confirm is marked unconfirmed. The seed of the noise is random and shown: --seed repeats a prediction, also
+    of a renamed file. A file that cannot be predicted is named, the others are predicted, and the exit code is 2.
 
-    Example: multiguard predict digit.png --model runs/digits --k 4
+    Example: multiguard predict photo.jpg
     """
-    from multiguard.cli.score_table import rule_text
+    from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.pipeline.predict_job import PredictJob, predict
 
-    job = PredictJob(tuple(images), model, part)
+    job = PredictJob(tuple(images), ModelPart(**{"spec": DEFAULT_MODEL, **model}), part)
     with progress_bar("images") as progress:
-        result = predict(job, lambda done, total: progress("predicting", done, total))
+        show = partial(_show, PlainConsole(), quiet=json_)
+        result = predict(job, show, partial(progress, "predicting"))
     if json_:
-        echo(json.dumps(_as_json(job, result), indent=1, ensure_ascii=False, allow_nan=False))
-        return
-    console = PlainConsole()
-    for image in result.images:
-        _show(image, console)
-    for failure in result.failures:
-        console.print(f"{failure.image_id}: could not be predicted: {failure.reason}")
-    console.print(
-        f"{rule_text(result.config.rule)}, sigma = {plain(result.sigma)}; "
-        f"{part.pilot_draws} draws chose the labels, {part.draws} others certify"
-    )
-    console.print(f"noise of seed {result.seed}: --seed repeats it")
-    console.print(f"for each image, all of this is right with probability at least 1 - {plain(part.alpha)}")
+        echo(json.dumps(_as_json(result), indent=1, ensure_ascii=False, allow_nan=False))
+    elif result.images:
+        for note in _notes(result):
+            echo(fill(note, 80, break_long_words=False, break_on_hyphens=False))
+    if result.failures:
+        raise typer.Exit(2)
 
 
-def _show(image: "ImagePrediction", console: Console) -> None:
-    console.print(str(image.file))
-    if image.names:
-        console.print(_label_table(image), soft_wrap=False)
-    else:
-        console.print("  no label is predicted")
+def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
+    from multiguard.pipeline.predict_job import ImagePrediction
+
+    if not isinstance(outcome, ImagePrediction):
+        echo(f"{outcome.image_id}: could not be predicted: {outcome.reason}", err=True)
+    elif not quiet:
+        _show_image(console, outcome)
+
+
+def _show_image(console: Console, image: "ImagePrediction") -> None:
+    console.print(f"{image.file}  ({image.prediction.draws} draws)")
+    _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii)
     if others := image.prediction.other_radii:
         console.print(_others_table(others), soft_wrap=False)
     console.print()
 
 
-def _label_table(image: "ImagePrediction") -> Table:
+def show_predictions(results: "Results", console: Console) -> None:
+    """Print what certificates without ground truth say of each image, and what it means."""
+    found = results.certificates
+    set_radii = found.radii[found.methods[0]]
+    for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
+        console.print(f"{name}  ({found.draws[number]} draws)")
+        names = [found.label_names[label] for label in labels]
+        _show_labels(console, names, radii.tolist(), set_radii[number].tolist())
+        console.print()
+    echo(fill(_promise("", found.config.alpha), 80))
+
+
+def _promise(pixels: str, alpha: float) -> str:
+    return (
+        "A label stays predicted under any perturbation of l2-norm up to its radius, measured on the image as the "
+        f"model sees it: {pixels}values from 0 to 1. That says nothing about whether it is right. For each image, all "
+        f"of this holds with probability at least 1 - {plain(alpha)}."
+    )
+
+
+def _show_labels(console: Console, names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> None:
+    if not names:
+        console.print("  no label is predicted")
+        return
+    console.print(_label_table(names, radii, together), soft_wrap=False)
+
+
+def _notes(result: "PredictResult") -> Iterator[str]:
+    """What the tables mean."""
+    from multiguard.cli.score_table import rule_text
+
+    predictor, part = result.predictor, result.predictor.part
+    yield _promise(f"{predictor.size} x {predictor.size} pixels with " if predictor.size else "", part.alpha)
+    yield (
+        f"{predictor.model}, {rule_text(predictor.rule)}, sigma = {plain(predictor.smoother.settings.sigma)}. "
+        f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
+        f"--seed {part.seed} repeats the noise."
+    )
+
+
+def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> Table:
     """Each label with its radius, and beside it how many of them stay together."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
         table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
-    rows = zip(image.names, image.prediction.radii, image.prediction.set_radii, strict=True)
-    for number, (name, radius, together) in enumerate(rows, 1):
-        table.add_row(name, radius_text(radius), f"at least {number}", radius_text(together))
+    for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
+        table.add_row(name, radius_text(radius), f"at least {number}", radius_text(joint))
     return table
 
 
@@ -93,16 +141,22 @@ def _others_table(radii: Sequence[float]) -> Table:
     return table
 
 
-def _as_json(job: "PredictJob", result: "PredictResult") -> dict[str, Any]:
-    part = job.part
+def _as_json(result: "PredictResult") -> dict[str, Any]:
+    predictor, part = result.predictor, result.predictor.part
+    settings = predictor.smoother.settings
+    threshold = settings.score_threshold
     return {
-        "model": job.model.spec,
-        "rule": part.rule,
-        **result.config.record,
-        "sigma": result.sigma,
-        **({} if result.score_threshold is None else {"score_threshold": result.score_threshold}),
+        "model": predictor.model,
+        "rule": predictor.rule.name,
+        **predictor.rule.options,
+        "alpha": part.alpha,
+        "sigma": settings.sigma,
+        **({} if threshold is None else {"score_threshold": threshold}),
+        "size": predictor.size,
+        "precision": settings.precision,
         "pilot_draws": part.pilot_draws,
-        "seed": result.seed,
+        "max_draws": part.draws,
+        "seed": part.seed,
         "images": [_image_json(image) for image in result.images],
         "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in result.failures],
     }
@@ -112,12 +166,13 @@ def _image_json(image: "ImagePrediction") -> dict[str, Any]:
     prediction = image.prediction
     labels = [
         {"label": name, "radius": _number(radius), "confirmed": sure}
-        for name, radius, sure in zip(image.names, prediction.radii, prediction.confirmed, strict=True)
+        for name, radius, sure in zip(prediction.names, prediction.radii, prediction.confirmed, strict=True)
     ]
     others = prediction.other_radii
     return {
         "file": str(image.file),
         "sha256": image.sha256,
+        "draws": prediction.draws,
         "labels": labels,
         "set_radii": [_number(radius) for radius in prediction.set_radii],
         **({"other_radii": [_number(radius) for radius in others]} if others else {}),

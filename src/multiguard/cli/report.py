@@ -51,6 +51,7 @@ def report_command(
         find_certificates,
         report,
     )
+    from multiguard.report.words import closing_sentence
     from multiguard.results import read_certificates
 
     found = find_certificates(run)
@@ -74,6 +75,7 @@ def report_command(
         echo(note)
     echo(f"{len(result.figures)} files of figures: {job.figures}")
     echo(f"{len(result.tables)} files of tables: {job.tables}")
+    echo(closing_sentence(job.main))
     echo(f"report: {result.page}")
 
 

@@ -1,11 +1,14 @@
 """`multiguard run` and `multiguard demo`: everything from one recipe."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from typer import Argument, Option
 
 from multiguard.cli.options import typed_command
@@ -15,13 +18,14 @@ from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:
-    from multiguard.pipeline import RunRecord
+    from multiguard.pipeline import RunRecipe, RunRecord
+    from multiguard.results import Results
 
 _Recipe = Annotated[
     str,
     Argument(
         help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, "
-        "voc2007, coco, coco-subset, coco-tagger and nuswide."
+        "photos, voc2007, coco, coco-subset, coco-tagger and nuswide."
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
@@ -50,27 +54,48 @@ def run_command(
 
     Example: multiguard run digits --out runs/digits-run
     """
-    _run(recipe, out or Path("runs") / f"{Path(recipe).stem}-run", set_ or [], until, force, device)
+    from multiguard.cli.score_table import show_scores
+    from multiguard.pipeline import find_recipe
+
+    folder = out or Path("runs") / f"{Path(recipe).stem}-run"
+    _run(find_recipe(recipe, [*(set_ or []), *_on(device)]), folder, until, force, show_scores)
 
 
 def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, device: _Device = None) -> None:
-    """Train on handwritten digits, vote, certify with every method and write the report; minutes on a CPU.
+    """Certify a network trained on handwritten digits, then photos with the built-in tagger; minutes on a CPU.
+
+    The digits take every step: train, vote, certify with every method, report. The photos show what the tagger predicts
+    and how far each label provably stays. Each part has a report, a page that opens offline.
 
     Example: multiguard demo --out runs/demo
     """
-    _run("digits", out, [], "report", force, device)
-
-
-def _run(name: str, out: Path, changes: list[str], until: str, force: bool, device: str | None) -> None:
+    from multiguard.cli.predict import show_predictions
     from multiguard.cli.score_table import show_scores
+    from multiguard.pipeline import find_recipe
+    from multiguard.pipeline.predict_job import quick_vote
+
+    _run(find_recipe("digits", _on(device)), out, "report", force, show_scores)
+    print_line("\nnow photos, without labels, through the built-in tagger")
+    with as_file(files("multiguard.data") / "photos") as folder:
+        recipe = quick_vote(find_recipe("photos", _on(device)))
+        recipe = replace(recipe, data=replace(recipe.data, root=folder))
+        _run(recipe, out / "photos", "report", force, show_predictions)
+
+
+def _on(device: str | None) -> list[str]:
+    """The change of a recipe that names the device."""
+    return [] if device is None else [f"vote.device={device}"]
+
+
+def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callable[[Results, Console], None]") -> None:
     from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
-    from multiguard.pipeline import Observer, find_recipe, run_recipe
+    from multiguard.pipeline import Observer, run_recipe
     from multiguard.pipeline.runner import SKIPPED
+    from multiguard.report.words import closing_sentence
 
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
-    recipe = find_recipe(name, [*changes, *([] if device is None else [f"vote.device={device}"])])
     named = recipe.model.spec if recipe.model is not None else recipe.train.model if recipe.train is not None else None
     if named is not None and runs_code(named):
         print_line(f"model: {named} is code that the recipe names; it is imported and called")
@@ -84,8 +109,8 @@ def _run(name: str, out: Path, changes: list[str], until: str, force: bool, devi
     result = run_recipe(recipe, out, until=until, force=force, command=typed_command(), observer=observer)  # type: ignore[arg-type]
     if result.certificates is not None:
         print_line("")
-        show_scores(result.certificates, PlainConsole())
-        print_line("")
+        show(result.certificates, PlainConsole())
+        print_line(f"\n{closing_sentence(result.certificates)}")
     print_line(f"time: {_times(result.record, done)}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
 

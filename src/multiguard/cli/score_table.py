@@ -13,7 +13,7 @@ from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
-from multiguard.pipeline.certify_job import dataset_title
+from multiguard.report.words import dataset_title
 from multiguard.results import Results
 
 _COLUMNS = 7

@@ -31,8 +31,8 @@ def verify_command(
 ) -> None:
     """Verify certificates: certify the votes again, check every checksum, and compare bit by bit.
 
-    With --model, a random sample of the votes is drawn again, of a run those of its main arm. Exit code 0: all agrees; 1: something differs; 2: it
-    could not be checked.
+    With --model, a random sample of the votes is drawn again, of a run those of its main arm. Exit code 0: all agrees;
+    1: something differs; 2: it could not be checked.
 
     Example: multiguard verify runs/certificates --model runs/digits
     """

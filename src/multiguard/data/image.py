@@ -77,22 +77,49 @@ def read_image(path: Path, size: int | None = None, *, home: Path | None = None)
     >>> read_image(out / "red.png").shape, read_image(out / "red.png", 8)[:, 0, 0].tolist()
     ((3, 2, 4), [255, 0, 0])
     """
-    check_size(size)
     try:
         _check_file(path, home)
         # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
-        with Image.open(io.BytesIO(read_regular(path, MAX_BYTES)), formats=FORMATS) as opened:
-            _check_header(opened)
+        content = read_regular(path, MAX_BYTES)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
+            raise DataError(f"{path}: cannot be read now ({error.strerror}); run the command again later") from error
+        raise _unreadable(path, error) from error
+    return decode_image(content, size, source=path)
+
+
+def decode_image(
+    content: bytes, size: int | None = None, *, source: object = "the image", most_pixels: int = MAX_PIXELS
+) -> NDArray[np.uint8]:
+    """As `read_image`, from the bytes of a file; `source` names it in an `ImageError`.
+
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (4, 2), "red").save(file, "PNG")
+    >>> decode_image(file.getvalue(), most_pixels=8).shape
+    (3, 2, 4)
+    >>> decode_image(file.getvalue()[:40])
+    Traceback (most recent call last):
+    multiguard.errors.ImageError: the image: not a readable image (...); replace the file or leave it out
+    """
+    check_size(size)
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+            _check_header(opened, most_pixels)
             image = _to_rgb(ImageOps.exif_transpose(opened))
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), Image.Resampling.BICUBIC)
     except (DataError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder raises, the file is to blame
-        if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
-            raise DataError(f"{path}: cannot be read now ({error.strerror}); run the command again later") from error
-        raise ImageError(path, f"not a readable image ({_cause(error)}); replace the file or leave it out") from error
+        raise _unreadable(source, error, most_pixels) from error
     return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def _unreadable(source: object, error: Exception, most_pixels: int = MAX_PIXELS) -> ImageError:
+    cause = _cause(error, most_pixels)
+    return ImageError(source, f"not a readable image ({cause}); replace the file or leave it out")
 
 
 def _check_file(path: Path, home: Path | None) -> None:
@@ -114,11 +141,11 @@ def _check_file(path: Path, home: Path | None) -> None:
         raise ValueError("the file is empty")
 
 
-def _check_header(opened: Image.Image) -> None:
+def _check_header(opened: Image.Image, most_pixels: int) -> None:
     """Raises, before any pixel is decoded, where the image is too large or ambiguous."""
     width, height = opened.size
-    if width * height > MAX_PIXELS:
-        raise ValueError(f"{width}x{height} pixels are more than the {MAX_PIXELS:,} allowed; shrink it")
+    if width * height > most_pixels:
+        raise ValueError(f"{width}x{height} pixels are more than the {most_pixels:,} allowed; shrink it")
     if width * height == 0:
         raise ValueError("it has no pixels")
     # A camera's JPEG (MPO) may hold further images, such as brightness maps; viewers show the first.
@@ -130,12 +157,12 @@ def _check_header(opened: Image.Image) -> None:
         raise ValueError("32-bit integers have no fixed white; save it as 8 or 16 bits")
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, most_pixels: int) -> str:
     """What is wrong, in one line without the file name."""
     if isinstance(error, UnidentifiedImageError):
         return f"the content is in none of the formats {', '.join(FORMATS)}"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"more than the {MAX_PIXELS:,} pixels allowed; shrink it"
+        return f"more than the {most_pixels:,} pixels allowed; shrink it"
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(message.split()) or type(error).__name__
 

@@ -112,7 +112,8 @@ def open_images(
     """
     if isinstance(source, str | Path):
         folder = Path(source)
-        return FileDataset(f"images {folder.absolute().name}", label_names, _find_images(folder), size, home=folder)
+        files = [ImageFile(name, folder / name, ()) for name in find_images(folder)]
+        return FileDataset(f"images {folder.absolute().name}", label_names, files, size, home=folder)
     paths = [Path(path) for path in source]
     for name, count in Counter(path.name for path in paths).items():
         if count > 1:
@@ -120,12 +121,13 @@ def open_images(
     return FileDataset("images", label_names, [ImageFile(path.name, path, ()) for path in paths], size, None)
 
 
-def _find_images(folder: Path) -> list[ImageFile]:
+def find_images(folder: Path) -> list[str]:
+    """The paths of all images within a folder, as `open_images` finds them; none raises `DataError`."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give a folder of images, or the files themselves")
     paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
     visible = sorted(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
-    files = [ImageFile(name, folder / name, ()) for name in visible if name.lower().endswith(_SUFFIXES)]
+    files = [name for name in visible if name.lower().endswith(_SUFFIXES)]
     if not files:
         raise DataError(f"{folder}: no image in it or its subfolders; expected files ending in {', '.join(_SUFFIXES)}")
     return files

@@ -9,13 +9,22 @@ from multiguard.evaluate.attack_outcomes import (
     attack_curves,
     evaluated_size,
 )
-from multiguard.evaluate.bootstrap import Bands
+from multiguard.evaluate.bootstrap import Bands, Differences
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.certifier import LabelSource
 from multiguard.evaluate.config import CertifyConfig, Parameter
-from multiguard.evaluate.curves import Curve, curves, method_curve, radius_grid
-from multiguard.evaluate.scores import Averaging, LabelScores, Scores, image_scores, label_scores, set_scores
+from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
+from multiguard.evaluate.scores import (
+    Averaging,
+    LabelScores,
+    Scores,
+    image_scores,
+    label_scores,
+    prediction_scores,
+    set_scores,
+)
 from multiguard.evaluate.sweeps import sweep
+from multiguard.evaluate.tuning import Candidate, Metric, Tuned, candidate_rules, tune
 
 __all__ = [
     "AttackCurve",
@@ -24,22 +33,30 @@ __all__ = [
     "Attacks",
     "Averaging",
     "Bands",
+    "Candidate",
     "Certificates",
     "CertifyConfig",
     "Curve",
+    "Differences",
     "Goal",
     "LabelScores",
     "LabelSource",
+    "Metric",
     "Parameter",
     "Scores",
+    "Tuned",
     "attack_curves",
+    "candidate_rules",
     "certify_votes",
     "curves",
     "evaluated_size",
     "image_scores",
     "label_scores",
     "method_curve",
+    "paired_differences",
+    "prediction_scores",
     "radius_grid",
     "set_scores",
     "sweep",
+    "tune",
 ]

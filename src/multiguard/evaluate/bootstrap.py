@@ -1,8 +1,8 @@
-"""How far an average over images would vary with other images: percentile bootstrap bands."""
+"""How far averages over images, and differences of two, would vary with other images: the percentile bootstrap."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,24 @@ class Bands:
     __repr__ = short_repr
 
 
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """By how much the averages of one run exceed those of another on the same images, and where that lies.
+
+    Low and high hold the middle `level` of resamples, each of which draws the same images for both runs. So what makes
+    an image hard for both takes no part in them. They are about the choice of images only.
+    """
+
+    level: float  # the fraction of the resamples between low and high
+    resamples: int  # how many times the images were drawn again, with replacement
+    seed: int  # the seed of the resamples
+    precision: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+    recall: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+    f1: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+
+    __repr__ = short_repr
+
+
 @dataclass(frozen=True)
 class Resampling:
     """The options of bands: their level in (0, 1), the number of resamples, and their seed."""
@@ -57,18 +75,42 @@ def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling
     return Bands(resampling.level, resampling.resamples, resampling.seed, precision, recall, f1)
 
 
+def bootstrap_differences(
+    ours: Counts, theirs: Counts, averaging: Averaging, resampling: Resampling
+) -> tuple[tuple[Floats, Floats], ...]:
+    """Of precision, recall and F1 the low and high end of our average minus theirs, in resamples of the same images."""
+
+    def ends(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        mine, others = (_resampled(*fraction, averaging, resampling) for fraction in (one, other))
+        low, high = _ends((a - b for a, b in zip(mine, others, strict=True)), resampling)
+        return low, high
+
+    pairs = zip(ours.fractions(averaging), theirs.fractions(averaging), strict=True)
+    return tuple(ends(one, other) for one, other in pairs)
+
+
 def _band(numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling) -> Floats:
     """(low and high, radii) of the averages of fractions (radii, images)."""
+    return _ends(_resampled(numerator, denominator, averaging, resampling), resampling)
+
+
+def _ends(resampled: Iterable[Floats], resampling: Resampling) -> Floats:
+    """(low and high, radii) of numbers (resamples, some radii), some radii at a time."""
+    ends = [(1 - resampling.level) / 2, (1 + resampling.level) / 2]
+    return np.concatenate([np.quantile(each, ends, axis=0) for each in resampled], axis=1)
+
+
+def _resampled(
+    numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling
+) -> Iterator[Floats]:
+    """(resamples, some radii) of the averages of fractions (radii, images), some radii at a time."""
     if averaging == "mean":
         numerator, denominator = ratio(numerator, denominator), np.ones_like(numerator)
     step = max(1, _NUMBERS_AT_A_TIME // resampling.resamples)
-    ends = [(1 - resampling.level) / 2, (1 + resampling.level) / 2]
-    bands = []
     for start in range(0, len(numerator), step):
         top, bottom = numerator[start : start + step].T, denominator[start : start + step].T
         averages = [ratio(times @ top, times @ bottom) for times in _times_drawn(len(top), resampling)]
-        bands.append(np.quantile(np.concatenate(averages), ends, axis=0))
-    return np.concatenate(bands, axis=1)
+        yield np.concatenate(averages)
 
 
 def _times_drawn(images: int, resampling: Resampling) -> Iterator[Floats]:

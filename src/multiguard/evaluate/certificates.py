@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ Progress = Callable[[int, int], None]
 _BYTES_AT_A_TIME = 1 << 26
 # Images with equally many labels are solved together: more than this many gain little, and would hide progress.
 _IMAGES_AT_A_TIME = 512
+_PER_IMAGE = ("ids", "labels", "label_radii", "predicted", "predicted_hits", "bare", "draws", "image_hashes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class Certificates:
         predicted: For each image the labels that the smoothed classifier would return if the certifying draws were
             all, most hits first, ties by index: an estimate, not a claim.
         predicted_hits: In how many draws each of them was hit.
+        bare: For each image the labels that the base classifier returns without noise, as many as the smoothed one: it
+            is what the classifier was before smoothing, not a claim. None where the votes do not say.
         draws: How many draws certify each image; all alike unless the run was adaptive.
         image_hashes: For each image the `image_hash` of the pixels that were voted on; None where the votes do not have
             it.
@@ -75,6 +78,7 @@ class Certificates:
     label_radii: tuple[Floats, ...]
     predicted: tuple[Labels, ...]
     predicted_hits: tuple[tuple[int, ...], ...]
+    bare: tuple[Labels | None, ...]
     draws: tuple[int, ...]
     image_hashes: tuple[str | None, ...]
     failures: tuple[ImageFailure, ...]
@@ -90,6 +94,19 @@ class Certificates:
     def rule_name(self) -> RuleName:
         """The rule that is certified, "top-k" or "threshold"."""
         return self.config.rule.name
+
+    def only(self, ids: Sequence[str]) -> Certificates:
+        """The claims on these images alone, in this order; images that failed are left out."""
+        positions = {image_id: position for position, image_id in enumerate(self.ids)}
+        chosen = [positions[image_id] for image_id in ids]
+
+        def taken(values: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(values[position] for position in chosen)
+
+        fields: dict[str, Any] = {name: taken(getattr(self, name)) for name in _PER_IMAGE}
+        radii = {method: taken(each) for method, each in self.radii.items()}
+        false = None if self.false_radii is None else {m: taken(each) for m, each in self.false_radii.items()}
+        return replace(self, **fields, radii=radii, false_radii=false, failures=())
 
     def set_radii(self, method: Method) -> list[Radii]:
         """For each image what this method proves of L as a set."""
@@ -170,6 +187,7 @@ def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certifi
         label_radii=tuple(certifier.label_radii),
         predicted=tuple(own for own, _ in certifier.predicted),
         predicted_hits=tuple(hits for _, hits in certifier.predicted),
+        bare=tuple(certifier.bare),
         draws=draws_taken(votes, certifier.config),
         image_hashes=votes.image_hashes,
         failures=votes.failures,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Method, Radii, Rule, certified_radii_batch
+from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
 from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import label_radii_batch
@@ -42,6 +42,7 @@ class Certifier:
         label_radii: For each image and label of L the radius up to which this label alone is returned.
         predicted: For each image what the smoothed classifier would return if the certifying draws were all, and in how
             many draws each of these labels was hit.
+        bare: For each image what the base classifier returns without noise; None where the votes do not say.
     """
 
     def __init__(self, votes: Votes, config: CertifyConfig, methods: Sequence[Method], source: LabelSource) -> None:
@@ -60,6 +61,7 @@ class Certifier:
         self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
         self.label_radii: list[Floats] = []
         self.predicted: list[tuple[Labels, tuple[int, ...]]] = []
+        self.bare: list[Labels | None] = []
 
     def take(self, rows: Sequence[VoteRow], *, sets_only: bool = False) -> Iterator[None]:
         """Certify some more images; yields after each method, and once before them.
@@ -72,7 +74,9 @@ class Certifier:
             alone = self._certify_labels(rows, labels)
         self.labels += labels
         self.label_radii += alone
-        self.predicted += [] if sets_only else [self._predict(votes) for votes in self._votes(rows)]
+        if not sets_only:
+            self.predicted += [self._predict(votes) for votes in self._votes(rows)]
+            self.bare += [self._without_noise(row) for row in rows]
         yield
         for method, radii in self.radii.items():
             radii += self._certify_sets(rows, labels, method, alone)
@@ -93,6 +97,15 @@ class Certifier:
         num_labels = self._options["num_labels"]
         labels = self._rule.returned(votes, num_labels)
         return labels, tuple(self._rule.hits(votes, num_labels)[list(labels)].tolist())
+
+    def _without_noise(self, row: VoteRow) -> Labels | None:
+        """As many labels as the smoothed classifier returns, if the votes hold as many; for sets those that pass."""
+        if row.bare is None:
+            return None
+        votes = self._array(row.bare)
+        if not isinstance(self._rule, TopK):
+            return tuple(np.flatnonzero(votes[0]).tolist())
+        return tuple(votes[0, : self._rule.k].tolist()) if votes.shape[1] >= self._rule.k else None
 
     def _certify_sets(
         self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method, alone: Sequence[Floats]

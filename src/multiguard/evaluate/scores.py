@@ -124,6 +124,24 @@ def set_scores(
     return average_scores(certified_counts(radii, num_true, rule, requested), requested, averaging)
 
 
+def prediction_scores(
+    labels: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], averaging: Averaging = "mean"
+) -> Scores:
+    """Precision, recall and F1 of predictions as they are, at R = 0: an observation, not a certificate.
+
+    Args:
+        labels: For each image its true labels; images with none are counted in `without_labels`.
+        predicted: For each image the labels that a classifier returns for it.
+        averaging: As in `set_scores`.
+
+    >>> prediction_scores([(0, 1), (2,)], [(0, 3), (2, 1)]).recall
+    array(0.75)
+    """
+    found = [len({*own} & {*returned}) for own, returned in zip(labels, predicted, strict=True)]
+    wrong = [len({*returned}) - hits for returned, hits in zip(predicted, found, strict=True)]
+    return average_scores(_counts(found, wrong, [len(own) for own in labels]), np.asarray(0.0), averaging)
+
+
 def certified_counts(radii: Sequence[Radii], num_true: Sequence[int], rule: Rule, radius: Floats) -> Counts:
     """What these radii certify; of k labels returned by the top-k rule, those that are not true are false."""
     if len(radii) != len(num_true):

@@ -1,5 +1,6 @@
 """Denoised smoothing: a denoiser before a classifier; together they are the base classifier f."""
 
+import hashlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from multiguard.errors import ModelError
+from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
 from multiguard.models.weights import read_weights, summary
 
@@ -66,14 +68,38 @@ def load_ffdnet(path: Path) -> FFDNet:
     return network.eval().requires_grad_(False)
 
 
-def denoise_first(classifier: Classifier, denoiser: FFDNet, sigma: float) -> Classifier:
-    """The same classifier with a denoiser for noise of standard deviation sigma before it."""
+def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: float) -> Classifier:
+    """The same classifier with a denoiser for noise of standard deviation sigma before it: one base classifier.
+
+    A network that never saw noise is certified so without training; the noise of the smoothing must be this sigma.
+
+    Args:
+        classifier: A classifier of images with three channels; one that has a denoiser already is refused.
+        denoiser: An FFDNet, or the file of its weights.
+        sigma: The noise that it removes.
+
+    >>> channel_means = Classifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], name="means")
+    >>> denoise_first(channel_means, FFDNet(), sigma=0.1)
+    Classifier(ffdnet(sigma=0.1)+means, 3 labels, output=None)
+    """
+    if isinstance(classifier.network, DenoisedNetwork):
+        raise ModelError(f"{classifier.name} has a denoiser already; leave out the second one")
+    file = None if isinstance(denoiser, FFDNet) else Path(denoiser)
+    network = denoiser if isinstance(denoiser, FFDNet) else load_ffdnet(Path(denoiser))
     return Classifier(
-        DenoisedNetwork(denoiser, classifier, sigma),
-        classifier.label_names,
+        DenoisedNetwork(network, classifier, sigma),
+        None if classifier.num_labels is None else classifier.label_names,
         output=classifier.output,
         image_size=classifier.image_size,
         name=f"ffdnet(sigma={sigma})+{classifier.name}",
+        weights_hash=None if file is None else denoised_checksum(classifier.weights_hash, file),
         trained_sigma=classifier.trained_sigma,
         code_hash=classifier.code_hash,
     ).train(classifier.training)
+
+
+def denoised_checksum(weights: str | None, denoiser: Path) -> str | None:
+    """The hash of weights of this checksum together with the file of a denoiser; None where there are no weights."""
+    if weights is None:
+        return None
+    return hashlib.sha256(f"{weights} {file_checksum(denoiser)}".encode()).hexdigest()

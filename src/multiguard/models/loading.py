@@ -21,7 +21,7 @@ def runs_code(spec: str) -> bool:
     return parse_spec(spec).kind == "code"
 
 
-def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
+def weights_checksum(spec: str, weights: Path | None = None, detector: str | None = None) -> str | None:
     """The hash of the files that `load` reads, before any of them is taken for a model.
 
     It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
@@ -33,7 +33,7 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
         return None if weights is None else file_checksum(weights)
     if parsed.kind in ("code", "network"):
         return None
-    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
+    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target, detector)
 
 
 def load(
@@ -46,6 +46,7 @@ def load(
     std: Sequence[float] | None = None,
     image_size: tuple[int, int] | None = None,
     name: str | None = None,
+    detector: str | None = None,
 ) -> Classifier:
     """A base classifier of any kind, loaded without running code from any weights file.
 
@@ -56,9 +57,10 @@ def load(
         model: An object or a name. Objects: a `Classifier`; an `nn.Module`; a Hugging Face model (whose output has
             `logits`); a function of a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn
             estimator with `predict_proba` or `decision_function`, pipelines included, whose rows are inputs flattened;
-            an `onnxruntime.InferenceSession`. Names: a model folder, or the run folder around it; `timm:NAME`;
-            `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the objects above or a function without
-            arguments that returns one (the only names that run your code, whose files are hashed for the record).
+            an `onnxruntime.InferenceSession`. Names: a built-in model, such as `coco-0.5`; a model folder, or the run
+            folder around it; `timm:NAME`; `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the
+            objects above or a function without arguments that returns one (the only names that run your code, whose
+            files are hashed for the record).
         labels: The c label names in the order of the scores; None for the model's own. A Hugging Face model has them,
             a scikit-learn estimator has its `classes_`; those of another object are named by their indices. `timm:NAME`
             requires them.
@@ -70,6 +72,9 @@ def load(
         image_size: (height, width) of the model's input; None for any size.
         name: The model's name in records; its type or `model` itself by default. `vote_dataset` requires one for
             objects without weights of their own: it must change when the function does.
+        detector: What the outputs of an ONNX file or session are if it is a detector: "yolox", "yolov5", "yolov8",
+            "yolov10", "scores:OUTPUT" or "nms:SCORES,CLASSES". The score of a label is then the largest over all boxes.
+            `labels` has one entry per class of the detector; "-" drops a class.
 
     Returns:
         The classifier. Where neither `labels` nor the model says how many labels there are, `num_labels` is None until
@@ -83,10 +88,14 @@ def load(
     >>> load(lambda rows: rows[:, :2]).num_labels is None
     True
     """
-    options = ModelOptions(labels, None if weights is None else Path(weights), output, mean, std, image_size, name)
+    options = ModelOptions(
+        labels, None if weights is None else Path(weights), output, mean, std, image_size, name, detector
+    )
     if not isinstance(model, str):
         return wrap_model(model, options)
     spec = parse_spec(model)
+    if detector is not None and spec.kind not in ("onnx", "folder"):
+        raise ModelError(f"{model} is no ONNX file; --detector says how to read the outputs of one.")
     return _LOADERS[spec.kind](spec.target, options)
 
 

@@ -95,9 +95,14 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
     card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
+    write_card(path, card)
+    return card
+
+
+def write_card(path: Path, card: ModelCard) -> None:
+    """Write the folder's model.json; `read_card` reads it."""
     text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
-    return card
 
 
 def read_card(path: Path) -> ModelCard:

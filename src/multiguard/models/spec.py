@@ -8,6 +8,8 @@ from multiguard.errors import ModelError
 
 Kind = Literal["folder", "network", "timm", "hf", "onnx", "code"]
 CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
+DEFAULT_MODEL = "coco-0.5"  # what predicts where no model is named
+BUILT_IN = Path(__file__).parent / "weights"  # a folder per model that the package contains
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
 _NETWORKS = ("cnn", "lite", "unet")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
@@ -30,6 +32,8 @@ class ModelSpec:
 def parse_spec(name: str) -> ModelSpec:
     """The model that a name stands for; nothing is loaded. A name that stands for none raises `ModelError`.
 
+    The name of a built-in model stands for it, whatever folders there are; `./NAME` is a folder.
+
     >>> parse_spec("timm:resnet50")
     ModelSpec(kind='timm', target='resnet50')
     >>> parse_spec("onnx:tagger.onnx") == parse_spec("tagger.onnx")
@@ -38,6 +42,8 @@ def parse_spec(name: str) -> ModelSpec:
     'code'
     """
     path = Path(name)
+    if name in built_in_names():
+        return ModelSpec("folder", str(BUILT_IN / name))
     if name and path.is_dir():
         return _folder(path)
     prefix, _, rest = name.partition(":")
@@ -55,8 +61,13 @@ def parse_spec(name: str) -> ModelSpec:
         return ModelSpec("code", name)
     raise ModelError(
         f"unknown model {name!r}: expected a model folder that exists, timm:NAME, hf:FOLDER, onnx:FILE, "
-        "module:function or file.py:function."
+        f"module:function, file.py:function or a built-in model: {', '.join(built_in_names()) or 'there is none'}."
     )
+
+
+def built_in_names() -> tuple[str, ...]:
+    """The names of the models that the package contains, in alphabetical order."""
+    return tuple(sorted(card.parent.name for card in BUILT_IN.glob(f"*/{CARD_FILE}")))
 
 
 def _folder(path: Path) -> ModelSpec:

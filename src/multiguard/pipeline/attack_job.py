@@ -20,6 +20,7 @@ from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
+from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
@@ -264,9 +265,9 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {certificates} is about; --model names the one that voted"
     )
-    if not runs_code(part.spec) and weights_checksum(part.spec, part.weights) != run["weights_hash"]:
+    if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size)
+    classifier = load_model(part, source.size, run["sigma"])
     if classifier.num_labels is None:
         classifier.name_labels(certified.certificates.label_names)
     same = (
@@ -279,6 +280,12 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     if not same:
         raise other
     return classifier
+
+
+def _files_checksum(part: ModelPart) -> str | None:
+    """The hash of the files of the model, that of its denoiser among them."""
+    digest = weights_checksum(part.spec, part.weights, part.detector)
+    return digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)
 
 
 def _voted_smoother(certified: Results, classifier: Classifier, device: str | None) -> Smoother:

@@ -1,6 +1,5 @@
 """From a votes folder to a certificates folder, sweeps among its curves."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -8,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.rules import RuleName
-from multiguard.evaluate import LabelSource, Parameter, certify_votes, curves, radius_grid, sweep
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import LabelSource, Parameter, Tuned, certify_votes, curves, radius_grid, sweep
 from multiguard.io.files import file_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
@@ -39,6 +39,7 @@ class CertifyJob:
     rule: RuleName = "top-k"  # the rule of the votes
     labels: LabelSource = "truth"  # certify the ground truth ("truth"), or what pilot draws chose ("pilot")
     vary: Mapping[Parameter, Sequence[float]] = field(default_factory=dict)  # the values of each parameter of a sweep
+    tuned: Tuned | None = None  # a choice of `tune`, whose images are left out
     command: str = ""  # the command line, for the record
     force: bool = False  # whether to replace certificates that are there
 
@@ -49,7 +50,17 @@ class CertifyJob:
             **{f"certify.{name}": value for name, value in named.items()},
             "votes": file_checksum(self.votes / MANIFEST_NAME),
             "multiguard": __version__,
+            **({} if self.tuned is None else {"tuned": [self.tuned.ids, self.tuned.image_hashes]}),
         }
+
+
+def with_choice(job: CertifyJob, tuned: Tuned) -> CertifyJob:
+    """The job with the rule that was chosen, and without the images that chose it; a rule of its own is refused."""
+    rule, options = tuned.best.rule, dict[str, Any](tuned.best.rule.options)
+    for name in ("k", "k_prime", "threshold"):
+        if getattr(job.part, name) is not None:
+            raise InvalidInputError(f"{name} is given beside a tuned choice, which is {rule}; leave out one of them")
+    return replace(job, part=replace(job.part, **options), rule=rule.name, tuned=tuned)
 
 
 def with_own_folder(job: CertifyJob) -> CertifyJob:
@@ -65,6 +76,7 @@ def with_own_folder(job: CertifyJob) -> CertifyJob:
     words = [f"{name.replace('_', '-')}-{value:g}" for name, value in named.items() if left_out.get(name, 0) != value]
     words += [] if job.part.methods == default.methods else job.part.methods
     words += [] if job.labels == "truth" else [job.labels]
+    words += [] if job.tuned is None else ["tuned"]
     return replace(job, out=job.out.with_name("-".join((job.out.name, *words))))
 
 
@@ -79,7 +91,8 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
         ...
     multiguard.errors.VotesError: no-such-votes does not exist; name a votes folder, as `multiguard vote` writes it.
     """
-    config, votes = job.part.config(job.rule), read_votes(job.votes)
+    config, whole = job.part.config(job.rule), read_votes(job.votes)
+    votes = whole if job.tuned is None else job.tuned.others(whole)
     radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
@@ -90,9 +103,12 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
             return read_certificates(job.out)
         shared: dict[str, Any] = {"methods": job.part.methods or None, "labels": job.labels}
         certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
-        lines = curves(certificates, radius, bands=job.part.bands)
+        lines = curves(certificates, radius, bands=job.part.bands or None)
         lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
-        more: dict[str, Any] = {"source": read_source(job.votes), "command": job.command or None, "force": job.force}
+        source = read_source(job.votes)
+        if job.tuned is not None:
+            source["tuned"] = {"left_out": len(whole) - len(votes), "radius": job.tuned.radius}
+        more: dict[str, Any] = {"source": source, "command": job.command or None, "force": job.force}
         write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
         return read_certificates(job.out)
 
@@ -105,11 +121,6 @@ def why_nothing(written: Results) -> str | None:
     if draws == 0 or largest_radius(draws, *limits) >= 0:
         return None
     return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
-
-
-def dataset_title(provenance: Mapping[str, Any]) -> str:
-    """The dataset and its split as a reader knows them, without the seeds that the recorded name holds."""
-    return re.split(r"[?\[(,]", provenance["dataset"])[0].strip()
 
 
 def read_source(votes: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
 from multiguard.models import Classifier, load
 from multiguard.models.backbone import input_size
+from multiguard.models.denoiser import denoise_first
 from multiguard.models.model_folder import read_card
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.parts import ModelPart
@@ -21,20 +22,28 @@ from multiguard.results import Results
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
 
-def load_model(model: ModelPart, size: int | None = None) -> Classifier:
+def load_model(model: ModelPart, size: int | None = None, sigma: float | None = None) -> Classifier:
     """The classifier of a recipe or a command; only the user's own code may leave its labels unnamed.
 
     Args:
         model: Which one, and what it does not say of itself.
         size: Height and width of its images; None for its own.
+        sigma: The noise that a denoiser in front removes, that of the smoothing.
     """
     kind = parse_spec(model.spec).kind
     labels = None if model.labels is None else tuple(read_lines(model.labels))
     if labels is None and kind in ("timm", "onnx"):
         raise unnamed_labels(model.spec)
     side = None if size is None or _card_folder(model) is not None else (size, size)
-    more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
-    return load(model.spec, labels=labels, image_size=side, **more)
+    more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std", "detector")}
+    classifier = load(model.spec, labels=labels, image_size=side, **more)
+    if model.denoiser is None:
+        return classifier
+    if sigma is None:
+        raise InvalidInputError(
+            f"--denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1"
+        )
+    return denoise_first(classifier, model.denoiser, sigma)
 
 
 def unnamed_labels(spec: str) -> InvalidInputError:
@@ -100,6 +109,8 @@ class _RecordedModel:
     output: Literal["logits", "probabilities"] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    detector: str | None = None
+    denoiser: str | None = None
 
 
 def recorded_model(folder: Path, certified: Results) -> ModelPart:
@@ -122,9 +133,12 @@ def recorded_model(folder: Path, certified: Results) -> ModelPart:
     except ValueError as error:
         raise InvalidInputError(f"{folder} does not say how its model was loaded ({error}); name --model") from error
     _check_files(folder, model)
-    labels = None if model.labels is None else Path(model.labels)
-    weights = None if model.weights is None else Path(model.weights)
-    return ModelPart(model.spec, labels, weights, model.output, model.mean, model.std)
+    files: dict[str, Any] = {
+        name: None if (file := getattr(model, name)) is None else Path(file)
+        for name in ("labels", "weights", "denoiser")
+    }
+    same = {name: getattr(model, name) for name in ("output", "mean", "std", "detector")}
+    return ModelPart(model.spec, **files, **same)
 
 
 def _moved_model(folder: Path, spec: str) -> ModelPart:
@@ -145,6 +159,6 @@ def _check_files(folder: Path, model: _RecordedModel) -> None:
         )
     parsed = parse_spec(model.spec)
     onnx = parsed.target if parsed.kind == "onnx" else None
-    for named in (model.weights, model.labels, onnx):
+    for named in (model.weights, model.labels, model.denoiser, onnx):
         if named is not None and Path(named).exists() and not Path(named).is_file():
             raise InvalidInputError(f"{folder} names {named}, which is not a regular file; name the model with --model")

@@ -15,16 +15,17 @@ from multiguard.certify import Method, Rule
 from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
+from multiguard.io.ranks import this_rank
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
 
 _IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 Report = Callable[[str, int, int], None]
-_PLAN_RADII = (0.5, 1.0, 1.5, 2.0)  # in sigma: where adaptive draws must be able to prove more
 VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
 
 
@@ -45,6 +46,11 @@ def certify_data(
     progress: bool,
 ) -> Results:
     """What `Smoother.certify` returns, by the steps of `multiguard vote` and `multiguard certify`."""
+    if (rank := this_rank()).count > 1:
+        raise InvalidInputError(
+            f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
+            "vote_dataset or `multiguard vote`, then certify the votes in one"
+        )
     if draws is None and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
             f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
@@ -82,7 +88,7 @@ def _warn_of_unit(smoother: Smoother, data: object) -> None:
 
 def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
-    wanted = tuple(sigma * each for each in _PLAN_RADII) if radii is None else tuple(radii)
+    wanted = default_radii(sigma) if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 

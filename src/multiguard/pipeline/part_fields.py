@@ -35,7 +35,8 @@ class Help:
     def range_text(self) -> str:
         """The range in words."""
         if self.least is not None:
-            return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most:,}"
+            below = "" if self.below is None else f", and below {self.below}"
+            return f"{self.least} or more{below}" if self.most is None else f"{self.least} to {self.most:,}"
         return (
             f"a number above {self.above}" if self.below is None else f"strictly between {self.above} and {self.below}"
         )

@@ -124,7 +124,9 @@ class ModelPart:
     'onnx:model.onnx'
     """
 
-    spec: Annotated[str, Help("A model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")]
+    spec: Annotated[
+        str, Help("coco-0.5, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function.", name="model")
+    ]
     labels: Annotated[Path | None, Help("Label names, one per line, in score order [the model's].")] = None
     weights: Annotated[Path | None, Help("A weights file (timm, module), or a trained folder (module).")] = None
     output: Annotated[Literal["logits", "probabilities"] | None, Help("What the scores are, for thresholds.")] = None
@@ -132,6 +134,11 @@ class ModelPart:
     std: Annotated[
         tuple[float, ...] | None, Help("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
     ] = None
+    detector: Annotated[
+        str | None,
+        Help("The ONNX file is a detector: yolox, yolov5, yolov8, yolov10, scores:OUTPUT or nms:SCORES,CLASSES."),
+    ] = None
+    denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the model.")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -222,15 +229,22 @@ class PredictPart:
     threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
     score_threshold: ScoreThreshold = None
     sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
-    draws: Annotated[int, Help("Draws that certify.", least=1, most=_MOST_DRAWS)] = 1000
-    pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 100
+    draws: Annotated[
+        int, Help("The most draws that certify; an image takes what it needs.", least=1, most=_MOST_DRAWS)
+    ] = 200
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 50
+    radii: Annotated[
+        tuple[float, ...], Help("A radius that draws try to prove [sigma/2, sigma, 3/2 sigma, 2 sigma].", "radius")
+    ] = ()
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
     seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
     size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1, most=MAX_SIDE)] = None
     device: Device = None
-    precision: Precision = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        Help("Arithmetic of the model [bfloat16 where the device has it, or float32]."),
+    ] = None
     clamp: Clamp = False
-    on_error: OnError = "stop"
 
     def __post_init__(self) -> None:
         check_fields(self)

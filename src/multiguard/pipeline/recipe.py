@@ -31,11 +31,13 @@ class CertifyPart:
     draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
     methods: Annotated[
         tuple[Method, ...],
-        Help("betting, joint, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"),
+        Help(
+            "joint, coupled, betting, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"
+        ),
     ] = ()
     radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
     radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
-    bands: Annotated[float | None, Help("The level of bootstrap bands, such as 0.95.", above=0, below=1)] = None
+    bands: Annotated[float, Help("The level of bootstrap bands, 0 for none.", least=0, below=1)] = 0.95
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -87,9 +89,29 @@ class ReportPart:
     True
     """
 
-    title: Annotated[str | None, Help("The page's title [the recipe's, or the dataset's name].")] = None
+    title: Annotated[str | None, Help("The page's title [the recipe's, or the model's and dataset's names].")] = None
     gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or all].", least=0)] = None
     images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class ComparePart:
+    """What a comparison shows.
+
+    >>> ComparePart(radii=(0.0, 0.5)).level
+    0.95
+    """
+
+    methods: Annotated[tuple[Method, ...], Help("Methods to compare, or all [each run's first].", "method")] = ()
+    baseline: Annotated[str | None, Help("The run that others are compared with [the first].")] = None
+    radii: Annotated[
+        tuple[float, ...], Help("The radii of the table [multiples of sigma / 2].", "radius", least=0)
+    ] = ()
+    level: Annotated[float, Help("The level of the intervals.", above=0, below=1)] = 0.95
+    title: Annotated[str | None, Help("The page's title [the dataset's name].")] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

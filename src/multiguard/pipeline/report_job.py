@@ -11,13 +11,12 @@ from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.outputs import Outputs
-from multiguard.pipeline.certify_job import dataset_title
 from multiguard.pipeline.folders import RECORD_FILE, check_inside
 from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import altered_outputs, read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
-from multiguard.report.words import failure_words
+from multiguard.report.words import failure_words, run_title
 from multiguard.results import Results
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.results.curve_files import curves_text
@@ -62,7 +61,7 @@ def report(job: ReportJob, progress: Callable[[int, int], None] | None = None) -
     check_gallery(job.part.gallery)
     home = job.page.parent
     check_inside(home, *(folder for folder in (job.figures, job.tables) if folder.parent == home))
-    title = job.part.title or f"Certified robustness on {dataset_title(job.main.provenance)}"
+    title = job.part.title or run_title(job.main)
     study = Study(job.main, job.beside, title=title, commands=_commands(job))
     images, missing = _images(job)
     request = _request(job, study, images, missing)
@@ -88,14 +87,14 @@ def _request(job: ReportJob, study: Study, images: IndexedDataset | None, missin
     return {
         "title": study.title,
         "report": asdict(job.part),
-        "certificates": {name: _certificates_hash(run) for name, run in runs.items()},
+        "certificates": {name: certificates_hash(run) for name, run in runs.items()},
         "images": missing if images is None else [*images.origins],
         "folders": [os.path.relpath(folder, job.page.parent) for folder in (job.figures, job.tables)],
         "multiguard": __version__,
     }
 
 
-def _certificates_hash(run: Results) -> str:
+def certificates_hash(run: Results) -> str:
     """A hash of all that certificates claim."""
     proved = run.certificates
     digest = hashlib.sha256(f"{run.votes_hash} {run.certified_with} {config_record(proved.config)}".encode())

@@ -66,6 +66,10 @@ def verify(job: VerifyJob, progress: Progress | None = None) -> Iterator[Check]:
         yield Check(False, f"the certificates were not made from the votes in {folder}; --votes names others")
         return
     yield Check(True, f"{folder}: the votes that the certificates name; the checksum of every shard agrees")
+    stored = certified.certificates
+    if "tuned" in certified.source and {*stored.ids} < {*votes.ids}:
+        yield Check(True, f"{len(stored.ids)} of {len(votes)} images: the others chose the config (certify --tuned)")
+        votes = votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
     yield from _claims(certified, votes, progress)
     yield _copies(job.certificates, certified)
     if job.model is not None:

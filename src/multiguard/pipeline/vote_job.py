@@ -221,7 +221,8 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     size = fitting_size(card, job.source.size)
     sigma = card.sigma if card is not None and job.sigma is None else job.sigma
     job = replace(job, model=model, source=replace(job.source, size=size), sigma=sigma)
-    classifier, note = load_model(job.model, job.source.size), None
+    sigma, trained = resolve_sigma(job.model, job.sigma)
+    classifier, note = load_model(job.model, job.source.size, sigma), None
     if card is not None:
         card.check(classifier)
     if classifier.num_labels is None:
@@ -229,7 +230,6 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
             raise unnamed_labels(job.model.spec)
         classifier.name_labels(names := job.source.open().label_names)
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
-    sigma, trained = resolve_sigma(job.model, job.sigma)
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
     return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, is_regular, mentions, read_regular, real_path
 from multiguard.io.outputs import Outputs
@@ -23,6 +24,7 @@ from multiguard.pipeline.parts import ModelPart
 
 WRAP_FILE, _LABELS, _HF = "wrap.json", "labels.txt", "hf"
 _FORMAT: dict[str, Any] = {"format": "multiguard-wrap", "version": 1}
+_FILES = ("weights", "denoiser")  # the options that name a file of the model
 _MOST = 1 << 20  # bytes of wrap.json
 
 
@@ -46,6 +48,8 @@ class Wrapped:
     output: Literal["logits", "probabilities"] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    detector: str | None = None
+    denoiser: str | None = None
     size: int | None = None
     sigma: float | None = None
     code_hash: str | None = None  # of the user's files, where the model is code
@@ -67,10 +71,12 @@ def wrap(job: WrapJob) -> Classifier:
     model, parsed = job.model, parse_spec(job.model.spec)
     if parsed.kind in ("folder", "network"):
         raise InvalidInputError(f"{model.spec} is a model folder already, or a network to train: it needs no wrapping")
-    if model.weights is not None and not model.weights.is_file():
-        raise InvalidInputError(f"--weights {model.weights}: no such file; a wrapped model holds a copy of it")
-    classifier = load_model(model, job.size)
+    for option, file in (("weights", model.weights), ("denoiser", model.denoiser)):
+        if file is not None and not file.is_file():
+            raise InvalidInputError(f"--{option} {file}: no such file; a wrapped model holds a copy of it")
+    classifier = load_model(model, job.size, job.sigma)
     names = classifier.label_names  # code that does not say how many is refused here
+    names = names if model.labels is None else tuple(read_lines(model.labels))  # of a detector, dropped classes too
     sources = _sources(parsed.kind, parsed.target, model)
     folders = (job.out, job.out / _HF) if parsed.kind == "hf" else (job.out,)
     request: dict[str, Any] = {"model": repr(model), "size": job.size, "sigma": job.sigma, "code": classifier.code_hash}
@@ -114,29 +120,36 @@ def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
         raise InvalidInputError(
             f"{folder} names code ({card.spec}) and was not wrapped by you here; if you trust it, wrap it yourself"
         )
-    weights = None if card.weights is None else home / card.weights
-    return ModelPart(spec, home / _LABELS, weights, card.output, card.mean, card.std), card
+    files: dict[str, Any] = {name: home / file for name in _FILES if (file := getattr(card, name))}
+    same = {name: getattr(card, name) for name in ("output", "mean", "std", "detector")}
+    return ModelPart(spec, home / _LABELS, **files, **same), card
 
 
 def _sources(kind: str, target: str, model: ModelPart) -> dict[str, Path]:
     """The files to copy, by their path in the folder."""
+    named = {_copied(name, file): file for name in _FILES if (file := getattr(model, name)) is not None}
     if kind == "onnx":
-        return {path.name: path for path in onnx_files(target)}
+        return {**{path.name: path for path in onnx_files(target)}, **named}
     if kind == "hf":
         kinds = (".json", ".safetensors", ".txt", ".model")
-        return {f"{_HF}/{path.name}": path for path in sorted(Path(target).iterdir()) if path.suffix in kinds}
-    return {} if model.weights is None else {f"weights{model.weights.suffix}": model.weights}
+        own = {f"{_HF}/{path.name}": path for path in sorted(Path(target).iterdir()) if path.suffix in kinds}
+        return {**own, **named}
+    return named
+
+
+def _copied(name: str, file: Path) -> str:
+    """How the file of this option is called in the folder."""
+    return f"{name}{file.suffix}"
 
 
 def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources: Mapping[str, Path]) -> Wrapped:
     model = job.model
+    named: dict[str, Any] = {name: _copied(name, file) for name in _FILES if (file := getattr(model, name)) is not None}
     specs = {"onnx": f"onnx:{Path(target).name}", "hf": f"hf:{_HF}", "timm": f"timm:{target}"}
     return Wrapped(
         specs.get(kind) or _absolute(target),
-        weights=None if model.weights is None else f"weights{model.weights.suffix}",
-        output=model.output,
-        mean=model.mean,
-        std=model.std,
+        **named,
+        **{name: getattr(model, name) for name in ("output", "mean", "std", "detector")},
         size=job.size,
         sigma=job.sigma,
         code_hash=classifier.code_hash,

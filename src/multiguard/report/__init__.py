@@ -1,9 +1,23 @@
-"""Reports for people: figures, tables, and one page to share. Never imports torch."""
+"""Reports for people: figures, tables, one page to share, and comparisons of runs. Never imports torch."""
 
 from multiguard.report.attack_figure import draw_attack, write_attack_table
 from multiguard.report.figures import draw_figures
+from multiguard.report.leaderboard import Leaderboard, compare_runs, write_records
+from multiguard.report.leaderboard_page import write_comparison
 from multiguard.report.page import check_gallery, write_page
 from multiguard.report.study import Study
 from multiguard.report.tables import write_tables
 
-__all__ = ["Study", "check_gallery", "draw_attack", "draw_figures", "write_attack_table", "write_page", "write_tables"]
+__all__ = [
+    "Leaderboard",
+    "Study",
+    "check_gallery",
+    "compare_runs",
+    "draw_attack",
+    "draw_figures",
+    "write_attack_table",
+    "write_comparison",
+    "write_page",
+    "write_records",
+    "write_tables",
+]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Score = Literal["precision", "recall", "f1", "false_ceiling"]
 FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
 METHOD_NAMES = {"joint": "joint", "betting": "betting", "paper": "paper (Theorem 1)", "independent": "independent"}
-METHOD_NAMES |= {"jia": "Jia et al.", "cohen": "Cohen et al."}
+METHOD_NAMES |= {"coupled": "coupled", "jia": "Jia et al.", "cohen": "Cohen et al."}
 POINTWISE = (
     "Each curve is valid pointwise, for a configuration fixed in advance; "
     "the best of several, picked after looking, is not covered by the probability 1 − α."

@@ -1,7 +1,5 @@
 """The page: one HTML file that opens offline, made of a template, a style sheet, scripts and data."""
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +8,18 @@ import numpy as np
 
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import require_folder, write_atomically
-from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
+from multiguard.io.rounding import confidence, percent_value, plain, up_to_digits
 from multiguard.report.families import METHOD_NAMES
-from multiguard.report.page_data import as_script_json, page_data, recall_first, start_index, weakest_first
+from multiguard.report.page_data import FLOORS, page_data, recall_first, start_index, weakest_first
+from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import Study
-from multiguard.report.thumbnails import Callback, Thumbnails, make_thumbnails
-from multiguard.report.words import dataset_words, failure_words, mean_draws, whose_labels
-from multiguard.version import __version__
+from multiguard.report.thumbnails import Callback, Illustration, Thumbnails, make_thumbnails
+from multiguard.report.words import closing_sentence, dataset_words, failure_words, mean_draws, whose_labels
 
-_SCRIPTS = ("elements.js", "charts.js", "families.js", "labels.js", "card.js", "gallery.js", "instrument.js")
-_ASSETS = Path(__file__).parent / "assets"
+_SCRIPTS = (
+    *("elements.js", "charts.js", "families.js", "address.js"),
+    *("labels.js", "card.js", "gallery.js", "instrument.js"),
+)
 
 
 def write_page(
@@ -49,10 +48,10 @@ def write_page(
     shown = weakest_first(study)[:gallery]
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
-    thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, progress)
+    illustration = Illustration(float(study.grid[start_index(study)]), proved.sigma)
+    thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, illustration, progress)
     text = _render(study, shown, thumbnails, images is not None and not thumbnails.not_images)
-    require_folder(path.parent)
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    write_text(path, text)
     return thumbnails.replaced
 
 
@@ -70,26 +69,14 @@ def check_gallery(gallery: int | None) -> None:
 
 
 def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_given: bool) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
     measures = {family.key: recall_first(family) for family in study.families}
-    parts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    plotly = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads it
-    scripts = [f'(() => {{\n"use strict";\n{parts}}})();\n', plotly]
     dataset = study.main.provenance.get("dataset")
-    loader = FileSystemLoader(_ASSETS)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"plain": plain, "plain_percent": plain_percent}
-    return environment.get_template("report.html").render(
+    return render_page(
+        "report.html",
+        _SCRIPTS,
+        page_data(study, shown, thumbnails.made),
         study=study,
-        version=__version__,
-        policy=_policy(scripts),
-        style=Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
-        scripts=[Markup(script) for script in scripts],
-        data=Markup(as_script_json(page_data(study, shown, thumbnails.made))),
         dataset=dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
         method_names=METHOD_NAMES,
         curve=curve,
@@ -98,6 +85,17 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         families=measures,
         headline={each.key: each.text(float(each.values(curve)[start])) for each in measures["methods"]},
         whose=whose_labels(study)["mean"],
+        closing=closing_sentence(study.main, float(study.grid[start])),
+        clean={
+            name: {
+                each.key: each.text(float(getattr(both["mean"], each.key)))
+                for each in measures["methods"]
+                if each.is_fraction
+            }
+            for name, both in study.clean_scores.items()
+        },
+        bare_images=study.clean_scores["bare"]["mean"].images if "bare" in study.clean_scores else 0,
+        illustrated=sum(bool(each.looks) for each in thumbnails.made.values()),
         confidence=confidence(study.config.alpha),
         expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
         unconfirmed=sum(int(np.isneginf(radii).sum()) for radii in proved.label_radii),
@@ -114,12 +112,12 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
     )
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """Nothing may be fetched, and no script may run but these."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    rest = "base-uri 'none'; form-action 'none'"
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; {rest}"
+def _clean_texts(study: Study) -> dict[str, dict[str, str]]:
+    """What is right without a perturbation, in percent; of the base classifier and of the smoothed one."""
+    means = {name: both["mean"] for name, both in study.clean_scores.items()}
+    return {
+        name: {score: percent_value(float(getattr(mean, score))) for score in FLOORS} for name, mean in means.items()
+    }
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,5 @@
 """The data that the page's scripts read: curves, labels and images, as JSON that cannot end its own script element."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,22 +9,16 @@ import numpy as np
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import Certificates, Curve
+from multiguard.evaluate import Averaging, Certificates, Curve, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.report.canvas import Stroke
 from multiguard.report.families import Family, Line, Measure
 from multiguard.report.study import Study
 from multiguard.report.thumbnails import Thumbnail
-from multiguard.report.words import whose_labels
+from multiguard.report.words import first_radius, whose_labels
 
-_FLOORS = ("precision", "recall", "f1")
-_SCORES = (*_FLOORS, "false_ceiling")
-_HTML_SPECIAL = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-
-
-def as_script_json(data: Mapping[str, Any]) -> str:
-    """The data as JSON in which nothing can be taken for HTML; floats keep every digit."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_HTML_SPECIAL)
+FLOORS = ("precision", "recall", "f1")
+_SCORES = (*FLOORS, "false_ceiling")
 
 
 def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
@@ -41,7 +34,9 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
         "adaptive": bool(study.stops),
         "whose": whose_labels(study),
         "methods": list(certificates.methods),
-        "families": [_family(family) for family in study.families],
+        "clean": {name: _clean(both) for name, both in study.clean_scores.items()},
+        "staying": {method: study.staying(method) for method in certificates.methods},
+        "families": [family_data(family) for family in study.families],
         "labelNames": list(certificates.label_names),
         "labels": [
             {"name": each.label, "images": each.images, "certified": each.certified.tolist()}
@@ -52,10 +47,13 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
     }
 
 
+def _clean(both: Mapping[Averaging, Scores]) -> dict[Averaging, dict[str, float]]:
+    return {averaging: {score: float(getattr(each, score)) for score in FLOORS} for averaging, each in both.items()}
+
+
 def start_index(study: Study) -> int:
     """The index of the radius shown first: sigma, or the first radius that adaptive draws were spent on."""
-    radii = (study.main.provenance.get("stopping") or {}).get("radii") or [study.main.certificates.sigma]
-    return int(np.argmin(np.abs(study.grid - radii[0])))
+    return int(np.argmin(np.abs(study.grid - first_radius(study.main))))
 
 
 def weakest_first(study: Study) -> list[int]:
@@ -76,7 +74,8 @@ def recall_first(family: Family) -> list[Measure]:
     return sorted(family.measures, key=lambda measure: measure.key != "recall")
 
 
-def _family(family: Family) -> dict[str, Any]:
+def family_data(family: Family) -> dict[str, Any]:
+    """The curves of a family, as the charts read them."""
     return {
         "key": family.key,
         "symbol": family.symbol,
@@ -95,7 +94,7 @@ def _line(line: Line, stroke: Stroke) -> dict[str, Any]:
 
 def _curve(curve: Curve) -> dict[str, Any]:
     scores: dict[str, Any] = {score: getattr(curve.scores, score).tolist() for score in _SCORES}
-    bands = curve.bands and {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
+    bands = curve.bands and {score: [end.tolist() for end in getattr(curve.bands, score)] for score in FLOORS}
     return {**scores, "bands": bands}
 
 
@@ -110,6 +109,7 @@ def _image(certificates: Certificates, index: int, farthest: float, thumbnail: T
         "radii": {method: _numbers(radii[index]) for method, radii in certificates.radii.items()},
         "ceilings": _ceilings(certificates, index, farthest),
         "thumbnail": None if thumbnail is None else [thumbnail.uri, thumbnail.width, thumbnail.height],
+        "looks": {} if thumbnail is None else dict(thumbnail.looks),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -11,11 +12,16 @@ from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, label_scores
+from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, Scores, label_scores, prediction_scores
+from multiguard.evaluate.certifier import Labels
+from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.short_repr import short_repr
 from multiguard.report.comparisons import run_families
 from multiguard.report.families import Family, methods_family, sweep_families
+from multiguard.report.words import staying_labels
 from multiguard.results import Results
+
+Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +95,29 @@ class Study:
         scores = label_scores(self.main.certificates, self.grid)
         return sorted(scores, key=lambda label: (-label.images, label.label))
 
+    @cached_property
+    def clean_scores(self) -> dict[Prediction, dict[Averaging, Scores]]:
+        """What is right without any perturbation, as observed: the price of smoothing. Empty without true labels.
+
+        Of the base classifier without noise, over the images whose votes say so; and of the smoothed one.
+        """
+        proved = self.main.certificates
+        if not self.labelled:
+            return {}
+        returned: dict[Prediction, Sequence[Labels | None]] = {"bare": proved.bare, "smoothed": proved.predicted}
+        found: dict[Prediction, dict[Averaging, Scores]] = {}
+        for name, predicted in returned.items():
+            known = [(true, own) for true, own in zip(proved.labels, predicted, strict=True) if own is not None]
+            labels, answers = [true for true, _ in known], [own for _, own in known]
+            if any(labels):
+                found[name] = {each: prediction_scores(labels, answers, each) for each in AVERAGINGS}
+        return found
+
+    def staying(self, method: Method) -> list[int]:
+        """How many labels of all images together are certified to stay at each radius of the grid."""
+        staying: list[int] = staying_labels(self.main, self.grid, method).tolist()
+        return staying
+
     def main_curve(self, method: Method, averaging: Averaging) -> Curve:
         """The curve of the main run in its own config, as its file holds it."""
         for curve in self.main.curves:
@@ -120,12 +149,12 @@ def _check_comparable(name: str, run: Results, main: Results) -> None:
 
 def _same_images(one: Results, other: Results) -> bool:
     """Whether both are about the same images, failed ones included, and agree on the true labels of each."""
-    mine, others = _true_labels(one), _true_labels(other)
+    mine, others = true_labels(one), true_labels(other)
     agree = (labels == others[i] or labels is None or others[i] is None for i, labels in mine.items() if i in others)
     return mine.keys() == others.keys() and all(agree)
 
 
-def _true_labels(run: Results) -> dict[str, set[str] | None]:
+def true_labels(run: Results) -> dict[str, set[str] | None]:
     """The names of each image's true labels; None where it failed, empty where pilot draws chose the labels."""
     proved = run.certificates
     names = ({proved.label_names[label] for label in labels if proved.labelled} for labels in proved.labels)

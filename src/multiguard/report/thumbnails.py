@@ -5,8 +5,10 @@ import io
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, features
 
 from multiguard.data import Dataset, Sample
@@ -14,10 +16,24 @@ from multiguard.data.image import image_hash
 from multiguard.data.sample import Progress
 from multiguard.errors import DataError
 
+Floats32 = NDArray[np.float32]
 Callback = Progress | None  # called with the number of thumbnails done and of all thumbnails
 _AXES, _CHANNELS = (1, 2, 0), (1, 3)
 _LONGEST_SIDE = 128
 _QUALITY = 72
+
+
+# What a perturbation of a norm R and the noise look like: an illustration, one random example of each.
+Look = Literal["perturbed", "noisy"]
+
+
+@dataclass(frozen=True)
+class Illustration:
+    """How strong the illustrated perturbations are, and of how many images they are made."""
+
+    radius: float  # the l2-norm of a random perturbation of the whole image, at full size
+    sigma: float  # the standard deviation of the noise
+    most: int = 100  # a page grows by about 10 kB per image
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,7 @@ class Thumbnail:
     uri: str
     height: int
     width: int
+    looks: Mapping[Look, str] = field(default_factory=dict)  # the same image perturbed, as data URIs
 
 
 @dataclass
@@ -38,7 +55,12 @@ class Thumbnails:
     not_images: int = 0  # rows of a table and the like
 
 
-def make_thumbnails(images: Dataset, hashes: Mapping[str, str | None], progress: Callback = None) -> Thumbnails:
+def make_thumbnails(
+    images: Dataset,
+    hashes: Mapping[str, str | None],
+    illustration: Illustration | None = None,
+    progress: Callback = None,
+) -> Thumbnails:
     """A thumbnail of at most 128 pixels per side for each id whose image exists and is the one that was voted on.
 
     `hashes` are the ids, each with the `image_hash` of what was voted on; None where it is unknown.
@@ -53,7 +75,8 @@ def make_thumbnails(images: Dataset, hashes: Mapping[str, str | None], progress:
         if sample is not None and not _is_image(sample):
             thumbnails.not_images += 1
         elif sample is not None and expected in (None, image_hash(sample.image)):
-            thumbnails.made[image_id] = make_thumbnail(sample)
+            illustrated = illustration if illustration and len(thumbnails.made) < illustration.most else None
+            thumbnails.made[image_id] = make_thumbnail(sample, illustrated, seed=done)
         elif sample is not None:
             thumbnails.replaced += 1
         if progress is not None:
@@ -66,15 +89,33 @@ def _is_image(sample: Sample) -> bool:
     return sample.image.ndim == len(_AXES) and sample.image.shape[0] in _CHANNELS
 
 
-def make_thumbnail(sample: Sample) -> Thumbnail:
+def make_thumbnail(sample: Sample, illustration: Illustration | None = None, *, seed: int = 0) -> Thumbnail:
     """The image, shrunk if larger than 128 pixels, as WebP or, where that is unavailable, JPEG."""
-    scale = 1 if sample.image.dtype == np.uint8 else 255
-    pixels = np.round(np.asarray(sample.image, dtype=np.float32) * scale).clip(0, 255).astype(np.uint8)
-    pixels = np.broadcast_to(pixels, (3, *pixels.shape[1:]))
-    image = Image.fromarray(np.ascontiguousarray(pixels.transpose(_AXES)))
-    height, width = image.height, image.width
-    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
+    pixels = np.asarray(sample.image, dtype=np.float32)
+    pixels = pixels / np.float32(255) if sample.image.dtype == np.uint8 else pixels
+    looks = {} if illustration is None else perturbed_copies(pixels, illustration, seed)
+    # Averaging would hide noise: pixels of perturbed copies are left out, not mixed.
+    uris = {look: _uri(copy, Image.Resampling.NEAREST) for look, copy in looks.items()}
+    return Thumbnail(_uri(pixels, Image.Resampling.LANCZOS), pixels.shape[1], pixels.shape[2], uris)
+
+
+def perturbed_copies(pixels: Floats32, illustration: Illustration, seed: int) -> dict[Look, Floats32]:
+    """The image plus a random perturbation of the norm, and plus noise; values are not clipped."""
+    rng = np.random.default_rng(seed)
+    direction, noise = (rng.standard_normal(pixels.shape, dtype=np.float32) for _ in range(2))
+    norm = float(np.linalg.norm(direction.astype(np.float64)))
+    return {
+        "perturbed": pixels + np.float32(illustration.radius / norm) * direction,
+        "noisy": pixels + np.float32(illustration.sigma) * noise,
+    }
+
+
+def _uri(pixels: Floats32, resampling: Image.Resampling) -> str:
+    values = np.round(pixels * 255).clip(0, 255).astype(np.uint8)
+    values = np.broadcast_to(values, (3, *values.shape[1:]))
+    image = Image.fromarray(np.ascontiguousarray(values.transpose(_AXES)))
+    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), resampling)
     kind = "webp" if features.check("webp") else "jpeg"
     file = io.BytesIO()
     image.save(file, kind, quality=_QUALITY)
-    return Thumbnail(f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}", height, width)
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,9 +1,14 @@
 """The phrases that figures, tables and the page share."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from multiguard.certify import Rule, TopK
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify import Method, Rule, TopK, certified_size
+from multiguard.certify.arrays import Ints
 from multiguard.evaluate import Curve
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
@@ -12,7 +17,7 @@ from multiguard.results import Results
 if TYPE_CHECKING:
     from multiguard.report.study import Study
 
-_SAMPLE = re.compile(r"(?P<name>[^?\[\]]+)(?:\?seed=(?P<made>\d+))?\[images=(?P<images>\d+),seed=(?P<seed>\d+)\]")
+_SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+) random images \(seed (?P<seed>\d+)\)")
 
 
 def rule_words(rule: Rule) -> dict[str, str]:
@@ -57,12 +62,52 @@ def failure_words(run: Results) -> str:
     return f"{words}." if words else ""
 
 
+def dataset_title(provenance: Mapping[str, Any]) -> str:
+    """The dataset and its split as a reader knows them, without the seeds that the recorded name holds.
+
+    >>> dataset_title({"dataset": "digits test (seed 0), 120 random images (seed 0)"})
+    'digits test'
+    """
+    return re.split(r"[?\[(,]", str(provenance.get("dataset", "")))[0].strip()
+
+
 def dataset_words(dataset: str, total: int) -> str:
-    """Which images these are: a random sample of a dataset in words, any other by the dataset's name."""
+    """Which images these are: a random sample of a dataset in words, any other by the dataset's name.
+
+    >>> dataset_words("digits test (seed 0), 120 random images (seed 0)", 120)
+    'digits test, 120 random images (seed 0)'
+    """
     sample = _SAMPLE.fullmatch(dataset)
     if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
         return f"{total} of {dataset}"
-    return f"{sample['name']}, {total} random images, seed {sample['seed']}"
+    return f"{sample['name']}, {total} random images (seed {sample['seed']})"
+
+
+def run_title(run: Results) -> str:
+    """A title for a report on the run: which model, on which dataset."""
+    model, dataset = str(run.provenance.get("model") or ""), dataset_title(run.provenance)
+    return "Certified robustness" + (f" of {model}" if model else "") + (f" on {dataset}" if dataset else "")
+
+
+def first_radius(run: Results) -> float:
+    """The radius to speak of first: sigma, or the first one that adaptive draws were spent on."""
+    radii = (run.provenance.get("stopping") or {}).get("radii") or [run.certificates.sigma]
+    return float(radii[0])
+
+
+def staying_labels(run: Results, radius: ArrayLike, method: Method) -> Ints:
+    """How many labels of all images together are certified to stay, in the shape of `radius`."""
+    sizes = [certified_size(radii, radius) for radii in run.certificates.radii[method]]
+    return np.asarray(np.sum(sizes, axis=0))
+
+
+def closing_sentence(run: Results, radius: float | None = None) -> str:
+    """What the run comes to, in counts, which need no rounding; the first radius and the first method by default."""
+    proved, at = run.certificates, first_radius(run) if radius is None else radius
+    total, images = sum(map(len, proved.labels)), sum(map(bool, proved.labels))
+    kind = "true" if proved.labelled else "predicted"
+    stay = int(staying_labels(run, at, proved.methods[0]))
+    return f"At R = {plain(at)} at least {stay} of the {total} {kind} labels of {images} images provably stay."
 
 
 def whose_labels(study: "Study") -> dict[str, str]:

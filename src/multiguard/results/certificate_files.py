@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 5, "a certificates folder", "certify the votes again")
+# Version 5 does not say what the base classifier returns without noise.
+_KIND = TableKind(
+    CERTIFICATES_NAME, "multiguard-certificates", 6, "a certificates folder", "certify the votes again", older=(5,)
+)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ def read_certificates(folder: str | Path) -> Results:
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
+    import pyarrow as pa
+
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -138,6 +143,8 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     config = parse_config(metadata.config)
     _check_run(config, run)
     methods = resolve_methods(metadata.methods, config.rule, run)
+    if "bare" not in table.column_names:
+        table = table.append_column("bare", pa.nulls(len(table), pa.list_(pa.string())))
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
@@ -188,6 +195,7 @@ def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
     columns: list[tuple[str, pa.DataType]] = [
         *(("id", pa.string()), ("labels", names), ("radii", by_method), *ceilings, ("label_radii", numbers)),
         *(("predicted", names), ("predicted_hits", pa.list_(count)), ("draws", count), ("image_sha256", pa.string())),
+        ("bare", names),
     ]
     return pa.schema(columns)
 
@@ -212,6 +220,7 @@ def certificate_columns(certificates: Certificates) -> dict[str, list[Any]]:
         "predicted_hits": [list(hits) for hits in certificates.predicted_hits],
         "draws": list(certificates.draws),
         "image_sha256": list(certificates.image_hashes),
+        "bare": [None if own is None else names([own])[0] for own in certificates.bare],
     }
 
 
@@ -235,6 +244,7 @@ def _fields(columns: dict[str, Any], names: Sequence[str], methods: Sequence[Met
         "predicted_hits": tuple(tuple(hits) for hits in columns["predicted_hits"]),
         "draws": tuple(columns["draws"]),
         "image_hashes": tuple(columns["image_sha256"]),
+        "bare": tuple(None if own is None else tuple(index[name] for name in own) for own in columns["bare"]),
     }
 
 
@@ -268,6 +278,9 @@ def _check_image(certificates: Certificates, index: int) -> None:
     hits = certificates.predicted_hits[index]
     if len(hits) != len(certificates.predicted[index]) or not all(0 <= hit <= draws for hit in hits):
         raise ValueError("the predicted labels do not have one number of hits each")
+    bare = certificates.bare[index]
+    if bare is not None and (len(set(bare)) < len(bare) or (isinstance(rule, TopK) and len(bare) != rule.k)):
+        raise ValueError(f"{len(bare)} labels without noise, expected {rule}")
 
 
 def _check_radii(radii: Floats, count: int, *, rising: bool) -> None:

@@ -148,8 +148,9 @@ class Results:
             gallery: How many images it lists, weakest first; by default all.
         """
         from multiguard.report import Study, write_page
+        from multiguard.report.words import run_title
 
-        study = Study(self, title=title or "Certified robustness")
+        study = Study(self, title=title or run_title(self))
         write_page(study, Path(path), images=self._open_images(), gallery=gallery)
         return Path(path)
 

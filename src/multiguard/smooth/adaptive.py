@@ -15,6 +15,13 @@ from multiguard.votes.types import as_array
 
 # An image may stop after so many draws; those at which the method betting chooses its bets again are among them.
 _STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
+# Where draws must be able to prove more, in sigma, if nobody says otherwise.
+_RADII = (0.5, 1.0, 1.5, 2.0)
+
+
+def default_radii(sigma: float) -> tuple[float, ...]:
+    """The radii at which claims must be settled if nobody names others."""
+    return tuple(sigma * each for each in _RADII)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Job:
     image: Tensor  # on the device: float32 in [0, 1], or uint8 (a pixel is x / 255)
     first_draw: int
     draws: int
+    noisy: bool = True  # False for the image as it is, whose votes certify nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,10 @@ class Batch:
     def draws(self) -> NDArray[np.int64]:
         """For each row the index of its draw."""
         return np.concatenate([each.job.first_draw + each.start + np.arange(each.rows) for each in self.segments])
+
+    def noisy(self) -> NDArray[np.bool_]:
+        """For each row whether it has noise."""
+        return np.array([segment.job.noisy for segment in self.segments], dtype=np.bool_)[self.slots()]
 
     def parts(self) -> list["Batch"]:
         """Smaller batches: one per image, or the two halves of one image's draws; none for a single draw."""

@@ -132,6 +132,8 @@ class _HostStep:
         rows = [jobs[slot] for slot in batch.slots()]
         images, keys = [self._pixels[job] for job in rows], [job.key for job in rows]
         self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.noise_scale, out)
+        for row in np.flatnonzero(~batch.noisy()):
+            out[row] = images[row]
 
 
 class _DeviceStep:
@@ -142,26 +144,27 @@ class _DeviceStep:
         self._lock = threading.Lock()
         scale = settings.noise_scale
 
-        def add_noise(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
-            noisy = to_pixels(images) + scale * standard_normal(words, draws, images.shape[1:])
+        def add_noise(images: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
+            noise = scale * standard_normal(words, draws, images.shape[1:])
+            noisy = to_pixels(images) + noise * noisy_rows.reshape(-1, *[1] * (images.ndim - 1))
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
         perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
 
-        def vote_on(images: Tensor, words: Tensor, draws: Tensor) -> Tensor:
-            return function(perturb(images, words, draws))
+        def vote_on(images: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
+            return function(perturb(images, words, draws, noisy_rows))
 
         self._graph = _Graph(vote_on, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
-        index = np.stack([batch.slots(), batch.draws()])
+        index = np.stack([batch.slots(), batch.draws(), batch.noisy()])
         padded = np.pad(index, ((0, 0), (0, size - batch.rows)), mode="edge")
         with self._lock:
             images, words = self._load(batch)
-            slots, draws = _send(padded, self._settings.device)
+            slots, draws, noisy_rows = _send(padded, self._settings.device)
             # Rows are gathered outside the graph, which would be compiled for each number of images in a batch.
-            return self._graph((images.shape[1:], images.dtype), images[slots], words[slots], draws)
+            return self._graph((images.shape[1:], images.dtype), images[slots], words[slots], draws, noisy_rows)
 
     def _load(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images of the batch and their key words on the device; kept while the images stay the same."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from multiguard.certify import Rule, betting_outlooks
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.batches import Image, check_draws, content_id
+from multiguard.smooth.batches import Image, Job, check_draws, content_id
 from multiguard.smooth.noise import Stream, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, claim_levels, confirm_labels
 from multiguard.votes.types import as_array
@@ -83,6 +83,11 @@ class LivePrediction:
         return self._made("pilot")
 
     @property
+    def batch(self) -> int:
+        """The noisy copies that are classified at once: draws in multiples of it cost the least each."""
+        return min(_BATCH, self._smoother.rows(self._job("pilot", 1)))
+
+    @property
     def hits(self) -> NDArray[np.int64]:
         """(c,) in how many draws each label was returned: of those that certify, or of the pilot draws before them."""
         votes = self._votes["pilot" if self.labels is None else "certify"]
@@ -142,10 +147,12 @@ class LivePrediction:
         votes = self._votes[stream]
         return 0 if votes is None else len(votes)
 
-    def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
+    def _job(self, stream: Stream, draws: int) -> Job:
         key: dict[str, Any] = {"seed": self.seed, "image_id": self.image_id, "stream": stream}
-        job = self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
-        (_, drawn), *_ = self._smoother.run([job], steady=True, most_rows=_BATCH)
+        return self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
+
+    def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
+        (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
         new, before = as_array(drawn, self.rule.name), self._votes[stream]
         votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
         return votes

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
 
-Stream = Literal["certify", "pilot", "attack", "judge"]  # part of the noise key: renaming one changes its noise
+# Part of the noise key: renaming one changes its noise. "bare" has none: the image as it is.
+Stream = Literal["certify", "pilot", "attack", "judge", "bare"]
 NoiseSource = Literal["philox4x64-box-muller", "philox4x32-box-muller"]
 Pixels = NDArray[np.float32]
 HOST_PHILOX: NoiseSource = "philox4x64-box-muller"

@@ -69,6 +69,7 @@ class _Image:
     image_hash: str
     votes: DrawVotes | None = None
     pilot: DrawVotes | None = None
+    bare: DrawVotes | None = None
 
     @property
     def draws(self) -> int:
@@ -76,7 +77,7 @@ class _Image:
 
     def row(self) -> VoteRow:
         assert self.votes is not None
-        return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.image_hash)
+        return VoteRow(self.image_id, self.labels, self.votes, self.pilot, self.image_hash, self.bare)
 
 
 @dataclass(eq=False)
@@ -117,7 +118,7 @@ class ShardVoter:
         self._waiting: deque[_Round] = deque()
         self._evaluating: deque[tuple[_Round, list[_Image], Future[list[bool]]]] = deque()
         self._complete: deque[ShardVotes] = deque()
-        self._sent: dict[Job, tuple[_Round, _Image, bool]] = {}
+        self._sent: dict[Job, tuple[_Round, _Image, Stream]] = {}
         self._failures = 0  # in a row
 
     def __iter__(self) -> Iterator[ShardVotes]:
@@ -177,7 +178,7 @@ class ShardVoter:
         labels = sample.labels if self._scheme.labelled else ()
         image = _Image(sample.id, labels, sample.image, image_hash(sample.image))
         if started is not None and started.image_hash == image.image_hash:
-            image.votes, image.pilot = started.votes, started.pilot
+            image.votes, image.pilot, image.bare = started.votes, started.pilot, started.bare
         try:
             jobs = [] if image.votes is not None and self._scheme.stopping is not None else self._send(first, image)
         except InvalidInputError as error:
@@ -189,37 +190,43 @@ class ShardVoter:
         return jobs
 
     def _send(self, current: _Round, image: _Image) -> list[Job]:
-        """The jobs of an image in this round: the draws up to its next stop, after pilot draws in its first round."""
-        jobs = []
-        if image.votes is None and self._scheme.pilot_draws:
-            jobs.append(self._job(current, image, 0, self._scheme.pilot_draws, pilot=True))
+        """The jobs of an image in this round: the draws up to its next stop.
+
+        In its first round pilot draws come before them, and the image without noise comes after them.
+        """
+        jobs, first = [], image.votes is None
+        if first and self._scheme.pilot_draws:
+            jobs.append(self._job(current, image, 0, self._scheme.pilot_draws, "pilot"))
         following = min(draws for draws in self._scheme.stops if draws > image.draws)
-        jobs.append(self._job(current, image, image.draws, following - image.draws, pilot=False))
+        jobs.append(self._job(current, image, image.draws, following - image.draws, "certify"))
+        if first:
+            jobs.append(self._job(current, image, 0, 1, "bare"))
         if following == self._most_draws:
             image.pixels = None
         return jobs
 
-    def _job(self, current: _Round, image: _Image, first: int, draws: int, *, pilot: bool) -> Job:
+    def _job(self, current: _Round, image: _Image, first: int, draws: int, stream: Stream) -> Job:
         assert image.pixels is not None
-        stream: Stream = "pilot" if pilot else "certify"
         seed, image_id = self._scheme.seed, image.image_id
         job = self._smoother.job(image.pixels, draws, seed=seed, image_id=image_id, first_draw=first, stream=stream)
-        self._sent[job] = (current, image, pilot)
+        self._sent[job] = (current, image, stream)
         current.missing += 1
         return job
 
     def _receive(self, job: Job, outcome: DrawVotes | ImageFailure) -> None:
         """Give the votes of a job to its image, or remove the image from its round if it failed."""
-        current, image, pilot = self._sent.pop(job)
-        if isinstance(current.results[image.image_id], ImageFailure):
+        current, image, stream = self._sent.pop(job)
+        if stream == "bare":  # its failure is no failure of the image: no claim depends on it
+            image.bare = None if isinstance(outcome, ImageFailure) else outcome
+        elif isinstance(current.results[image.image_id], ImageFailure):
             pass
         elif isinstance(outcome, ImageFailure):
             current.active.remove(image)
-            failure = ImageFailure(image.image_id, f"pilot {outcome.reason}") if pilot else outcome
+            failure = ImageFailure(image.image_id, f"pilot {outcome.reason}") if stream == "pilot" else outcome
             current.results[image.image_id] = failure
             self._on_image()
             self._count_failure(failure)
-        elif pilot:
+        elif stream == "pilot":
             image.pilot = outcome
         else:
             self._failures = 0

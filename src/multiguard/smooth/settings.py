@@ -131,6 +131,12 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device)
 
 
+def cpu_has_bfloat16() -> bool:
+    """Whether the processor computes in bfloat16, which is about twice as fast as float32 there."""
+    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in asked)
+
+
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raises `InvalidInputError` unless the value is one of the choices."""
     if value not in choices:

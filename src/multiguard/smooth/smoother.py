@@ -128,7 +128,7 @@ class Smoother:
             seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
             first_draw: The index of the first draw, to continue where an earlier call ended.
-            stream: "certify", or "pilot" for draws that choose labels and never certify them.
+            stream: "certify"; "pilot" for draws that choose labels and never certify them; "bare" for no noise at all.
 
         >>> from multiguard.models import load
         >>> f = load(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
@@ -173,7 +173,11 @@ class Smoother:
         tensor = image_tensor(image_id, image, self.classifier.image_size)
         self.find_labels(tensor)
         copy = copy_to_device(tensor, self.settings.device)
-        return Job(image_id, key, copy, whole_number("first_draw", first_draw), count)
+        return Job(image_id, key, copy, whole_number("first_draw", first_draw), count, noisy=stream != "bare")
+
+    def rows(self, job: Job) -> int:
+        """The rows of a batch of images like this job's, as many as fit."""
+        return self._sizer.rows(job)
 
     def run(
         self, jobs: Iterable[Job], *, steady: bool = False, most_rows: int = MAX_ROWS

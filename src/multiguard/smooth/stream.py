@@ -58,9 +58,10 @@ class VoteStream:
 
     A vote is `width` integers. With `padded`, smaller batches are padded to a full one, of at most `most_rows` rows.
     With `record_failures`, a job that the classifier fails on yields an image failure, with the first draw that fails
-    alone, while the others continue; otherwise that draw raises `ModelError`. Where no image is to blame, `ModelError`
-    is raised in any case: the device is dead, or the classifier now also fails on a draw that succeeded before (on a
-    black image, if none has).
+    alone, while the others continue; otherwise that draw raises `ModelError`. An image without noise never raises: its
+    failure is recorded, since no claim depends on it. Where no image is to blame, `ModelError` is raised in any case:
+    the device is dead, or the classifier now also fails on a draw that succeeded before (on a black image, if none
+    has).
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class VoteStream:
 
     def _batches_to_retry(self, batch: Batch, error: Exception) -> list[Batch]:
         """What to run in place of a failed batch; nothing after a single draw, whose job has then failed."""
-        if _is_device_error(error) or not self._record:
+        recorded = self._record or not batch.noisy().all()
+        if _is_device_error(error) or not recorded:
             raise self._locate_error(batch, error) from error
         self._collect_all()  # an earlier draw of the same job may have failed as well
         if self._without_failed_jobs(batch) is not batch:
@@ -169,7 +171,7 @@ class VoteStream:
 
     def _fail(self, draw: Batch, problem: str) -> None:
         """Record the failure of one draw for its job, if the classifier still works elsewhere."""
-        if not self._record:
+        if not self._record and draw.noisy().all():
             raise _make_error(draw, problem)
         if not self._succeeds(self._success or draw.black()):
             other = f"image {_image_id(self._success)!r}, which worked before" if self._success else "a black image"

@@ -87,7 +87,7 @@ def hyperparameters_for(data: str, **given: Any) -> Hyperparameters:
     """Return the dataset's default hyperparameters with the given ones over them; None counts as not given.
 
     >>> hyperparameters_for("digits", sigma=0.25, lr=None)  # doctest: +ELLIPSIS
-    Hyperparameters(sigma=0.25, val_sigma=None, epochs=4, batch=32, lr=0.002, ...)
+    Hyperparameters(sigma=0.25, val_sigma=None, epochs=4, batch=32, optimizer='adam', lr=0.002, ...)
     """
     for name in given:
         if name not in _TYPES:

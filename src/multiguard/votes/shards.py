@@ -39,14 +39,16 @@ from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes,
 
 MANIFEST_NAME = "manifest.json"
 _MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 5}
-_SHARD: dict[str, Any] = {"format": "multiguard-votes-shard", "version": 5}
+_SHARD, _VERSION = "multiguard-votes-shard", 6
 _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
 _HEAD = ["image_id", "labels", "draws", "image_sha256"]
-_VOTES = {"votes": pa.binary(), "pilot": pa.binary()}
-_TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64(), **_VOTES}
-_SCHEMA = pa.schema({**_TYPES, "image_sha256": pa.string()})
+_VOTES = ("votes", "pilot", "bare")
+_TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
+_TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string()}
+# Version 5 has no votes of the image without noise.
+_SCHEMAS = {5: pa.schema(_TYPES), _VERSION: pa.schema({**_TYPES, "bare": pa.binary()})}
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def own_shards(folder: Path) -> list[Path]:
 
 def _is_shard(path: Path) -> bool:
     """Whether the content says that it is a shard, of any run or version."""
-    return is_shard_file(path.name) and mentions(path, _SHARD["format"])
+    return is_shard_file(path.name) and mentions(path, _SHARD)
 
 
 def remove_stale(folder: Path, run: Manifest, keep: Collection[int]) -> None:
@@ -205,8 +207,9 @@ def write_shard(
     if not run.consists_of(index, [row.image_id for row in rows], failures):
         raise InvalidInputError(f"shard {index} must hold the images {run.ids(index)}, in this order, each once.")
     records = [_record(row, run.provenance) for row in rows]
-    metadata = encode_checked(_Metadata(run.run_hash, index, tuple(failures), _rows_checksum(records)), **_SHARD)
-    table = pa.Table.from_pylist(records, schema=_SCHEMA.with_metadata({_METADATA: metadata}))
+    described = _Metadata(run.run_hash, index, tuple(failures), _rows_checksum(records))
+    metadata = encode_checked(described, format=_SHARD, version=_VERSION)
+    table = pa.Table.from_pylist(records, schema=_SCHEMAS[_VERSION].with_metadata({_METADATA: metadata}))
     file = io.BytesIO()
     # Votes hardly shrink at a higher level. A dictionary of distinct rows only costs, and so do statistics, which would
     # repeat short votes uncompressed.
@@ -221,19 +224,20 @@ def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
         check_row(row, provenance)
     except InvalidInputError as error:
         raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
-    labels, pilot = [int(label) for label in row.labels], None if row.pilot is None else encode_votes(row.pilot)
+    labels, votes = [int(label) for label in row.labels], (row.votes, row.pilot, row.bare)
     head = {"image_id": row.image_id, "labels": labels, "draws": row.draws, "image_sha256": row.image_hash}
-    return {**head, "votes": encode_votes(row.votes), "pilot": pilot}
+    encoded = (None if each is None else encode_votes(each) for each in votes)
+    return {**head, **dict(zip(_VOTES, encoded, strict=True))}
 
 
 def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
     """The sha256 of all values of all rows."""
     digest = hashlib.sha256()
     for record in records:
-        votes, pilot = record["votes"], record["pilot"]
-        lengths = [None if data is None else len(data) for data in (votes, pilot)]
+        stored = [record[name] for name in _VOTES if name in record]
+        lengths = [None if data is None else len(data) for data in stored]
         digest.update(json.dumps([[record[name] for name in _HEAD], lengths]).encode())
-        digest.update((votes or b"") + (pilot or b""))
+        digest.update(b"".join(data or b"" for data in stored))
     return digest.hexdigest()
 
 
@@ -296,9 +300,12 @@ def _read_content(path: Path, sha256: str | None) -> bytes:
 def _decode_shard(content: bytes, provenance: Provenance, *, verify_rows: bool) -> tuple[_Metadata, list[Head]]:
     file = open_parquet(content)
     groups = range(file.num_row_groups)
-    if not file.schema_arrow.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
+    schema = file.schema_arrow
+    version = next((version for version, known in _SCHEMAS.items() if schema.equals(known)), None)
+    if version is None or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
         raise VotesError("it has other columns, or more than one image in a row group")
-    metadata = convert(decode_checked((file.schema_arrow.metadata or {}).get(_METADATA, b""), **_SHARD), _Metadata)
+    stored = decode_checked((schema.metadata or {}).get(_METADATA, b""), format=_SHARD, version=version)
+    metadata = convert(stored, _Metadata)
     records = file.read(columns=None if verify_rows else _HEAD).to_pylist()
     if verify_rows and _rows_checksum(records) != metadata.rows_sha256:
         raise VotesError("its rows have another checksum than the one in its metadata")
@@ -335,6 +342,7 @@ def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance)
     with _fitting(head.image_id):
         votes = decode_votes(record["votes"] or b"", head.draws, provenance)
         pilot = None if record["pilot"] is None else decode_votes(record["pilot"], provenance.pilot_draws, provenance)
-        result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash)
+        bare = None if record.get("bare") is None else decode_votes(record["bare"], 1, provenance)
+        result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash, bare)
         check_row(result, provenance)
     return result

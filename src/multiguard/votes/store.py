@@ -1,7 +1,8 @@
 """The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,21 @@ class Votes:
 
     def __iter__(self) -> Iterator[VoteRow]:
         return (self.row(position) for position in range(len(self)))
+
+    def subset(self, ids: Collection[str]) -> "Votes":
+        """Return the votes of these images only, failed ones among them, in the same order.
+
+        Example:
+            >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+            >>> votes.subset({"image-é-3", "image-é-1"}).ids
+            ('image-é-1', 'image-é-3')
+        """
+        part = copy(self)
+        kept = [position for position, name in enumerate(self.ids) if name in ids]
+        part._locations, part._heads = [self._locations[p] for p in kept], [self._heads[p] for p in kept]
+        part.ids = tuple(self.ids[p] for p in kept)
+        part.failures = tuple(failure for failure in self.failures if failure.image_id in ids)
+        return part
 
     def draws_of(self, position: int) -> int:
         """Return how many draws certify one image, without reading its votes."""

@@ -81,6 +81,7 @@ class VoteRow:
     votes: DrawVotes  # of the draws that certify: ranked labels (draws, K'), or `LabelSets` for the threshold rule
     pilot: DrawVotes | None = None  # of the draws that choose labels and never certify; None if there are none
     image_hash: str | None = None  # the `image_hash` of the image that was voted on; None if unknown
+    bare: DrawVotes | None = None  # of the image without noise, one draw that certifies nothing; None if unknown
 
     __repr__ = short_repr
 
@@ -145,6 +146,8 @@ def check_row(row: VoteRow, run: Provenance) -> None:
         raise InvalidInputError(f"{'no' if row.pilot is None else 'some'} pilot draws, expected {run.pilot_draws}.")
     if row.pilot is not None:
         _check_votes(row.pilot, run.pilot_draws, run)
+    if row.bare is not None:
+        _check_votes(row.bare, 1, run)
 
 
 def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:

@@ -65,7 +65,17 @@ class Card {
     if (!this.image.thumbnail) return element("div", { class: "absent" }, "no image file");
     const [uri, width, height] = this.image.thumbnail;
     const small = Math.max(width, height) < 100 ? "small" : null;
-    return element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
+    this.shown = element("img", { src: uri, alt: "", loading: "lazy", decoding: "async", class: small });
+    return this.shown;
+  }
+
+  // The image as it is, or a perturbed copy where the page has one.
+  showLook(look) {
+    if (!this.shown) return;
+    const copy = look && this.image.looks[look];
+    const uri = copy || this.image.thumbnail[0];
+    if (this.shown.getAttribute("src") !== uri) this.shown.setAttribute("src", uri);
+    this.shown.classList.toggle("as-it-is", Boolean(look) && !copy);
   }
 
   draws() {

@@ -47,7 +47,7 @@ class FamilyView {
     });
     const title = this.root.querySelector(".family-title");
     title.textContent = family.title;
-    title.hidden = this.families.length < 2 && ["methods", "rules"].includes(family.key);
+    title.hidden = !family.title || (this.families.length < 2 && ["methods", "rules"].includes(family.key));
     this.root.querySelector(".what").textContent = family.symbol;
     this.root.querySelector(".note").textContent = family.note;
     this.makeRows();
@@ -85,11 +85,22 @@ class FamilyView {
     for (const { line, cells } of this.rows) {
       cells.forEach((cell, column) => {
         const { key } = this.family.measures[column];
-        cell.textContent = scoreText(key, line[state.averaging][key][index]);
+        cell.replaceChildren(scoreText(key, line[state.averaging][key][index]), ...differenceWords(line, key, index));
       });
     }
     this.root.style.setProperty("--at", currentRadius() / (this.family.grid.at(-1) || 1));
   }
+}
+
+const signed = (value, round) => `${value < 0 ? "−" : "+"}${(Math.abs(round(1000 * value)) / 10).toFixed(1)}`;
+
+// By how many points a line is above the baseline, and the interval, rounded outwards.
+function differenceWords(line, score, index) {
+  const found = line.differences?.[state.averaging][score].map((values) => values[index]);
+  if (!found) return [];
+  const [value, low, high] = [signed(found[0], Math.round), signed(found[1], Math.floor), signed(found[2], Math.ceil)];
+  const sure = found[1] > 0 ? " above" : found[2] < 0 ? " below" : "";
+  return [element("small", { class: `difference${sure}` }, `${value} `, element("span", {}, `(${low} to ${high})`))];
 }
 
 const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", sigma: "σ", training: "Training noise", runs: "Other runs" };

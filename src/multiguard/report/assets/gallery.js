@@ -23,7 +23,9 @@ class Gallery {
     this.order = document.getElementById("image-order");
     this.label = document.getElementById("image-label");
     this.text = document.getElementById("image-text");
+    this.look = document.getElementById("image-look");
     this.fillLabels();
+    this.look.addEventListener("input", () => this.update());
     for (const control of [this.order, this.label, this.text]) control.addEventListener("input", () => this.restart());
     document.getElementById("show-more").addEventListener("click", () => this.show(this.limit + 2 * CARDS_AT_A_TIME));
     document.getElementById("show-all").addEventListener("click", () => this.show(Infinity));
@@ -66,7 +68,9 @@ class Gallery {
     for (const entry of shown) {
       entry.card ??= new Card(entry.image, this.longest);
       entry.card.update();
+      entry.card.showLook(this.look.value);
     }
+    for (const words of document.querySelectorAll("[data-look]")) words.hidden = words.dataset.look !== this.look.value;
     const cards = shown.map((entry) => entry.card.root);
     const changed = cards.length !== this.root.children.length || cards.some((card, index) => card !== this.root.children[index]);
     if (changed) this.root.replaceChildren(...cards);

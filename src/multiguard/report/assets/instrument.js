@@ -10,17 +10,30 @@ if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
 const rules = data.families.filter((family) => family.key === "rules");
 if (rules.length) views.push(new FamilyView("rules", rules));
 if (runs.length) views.push(new FamilyView("runs", runs));
-const followers = [...views, new LabelBars(), new Gallery()];
+const followers = [...views, new LabelStrips(), new Gallery()];
 
 function showNumbers() {
   const radius = plain(currentRadius());
   const scores = methodsFamily.lines.find((line) => line.value === state.method)[state.averaging];
   for (const cell of document.querySelectorAll("[data-score]")) cell.textContent = scoreText(cell.dataset.score, scores[cell.dataset.score][state.index]);
   for (const cell of document.querySelectorAll("[data-radius]")) cell.textContent = radius;
+  showPrice(scores);
+  const closing = document.querySelector("[data-closing]");
+  closing.textContent = closing.textContent.replace(/^At R = .*? at least \d+/, `At R = ${radius} at least ${data.staying[state.method][state.index]}`);
   document.getElementById("radius-shown").textContent = radius;
   slider.setAttribute("aria-valuetext", `R = ${radius}`);
   slider.style.setProperty("--filled", state.index / Math.max(1, data.grid.length - 1));
   document.getElementById("whose").textContent = data.whose[state.averaging];
+}
+
+// The bars of the price, whose observed rows follow the averaging and whose certified row follows the radius.
+function showPrice(scores) {
+  for (const cell of document.querySelectorAll(".price td > span:last-child")) {
+    const { clean, of, score } = cell.dataset;
+    const value = clean ? data.clean[clean][state.averaging][of] : scores[score][state.index];
+    cell.textContent = percent(value);
+    cell.parentElement.style.setProperty("--fraction", value);
+  }
 }
 
 // How large such a perturbation is, if all images have one size.
@@ -64,29 +77,23 @@ methodSelect.addEventListener("change", () => {
   state.method = methodSelect.value;
   update();
 });
-darkScheme.addEventListener("change", redraw);
-let drawnWidth = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth !== drawnWidth) redraw(); // a phone's bars come and go and change the height alone
-  drawnWidth = innerWidth;
-});
-addEventListener("beforeprint", () => {
-  document.documentElement.setAttribute("data-printing", "");
+followWindow(redraw, () => {
   for (const view of views) view.near = true;
-  redraw();
 });
-addEventListener("afterprint", () => {
-  document.documentElement.removeAttribute("data-printing");
-  redraw();
-});
-
-// The chart library comes last, so that the numbers do not wait for it.
-addEventListener("DOMContentLoaded", redraw);
-
-// A browser may restore what was chosen before a reload.
-state.index = Number(slider.value);
-state.averaging = document.querySelector("[name=averaging]:checked").value;
-state.method = methodSelect.value;
+const controlChoice = (id) => {
+  const control = document.getElementById(id);
+  return [() => control.value, (text) => setControl(control, text)];
+};
+followAddress({
+  R: [() => plain(currentRadius()), setRadius],
+  average: [() => state.averaging, setAveraging],
+  method: [() => state.method, (text) => { setControl(methodSelect, text); state.method = methodSelect.value; }],
+  sort: controlChoice("image-order"),
+  label: controlChoice("image-label"),
+  find: controlChoice("image-text"),
+  show: controlChoice("image-look"),
+  labels: controlChoice("label-order"),
+}, () => { redraw(); update(); });
 showNumbers();
 showSize();
 for (const follower of followers) follower.update();

@@ -1,0 +1,243 @@
+"""Puts a trained model into the package: `python -m benchmarks.release RUN NAME --root COCO`.
+
+RUN is a run folder: its model (trained with `--half`), votes drawn with exactly these weights, and their certificates.
+Weights and card of the model are copied, without paths of the machine that trained it. What is measured goes to
+measured.json, and the text of MODEL_CARD.md is made from it and from the records of training. The test suite compares
+every model with the reference logits that are written here.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from multiguard.certify.rules import TopK
+from multiguard.data import load_pixels, open_dataset
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate.scores import label_scores
+from multiguard.io.rounding import percent, plain
+from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel
+from multiguard.models.classifier import Classifier
+from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card, write_card
+from multiguard.models.spec import BUILT_IN, CARD_FILE
+from multiguard.results import Results, read_certificates
+from multiguard.train.trainer import noisy_map
+
+REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
+_BATCH = 4
+_RADII = (0.0, 0.5, 1.0, 1.5, 2.0)  # in sigma
+
+_TEXT = """# {name}: objects in photos
+
+Labels for a photo, out of the {labels} of MS-COCO. The network is `{architecture}`: an EfficientNet-Lite behind a U-Net
+that cleans the image, {parameters:,} weights, stored in half precision and used in single precision. It was trained to
+be smoothed with Gaussian noise of standard deviation {sigma} on pixels in [0, 1]: use it with this noise, which is what
+`multiguard` does by default. It is not meant to be used without noise.
+
+```
+multiguard predict photo.jpg --model {name}
+```
+
+## Scores
+
+On {images} images of {data}, which had no part in training or in choosing the epoch. Mean average
+precision: {map_clean} without noise, {map_noisy} on one noisy copy of each image.
+
+Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
+of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over
+images, rounded down.
+
+| R | {radii} |
+|---|{rules}|
+| certified recall | {recall} |
+
+Each label alone, by `{label_method}` on the same draws: in which fraction of the images that have it the label
+provably stays up to R. Labels that few images have are measured roughly.
+
+| label | images | {radii} |
+|---|---|{rules}|
+{per_label}
+
+## Data and training
+
+Trained on {train_name}: {train_images:,} images of {size}x{size} pixels. It started from {start}.{teacher} Every
+setting of this training is in `{card_file}`; these are its hyperparameters:
+
+{recipe}
+{before}
+The recipe `coco-tagger` trains a network of this kind from ImageNet weights on.
+
+The sha256 of the weights file is `{weights_sha256}`.
+
+## Limits
+
+- It knows {labels} kinds of objects and returns {k} labels for every image; what it does not know, it cannot name.
+- Images are squashed to {size}x{size} pixels. Small objects are often missed, and rare labels are weak: see the table.
+- A certificate says that labels stay under small perturbations of this image. It does not say that they are right.
+- COCO's photos come from Flickr and show what was photographed and uploaded there; other places, times and cameras are
+  underrepresented. Do not use it to make decisions about people.
+
+## Licence
+
+The weights are published under {licence}, as the package is. Training started from the ImageNet weights of
+EfficientNet-Lite, published under Apache-2.0. The annotations of MS-COCO are published under CC BY 4.0; its images are
+from Flickr, under their owners' terms, and are not part of the package.
+"""
+
+
+def main() -> None:
+    """Measure, write the folder, and add the reference logits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="holds model/ and certificates/")
+    parser.add_argument("name")
+    parser.add_argument("--root", type=Path, required=True, help="the COCO folder with the images that were voted on")
+    parser.add_argument("--start", type=Path, help="the model folder that training started from, if it was one")
+    parser.add_argument("--out", type=Path, default=BUILT_IN, help="where the folder NAME is written")
+    parser.add_argument("--references", type=Path, default=REFERENCES)
+    args = parser.parse_args()
+    release(args.run, args.name, args.root, args.out / args.name, args.references, args.start)
+
+
+def release(run: Path, name: str, root: Path, out: Path, references: Path, start: Path | None = None) -> None:
+    """Write the folder of the model, and its reference logits into the tests' file."""
+    card, results = published(read_card(run / "model")), read_certificates(run / "certificates")
+    before = read_start(card, start)
+    measured = measure(run / "model", card, results, root)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / WEIGHTS_FILE).write_bytes((run / "model" / WEIGHTS_FILE).read_bytes())
+    write_card(out, card)
+    (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
+    (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
+    known = json.loads(references.read_text()) if references.is_file() else {}
+    known[name] = reference_logits(out)
+    references.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    print(f"{out}: certified recall {dict(zip(measured.radii, measured.recall, strict=True))}")
+
+
+def published(card: ModelCard) -> ModelCard:
+    """The card with names in place of the paths of the machine that trained it."""
+    names = {key: Path(card.training[key]).name for key in ("model",) if "/" in card.training.get(key, "")}
+    return replace(card, training={**card.training, **names})
+
+
+def read_start(card: ModelCard, start: Path | None) -> ModelCard | None:
+    """The card of the model folder that training started from, if it was one; another folder is refused."""
+    wanted = card.training.get("model_sha256")
+    if wanted is not None and start is None:
+        raise InvalidInputError(f"training started from a model folder ({wanted[:12]}...): name it with --start")
+    before = None if start is None else published(read_card(start))
+    if before is not None and before.weights_sha256 != wanted:
+        raise InvalidInputError(f"training did not start from {start}: the sha256 of its weights is another")
+    return before
+
+
+def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Measured:
+    """Everything that the card says in numbers; certificates of other weights are refused."""
+    certificates, rule = results.certificates, results.certificates.config.rule
+    if results.provenance["weights_hash"] != card.weights_sha256:
+        raise InvalidInputError("the votes were drawn with other weights than those in the folder")
+    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.sigma != card.sigma:
+        raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
+    if certificates.failures or not certificates.labelled:
+        raise InvalidInputError("the certificates must be about the true labels of images that could all be read")
+    data = open_dataset("coco", root=root, split="val", size=card.image_size[0])
+    if tuple(data.ids) != certificates.ids:
+        raise InvalidInputError(f"{root} does not hold exactly the images that were voted on, in their order")
+    classifier, pixels, method = _SmallBatches(load_folder(folder)), load_pixels(data), certificates.methods[0]
+    radii = tuple(card.sigma * radius for radius in _RADII)
+    return Measured(
+        weights_sha256=card.weights_sha256,
+        parameters=sum(weights.numel() for weights in classifier.parameters()),
+        task="objects in photos",
+        licence="Apache-2.0",
+        labels=len(card.label_names),
+        sigma=card.sigma,
+        data=f"MS-COCO 2014 validation ({data.name})",
+        images=len(data),
+        map_clean=noisy_map(classifier, pixels, 0.0),
+        map_noisy=noisy_map(classifier, pixels, card.sigma),
+        k=rule.k,
+        k_prime=rule.k_prime,
+        draws=certificates.config.n,
+        alpha=certificates.config.alpha,
+        method=method,
+        radii=radii,
+        recall=tuple(results.curve(radii, method=method).scores.recall.tolist()),
+        label_method="joint",
+        per_label=tuple(
+            MeasuredLabel(scores.label, scores.images, tuple(scores.certified.tolist()))
+            for scores in label_scores(certificates, radii)
+        ),
+    )
+
+
+class _SmallBatches(nn.Module):
+    """A classifier that takes a few images at a time: large batches cost a CPU more time for memory than for sums."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        parts = images.contiguous(memory_format=torch.channels_last).split(_BATCH)
+        return torch.cat([self.classifier(part) for part in parts])
+
+
+def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard | None = None) -> str:
+    """The Markdown of the card; certified numbers are rounded down."""
+    numbers = asdict(measured) | {
+        "sigma": plain(measured.sigma),
+        "alpha": plain(measured.alpha),
+        "map_clean": f"{measured.map_clean:.3f}",
+        "map_noisy": f"{measured.map_noisy:.3f}",
+        "radii": " | ".join(map(plain, measured.radii)),
+        "rules": "|".join("---" for _ in measured.radii),
+        "recall": " | ".join(map(percent, measured.recall)),
+        "per_label": "\n".join(
+            f"| {label.name} | {label.images} | {' | '.join(map(percent, label.certified))} |"
+            for label in measured.per_label
+        ),
+    }
+    trained, weights = card.training["train"], card.training["weights"]
+    start = "random weights" if weights is None else f"the weights in `{weights['source']}`"
+    more = ""
+    if before is not None:
+        start = f"another trained network, whose weights have the sha256 `{before.weights_sha256}`"
+        settings = json.dumps(before.training, indent=1)
+        more = f"\nThe training of the network that it started from, as recorded:\n\n```\n{settings}\n```\n"
+    taught = card.training.get("teacher_sha256")
+    teacher = (
+        "" if taught is None else " It also learnt from the scores of a teacher that saw the images without noise."
+    )
+    return _TEXT.format(
+        name=name,
+        architecture=card.architecture,
+        size=card.image_size[0],
+        card_file=CARD_FILE,
+        train_name=trained["name"],
+        train_images=trained["images"],
+        start=start,
+        teacher=teacher,
+        before=more,
+        recipe=_settings(card.training["recipe"]),
+        **numbers,
+    )
+
+
+def _settings(record: Mapping[str, object]) -> str:
+    return "\n".join(["| setting | value |", "|---|---|", *(f"| {key} | {value} |" for key, value in record.items())])
+
+
+@torch.no_grad()
+def reference_logits(folder: Path) -> list[float]:
+    """The logits of one small synthetic image."""
+    image = torch.linspace(0, 1, 3 * 64 * 64).view(1, 3, 64, 64)
+    return [round(logit, 5) for logit in load_folder(folder)(image)[0].tolist()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Certificates of several runs and methods on the same images: one table, one page, and paired differences."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from multiguard.certify import Method
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Averaging, Certificates, Curve, Differences, curves, paired_differences, radius_grid
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.scores import check_radius
+from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.names import as_cell, unknown_name
+from multiguard.io.records import encode_json
+from multiguard.io.rounding import plain
+from multiguard.io.short_repr import short_repr
+from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
+from multiguard.report.study import true_labels
+from multiguard.report.words import config_words, dataset_title
+from multiguard.results import Results
+
+CSV_NAME, JSON_NAME = "comparison.csv", "comparison.json"
+_HALF_SIGMAS = range(3)
+_BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
+_OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
+_PAIRED = "Intervals are a paired bootstrap over the images. They reflect the choice of images, not the noise draws."
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """One run with one method, on the images that all runs have."""
+
+    name: str
+    run: Results  # with all of its images
+    method: Method
+    certificates: Certificates  # of the common images
+    curves: Mapping[Averaging, Curve]  # with bands
+    differences: Mapping[Averaging, Differences] | None  # to the baseline; None for the baseline itself
+
+    __repr__ = short_repr
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What it is, for the columns of a table."""
+        words, model = config_words(self.run), str(self.run.provenance.get("model", ""))
+        rule = ", ".join(words[name] for name in self.certificates.config.rule.options)
+        draws = plain(round(self.curves["mean"].mean_draws, 1))
+        method = METHOD_NAMES.get(self.method, self.method)
+        more = {"rule": rule, "method": method, "draws": draws, "alpha": plain(self.certificates.config.alpha)}
+        return {"run": self.name, "model": model, "sigma": plain(self.certificates.sigma), **more}
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """Runs on the same images, the baseline among them; made by `compare_runs`.
+
+    Example:
+        >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
+        >>> board = compare_runs({"before": run, "after": run}, radius=[0.0, 0.5])
+        >>> board.baseline.name, len(board.images)
+        ('before', 4)
+        >>> board.difference(board.contenders[1], "mean", board.measures[0], 0)
+        (0.0, 0.0, 0.0)
+    """
+
+    title: str
+    radius: tuple[float, ...]  # the radii of the table
+    images: tuple[str, ...]  # the ids of the images that all runs have
+    contenders: tuple[Contender, ...]
+    notes: tuple[str, ...]  # what a reader must know
+
+    __repr__ = short_repr
+
+    @property
+    def baseline(self) -> Contender:
+        """The run that the others are compared with."""
+        return next(each for each in self.contenders if each.differences is None)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the true labels are certified; if not, each run certifies the labels that it predicts."""
+        return self.baseline.certificates.labelled
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The scores that every rule has, recall first."""
+        measures = rule_measures("top-k", labelled=self.labelled)
+        return tuple(sorted(measures, key=lambda measure: measure.key != "recall"))
+
+    @property
+    def family(self) -> Family:
+        """The curves of all contenders."""
+        lines = [Line(each.name, each.name, each.curves, each is self.baseline) for each in self.contenders]
+        return Family("runs", "run", "", "\n".join(self.notes), self.measures, tuple(lines))
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One record per contender, averaging, score and radius of the table, every number without loss."""
+        for each in self.contenders:
+            for averaging in AVERAGINGS:
+                for measure in self.measures:
+                    yield from self._records(each, averaging, measure)
+
+    def _records(self, each: Contender, averaging: Averaging, measure: Measure) -> Iterator[dict[str, Any]]:
+        curve, sigma = each.curves[averaging], each.certificates.sigma
+        numbers = {"sigma": sigma, "alpha": each.certificates.config.alpha, "draws": curve.mean_draws}
+        what = {"averaging": averaging, "score": measure.word, "images": curve.scores.images}
+        for radius in self.radius:
+            index = int(np.searchsorted(curve.scores.radius, radius))
+            found = self.difference(each, averaging, measure, index) or (None, None, None)
+            difference = dict(zip(("difference", "low", "high"), found, strict=True))
+            value = float(measure.values(curve)[index])
+            yield {**each.words, **numbers, **what, "R": radius, "certified": value, **difference}
+
+    def difference(
+        self, each: Contender, averaging: Averaging, measure: Measure, index: int
+    ) -> tuple[float, float, float] | None:
+        """The difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
+        if each.differences is None:
+            return None
+        value, low, high = getattr(each.differences[averaging], measure.key)
+        return float(value[index]), float(low[index]), float(high[index])
+
+
+def compare_runs(
+    runs: Mapping[str, Results],
+    *,
+    methods: Sequence[Method] | None = None,
+    baseline: str | None = None,
+    radius: Sequence[float] | None = None,
+    level: float = 0.95,
+    title: str | None = None,
+) -> Leaderboard:
+    """Certified scores of several runs on the images that all have, and paired differences to one of them.
+
+    Each certificate keeps its own promise. Runs may differ in model, noise, rule, method, draws and alpha: all are
+    named. Runs that disagree on the true labels of an image are refused, and so are runs without a common image.
+
+    Args:
+        runs: The runs by name.
+        methods: Of each run those of these methods that it has; by default its first one.
+        baseline: The name of the run, or of the run with its method, that others are compared with; the first one.
+        radius: The radii of the table; by default multiples of half the baseline's sigma.
+        level: The level of the bootstrap intervals.
+        title: The heading; by default made of the number of runs and the dataset.
+
+    Example:
+        >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
+        >>> board = compare_runs({"before": run, "after": run}, baseline="after", radius=[0.25])
+        >>> [each.name for each in board.contenders], board.baseline.name
+        (['before', 'after'], 'after')
+    """
+    chosen = _chosen(runs, methods)
+    first = _baseline(chosen, baseline)
+    images = _common_images(runs)
+    sigma = chosen[first][0].certificates.sigma
+    table = check_radius([half * sigma / 2 for half in _HALF_SIGMAS] if radius is None else radius)
+    most = max(run.certificates.sigma for run, _ in chosen.values())
+    grid = np.unique([*radius_grid(most), *table])
+    proved = {name: run.certificates.only(images) for name, (run, _) in chosen.items()}
+    contenders = []
+    for name, (run, method) in chosen.items():
+        own = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
+        options: dict[str, Any] = {"methods": (method, chosen[first][1]), "level": level}
+        both = proved[name], proved[first]
+        found = {each: paired_differences(*both, grid, averaging=each, **options) for each in AVERAGINGS}
+        contenders.append(Contender(name, run, method, proved[name], own, None if name == first else found))
+    heading = title or f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
+    return Leaderboard(heading, tuple(table.tolist()), images, tuple(contenders), tuple(_notes(runs, images)))
+
+
+def write_records(board: Leaderboard, folder: Path) -> list[Path]:
+    """Write comparison.csv and comparison.json: the same records, every number without loss.
+
+    Example:
+        >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
+        >>> [path.name for path in write_records(compare_runs({"one": run, "other": run}), out)]
+        ['comparison.csv', 'comparison.json']
+    """
+    require_folder(folder)
+    records, text = list(board.records()), io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: as_cell(v) if isinstance(v, str) else v for key, v in each.items()} for each in records)
+    whole = {"title": board.title, "baseline": board.baseline.name, "images": board.images, "notes": board.notes}
+    contents = {CSV_NAME: text.getvalue().encode(), JSON_NAME: encode_json({**whole, "records": records}) + b"\n"}
+    for name, content in contents.items():
+        write_atomically(folder / name, partial(_write, content))
+    return [folder / name for name in contents]
+
+
+def _write(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
+
+
+def _chosen(runs: Mapping[str, Results], methods: Sequence[Method] | None) -> dict[str, tuple[Results, Method]]:
+    """The runs with their methods by name; the name has the method where a run has several."""
+    chosen: dict[str, tuple[Results, Method]] = {}
+    for name, run in runs.items():
+        known = run.certificates.methods
+        own = known[:1] if methods is None else [method for method in methods if method in known]
+        if not own:
+            raise InvalidInputError(
+                f"{name} has no certificates by {', '.join(methods or ())}; it was certified with {', '.join(known)}"
+            )
+        chosen |= {f"{name}, {method}" if len(own) > 1 else name: (run, method) for method in own}
+    if len(chosen) < 2:
+        raise InvalidInputError("one certificate cannot be compared: name another run, or several methods")
+    return chosen
+
+
+def _baseline(chosen: Mapping[str, tuple[Results, Method]], wanted: str | None) -> str:
+    if wanted is None:
+        return next(iter(chosen))
+    found = next((name for name in chosen if name == wanted or name.startswith(f"{wanted}, ")), None)
+    if found is None:
+        raise InvalidInputError(unknown_name("baseline", wanted, chosen))
+    return found
+
+
+def _common_images(runs: Mapping[str, Results]) -> tuple[str, ...]:
+    """The images that all runs have votes of; without ground truth, those for which each predicts a label."""
+    (first, *_), labelled = runs, {run.certificates.labelled for run in runs.values()}
+    if len(labelled) > 1:
+        kinds = {True: "the true labels", False: "labels that pilot draws chose"}
+        words = ", ".join(f"{name} {kinds[run.certificates.labelled]}" for name, run in runs.items())
+        raise InvalidInputError(f"these runs certify different labels and cannot be compared: {words}")
+    truths = {name: {i: own for i, own in true_labels(run).items() if own is not None} for name, run in runs.items()}
+    common = [i for i in runs[first].certificates.ids if all(i in own for own in truths.values())]
+    if not runs[first].certificates.labelled:
+        every = [(run.certificates.ids, run.certificates.labels) for run in runs.values()]
+        empty = {image_id for ids, labels in every for image_id, own in zip(ids, labels, strict=True) if not own}
+        common = [image_id for image_id in common if image_id not in empty]
+    if not common:
+        raise InvalidInputError(f"no image is in all of {', '.join(runs)}; compare runs on the same images")
+    for name, truth in truths.items():
+        if (other := next((i for i in common if truth[i] != truths[first][i]), None)) is not None:
+            raise InvalidInputError(f"{name} and {first} disagree on the true labels of {other}; use the same labels")
+    return tuple(common)
+
+
+def _notes(runs: Mapping[str, Results], images: Sequence[str]) -> Iterator[str]:
+    certificates = {name: run.certificates for name, run in runs.items()}
+    left = {name: len(own.ids) + len(own.failures) - len(images) for name, own in certificates.items()}
+    words = ", ".join(f"{count} of {name}" for name, count in left.items() if count)
+    yield f"Compared on the {len(images)} images that all runs have votes of{f'; left out: {words}' if words else ''}."
+    if not next(iter(certificates.values())).labelled:
+        yield "Each run certifies the labels that it predicts itself; whether they are right is unknown."
+    if len({own.config.alpha for own in certificates.values()}) > 1:
+        yield "The runs differ in α: a larger one proves more, and is wrong more often."
+    if len({tuple(_hashes(own, images)) for own in certificates.values()}) > 1:
+        yield _OTHER_PIXELS
+    yield _PAIRED
+    yield _BEST
+
+
+def _hashes(certificates: Certificates, images: Sequence[str]) -> list[str | None]:
+    known = dict(zip(certificates.ids, certificates.image_hashes, strict=True))
+    return [known[image_id] for image_id in images]

@@ -1,0 +1,13 @@
+"""The live page: an image whose answer grows draw by draw, a slider, and an attack on it. Served on this machine."""
+
+from typing import TYPE_CHECKING
+
+from multiguard.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from multiguard.serve.app import Service, make_app
+    from multiguard.serve.limits import ServePart
+
+__all__ = ["ServePart", "Service", "make_app"]
+
+__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app"], "limits": ["ServePart"]})

@@ -1,0 +1,85 @@
+// The attack: original, perturbation and result side by side, for the classifier as it is and for the smoothed one.
+const PARTS = { bare: "The classifier as it is", smoothed: "The smoothed classifier" };
+const METHODS = { pgd: "Projected gradient descent", random: "A random search (the model has no gradients)" };
+
+function figure(uri, size, caption, ...rest) {
+  const image = element("img", { alt: caption });
+  showImage(image, uri, size);
+  return element("figure", {}, image, element("figcaption", {}, caption), ...rest);
+}
+
+function labelList(labels, proved, classOf) {
+  const items = labels.map((each) => {
+    const names = [proved.includes(each.index) ? "proved" : null, classOf(each)].filter(Boolean).join(" ");
+    const often = each.often === undefined ? [] : [` ${Math.round(100 * each.often)} %`];
+    return element("li", { class: names || null }, each.label, ...often.map((text) => element("small", {}, text)));
+  });
+  return element("ul", {}, ...(items.length ? items : [element("li", {}, "no label")]));
+}
+
+class Attack {
+  start(radius) {
+    byId("attack").hidden = false;
+    byId("attack-words").textContent = "";
+    byId("attacked").replaceChildren();
+    byId("attack-status").textContent = "the attack begins";
+    byId("attack-progress").style.width = "0";
+    this.radius = radius;
+    byId("attack-heading").textContent = `Attack of norm ${gridText(radius)}`;
+    byId("attack-heading").focus();
+  }
+
+  begin(told, run) {
+    this.told = told;
+    this.size = run.image;
+    byId("attack-words").textContent = `${METHODS[told.method]} looks for a perturbation of ℓ₂-norm at most ${gridText(told.radius)} that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
+  }
+
+  progress({ part, done }) {
+    const share = part === "bare" ? 0.2 * done : 0.2 + 0.8 * done;
+    byId("attack-progress").style.width = `${100 * share}%`;
+    byId("attack-status").textContent = done === 1 && part === "smoothed" ? "fresh draws evaluate what was found" : `attacking: ${PARTS[part].toLowerCase()}`;
+  }
+
+  show(part, found) {
+    const smoothed = part === "smoothed";
+    const proved = smoothed ? found.proved : [];
+    const [before, after] = [found.before, found.after].map((labels) => labels.map((each) => (smoothed ? { ...each, often: each.score } : each)));
+    const stays = (each) => after.some((other) => other.index === each.index);
+    const came = after.filter((each) => !before.some((other) => other.index === each.index));
+    const gone = before.filter((each) => !stays(each));
+    const middle = `perturbation × ${found.factor}, norm ${roundedDown(found.norm, 3)}`;
+    const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
+    const flipped = smoothed ? missing.length : gone.length || came.length;
+    const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
+      element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)),
+      element("div", { class: "three" },
+        figure(this.told.original, this.size, "original", labelList(before, proved, (each) => (stays(each) ? null : "gone"))),
+        figure(found.perturbation, this.size, middle),
+        figure(found.result, this.size, "result", labelList(after, proved, (each) => (came.includes(each) ? "came" : null)))));
+    root.dataset.part = part;
+    byId("attacked").append(root);
+  }
+
+  // What changed; of the smoothed classifier first what was proved.
+  words(part, found, missing, gone, came) {
+    const names = (labels) => listed(labels.map((each) => each.label));
+    const changes = [...(gone.length ? [`lost ${names(gone)}`] : []), ...(came.length ? [`gained ${names(came)}`] : [])].join(", ");
+    const change = changes ? `It ${changes}.` : "No label changed.";
+    if (part === "bare") return [element("b", {}, change), ...(changes ? [] : [" The attack failed."])];
+    return [element("b", {}, this.proofWords(found, missing)), ` ${change} By ${found.draws} fresh draws, an estimate.`];
+  }
+
+  proofWords(found, missing) {
+    if (!found.proved.length) return "No label was proved at this norm.";
+    const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
+    if (!missing.length) return `${all} proved at this norm (✓) stayed.`;
+    const names = listed(missing.map(nameOf));
+    return found.contradicted ? `The fresh draws contradict the proof about ${names}: that happens with a probability of at most ${data.alpha} per image.` : `${names} is proved to stay; so few draws cannot tell.`;
+  }
+
+  done(reason) {
+    byId("attack-progress").style.width = "100%";
+    byId("attack-status").textContent = reason === "attack" ? "the attack is over" : "";
+  }
+}

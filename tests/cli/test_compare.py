@@ -1,0 +1,74 @@
+"""`multiguard compare`: one table for several runs, and one line for a mistake."""
+
+import json
+import re
+
+import pytest
+from tests.pipeline.tiny_run import command, state
+from tests.report.studies import UNLABELLED, make_run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("compared")
+    make_run(home / "one", methods=("joint", "paper"))
+    make_run(home / "two", spread=4.0)
+    make_run(home / "unlabelled", **UNLABELLED)
+    return home
+
+
+def test_table(home, tmp_path) -> None:
+    """The terminal has the scores, the differences and their intervals; the folder has a page and a table."""
+    out = tmp_path / "out"
+    code, printed, err = command("compare", home / "one", f"new={home / 'two'}", "--radius", "0,0.25", "--out", out)
+    assert (code, err) == (0, "")
+    assert re.search(r"^one +linear +0.5 +.* +joint +100 +0.001$", printed, re.M)
+    assert len(re.findall(r"^ +difference( +[+-]\d+\.\d){2}$", printed, re.M)) == 3
+    assert len(re.findall(r"^ +interval( +[+-]\d+\.\d to [+-]\d+\.\d){2}$", printed, re.M)) == 3
+    assert all(len(line) <= 80 for line in printed.splitlines()[:-1])
+    assert {path.name for path in out.iterdir()} >= {"comparison.html", "comparison.csv", "comparison.json"}
+    records = json.loads((out / "comparison.json").read_text())["records"]
+    assert {record["run"] for record in records} == {"one", "new"}
+
+
+def test_again(home, tmp_path) -> None:
+    """The same comparison finds its work done; another one is written only with --force."""
+    runs = ["compare", home / "one", home / "two", "--out", tmp_path / "out"]
+    assert command(*runs)[0] == 0
+    before = state(tmp_path)
+    assert command(*runs)[0] == 0
+    assert state(tmp_path) == before
+    code, _, err = command(*runs, "--radius", 0.1)
+    assert (code, "--force" in err) == (2, True)
+    assert command(*runs, "--radius", 0.1, "--force")[0] == 0
+
+
+def test_all_methods(home) -> None:
+    """Without a folder nothing is written; all methods of one run are compared."""
+    code, printed, err = command("compare", home / "one", "--method", "all", "--baseline", "one, paper")
+    assert (code, err) == (0, "")
+    assert "differences to one, paper" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["one"], "one certificate cannot be compared"),
+        (["one", "missing"], "missing holds no certificates; give a run folder or a certificates folder"),
+        (["one", "one"], "two runs are named"),
+        (["one", "unlabelled"], "different labels"),
+        (["one", "two", "--method", "jia"], "one has no certificates by jia"),
+        (["one", "two", "--baseline", "tow"], "did you mean 'two'"),
+        (["one", "two", "--radius", "-1"], "--radius is -1.0; expected 0 or more"),
+        (["one", "two", "--radius", "x"], "--radius x: expected numbers"),
+        (["one", "two", "--level", "2"], "--level is 2.0; expected strictly between 0 and 1"),
+        (["one", "two", "--out", "one/certificates"], "holds certificates"),
+    ],
+)
+def test_mistakes(home, monkeypatch, arguments, message) -> None:
+    """A mistake is one line and exit code 2."""
+    monkeypatch.chdir(home)
+    code, _, err = command("compare", *arguments)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1

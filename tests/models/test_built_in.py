@@ -1,0 +1,84 @@
+"""The models in the package: each is whole, is what its card says, and gives the logits that were released."""
+
+import json
+
+import pytest
+import torch
+from benchmarks.release import REFERENCES, card_text, reference_logits
+from typer.testing import CliRunner
+
+from multiguard.cli.main import app
+from multiguard.errors import ModelError
+from multiguard.models import load, spec
+from multiguard.models.backbone import build_backbone
+from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel, model_card, read_measured
+from multiguard.models.model_folder import ModelCard, read_card, save_folder
+
+LARGEST = 12_000_000  # bytes of weights
+MEASURED = Measured(
+    *("hash", 1234567, "objects in photos", "Apache-2.0", 2, 0.5, "some images", 500, 0.712, 0.598),
+    *(10, 3, 1000, 0.001, "betting", (0.0, 0.5, 1.0), (0.80999, 0.71239, 0.58), "joint"),
+    (MeasuredLabel("dog", 7, (1.0, 0.85714, 0.5)),),
+)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A package with one small model, named tiny."""
+    recipe = {"epochs": 3, "sigma": 0.5}
+    training = {"train": {"name": "a set", "images": 1000}, "weights": None, "recipe": recipe}
+    card = ModelCard("cnn:4", ("cat", "dog"), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.5, training=training)
+    card = save_folder(tmp_path / "tiny", card, build_backbone("cnn:4", 2).network.half())
+    measured = json.dumps({name: getattr(MEASURED, name) for name in MEASURED.__dataclass_fields__}, default=vars)
+    (tmp_path / "tiny" / MEASURED_FILE).write_text(measured)
+    (tmp_path / "tiny" / TEXT_FILE).write_text(card_text("tiny", card, MEASURED))
+    monkeypatch.setattr(spec, "BUILT_IN", tmp_path)
+    return tmp_path / "tiny"
+
+
+def test_name(tiny, tmp_path, monkeypatch):
+    """The name loads the model in float32, and wins over a folder of the same name."""
+    classifier = load("tiny")
+    assert classifier.label_names == ("cat", "dog")
+    assert {tensor.dtype for tensor in classifier.parameters()} == {torch.float32}
+    (tmp_path / "elsewhere" / "tiny").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load("tiny").weights_hash == classifier.weights_hash == read_card(tiny).weights_sha256
+    with pytest.raises(ModelError, match=r"model\.json: no such file"):
+        load("./tiny")
+    with pytest.raises(ModelError, match="or a built-in model: tiny"):
+        load("tyni")
+    with pytest.raises(ModelError, match="did you mean 'tiny'"):
+        read_measured("tyni")
+
+
+def test_list(tiny):
+    """The list has a line per model with its certified recall at sigma and twice sigma, rounded down."""
+    shown = CliRunner().invoke(app, ["models"], env={"COLUMNS": "120"}).stdout
+    for part in ("tiny", "objects in photos", "1.2 M", "71.2% at 0.5, 58.0% at 1", "Apache-2.0"):
+        assert part in shown
+    assert all(len(line) <= 120 for line in shown.splitlines())
+
+
+def test_card(tiny):
+    """The card has every measured number, certified ones rounded down, and the command prints it."""
+    shown = CliRunner().invoke(app, ["models", "tiny"]).stdout
+    assert shown.strip() == model_card("tiny").strip()
+    for part in ("| certified recall | 80.9% | 71.2% | 58.0% |", "| dog | 7 | 100.0% | 85.7% | 50.0% |", "0.598"):
+        assert part in shown
+
+
+@pytest.mark.parametrize("name", spec.built_in_names())
+def test_released(name):
+    """Every released model is small, loads, was measured with these weights, and gives the logits of its release."""
+    folder = spec.BUILT_IN / name
+    card, measured = read_card(folder), read_measured(name)
+    assert (folder / "model.safetensors").stat().st_size <= LARGEST
+    assert load(name).weights_hash == card.weights_sha256 == measured.weights_sha256
+    assert card.sigma == measured.sigma == float(name.removeprefix("coco-"))
+    assert card_text(name, card, measured).split("## Data")[0] == model_card(name).split("## Data")[0]
+    assert card.training.get("model_sha256") is None or card.training["model_sha256"] in model_card(name)
+    expected = json.loads(REFERENCES.read_text())[name]
+    assert reference_logits(folder) == pytest.approx(expected, abs=2e-3)
+    texts = [(folder / file).read_text() for file in ("model.json", TEXT_FILE)]
+    assert not any(path in text for path in ("/root", "/home", "/dev/", "/tmp") for text in texts)

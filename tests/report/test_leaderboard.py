@@ -1,0 +1,142 @@
+"""Runs are compared on the same images, and whatever sets them apart is said."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.report.studies import THRESHOLD, UNLABELLED, make_run
+
+from multiguard.certify import TopK, certified_size
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import CertifyConfig
+from multiguard.report import compare_runs, write_records
+from multiguard.results import Results
+
+RADII = (0.0, 0.25, 0.5)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Results]:
+    """Two trainings, the second of images of which one failed, and the other rule."""
+    home = tmp_path_factory.mktemp("runs")
+    return {
+        "before": make_run(home / "before", images=30, methods=("joint", "paper")),
+        "after": make_run(home / "after", images=32, spread=4.0, failed={7: "no such file"}),
+        "sets": make_run(home / "sets", images=30, **THRESHOLD),
+    }
+
+
+def own_recall(run: Results, method: str, ids, radius: float) -> np.ndarray:
+    """The certified recall of each of these images that has labels."""
+    proved = run.certificates
+    rows = {name: (proved.radii[method][i], len(proved.labels[i])) for i, name in enumerate(proved.ids)}
+    return np.array([certified_size(rows[i][0], radius) / rows[i][1] for i in ids if rows[i][1]])
+
+
+def test_common_images(runs) -> None:
+    """Scores and differences are over the images that all runs have votes of."""
+    board = compare_runs(runs, radius=RADII)
+    failed = runs["after"].certificates.failures[0].image_id
+    assert board.images == tuple(i for i in runs["before"].certificates.ids if i != failed)
+    assert board.notes[0] == (
+        "Compared on the 29 images that all runs have votes of; left out: 1 of before, 3 of after, 1 of sets."
+    )
+    for each in board.contenders:
+        for radius in RADII:
+            index = each.curves["mean"].scores.radius.tolist().index(radius)
+            own = own_recall(runs[each.name], "joint", board.images, radius)
+            assert each.curves["mean"].scores.recall[index] == pytest.approx(own.mean(), abs=1e-12)
+            if each.differences is not None:
+                paired = own - own_recall(runs["before"], "joint", board.images, radius)
+                value, low, high = (ends[index] for ends in each.differences["mean"].recall)
+                assert value == pytest.approx(paired.mean(), abs=1e-12)
+                assert low <= value <= high
+
+
+def test_pairing(runs) -> None:
+    """Intervals are paired: a run is no better and no worse than itself, with certainty."""
+    board = compare_runs({"one": runs["before"], "same": runs["before"]}, radius=RADII)
+    for averaging in ("mean", "pooled"):
+        found = board.contenders[1].differences[averaging]
+        assert not any(np.any(ends) for score in (found.precision, found.recall, found.f1) for ends in score)
+    apart = compare_runs({"one": runs["before"], "other": runs["after"]}, radius=RADII).contenders[1]
+    low, high = apart.differences["mean"].recall[1:]
+    widest = np.argmax(high - low)
+    unpaired = [each.curves["mean"].bands.recall for each in (apart, board.baseline)]
+    assert 0 < (high - low)[widest] < sum((band[1] - band[0])[widest] for band in unpaired)
+
+
+def test_baseline(runs) -> None:
+    """Any of the runs may be the baseline; its differences to the others change sign."""
+    first, second = (compare_runs(runs, radius=RADII, baseline=name) for name in ("before", "after"))
+    forth = next(each for each in first.contenders if each.name == "after").differences["pooled"].f1[0]
+    back = next(each for each in second.contenders if each.name == "before").differences["pooled"].f1[0]
+    assert np.array_equal(forth, -back)
+    with pytest.raises(InvalidInputError, match="unknown baseline 'befor': did you mean 'before'"):
+        compare_runs(runs, baseline="befor")
+
+
+def test_methods(runs) -> None:
+    """Several methods of one run are compared, each under a name of its own."""
+    board = compare_runs({"run": runs["before"]}, methods=["joint", "paper"])
+    assert [each.name for each in board.contenders] == ["run, joint", "run, paper"]
+    assert compare_runs({"run": runs["before"]}, methods=["joint", "paper"], baseline="run").baseline.method == "joint"
+    with pytest.raises(InvalidInputError, match="one certificate cannot be compared"):
+        compare_runs({"run": runs["before"]})
+    with pytest.raises(InvalidInputError, match="after has no certificates by paper; it was certified with joint"):
+        compare_runs(runs, methods=["paper"])
+
+
+def test_other_truth(runs, tmp_path) -> None:
+    """Runs that disagree on true labels, or have none, are not compared."""
+    proved = runs["before"].certificates
+    own = proved.labels[1]
+    other = replace(proved, labels=(proved.labels[0], tuple((label + 1) % 20 for label in own), *proved.labels[2:]))
+    with pytest.raises(InvalidInputError, match=r"other and before disagree on the true labels of image-é-1"):
+        compare_runs({"before": runs["before"], "other": replace(runs["before"], certificates=other)})
+    unlabelled = make_run(tmp_path, images=30, **UNLABELLED)
+    with pytest.raises(InvalidInputError, match="different labels"):
+        compare_runs({"before": runs["before"], "unlabelled": unlabelled})
+    renamed = replace(proved, ids=tuple(f"other {i}" for i in proved.ids))
+    with pytest.raises(InvalidInputError, match="no image is in all of before, other"):
+        compare_runs({"before": runs["before"], "other": replace(runs["before"], certificates=renamed)})
+
+
+def test_without_truth(tmp_path) -> None:
+    """Without ground truth the images count for which each run predicts a label."""
+    kind = {**THRESHOLD, **UNLABELLED}
+    one, other = make_run(tmp_path / "one", **kind), make_run(tmp_path / "other", spread=1.0, **kind)
+    board = compare_runs({"one": one, "other": other}, radius=RADII)
+    assert [measure.word for measure in board.measures] == ["stay"]
+    assert "labels that it predicts itself" in board.notes[1]
+    assert all(all(each.certificates.labels) for each in board.contenders)
+
+
+def test_notes(runs, tmp_path) -> None:
+    """Another alpha and other pixels are said."""
+    config = CertifyConfig(TopK(k=5, k_prime=2), alpha=0.1)
+    hashes = {index: f"{index:064x}" for index in range(30)}
+    loose = make_run(tmp_path, images=30, config=config, hashes=hashes)
+    notes = " ".join(compare_runs({"before": runs["before"], "loose": loose}).notes)
+    assert "differ in α" in notes
+    assert "so the same R is not the same attack" in notes
+    plain = " ".join(compare_runs(runs).notes)
+    assert "differ in α" not in plain
+    assert "not the same attack" not in plain
+
+
+def test_records(runs, tmp_path) -> None:
+    """The CSV and the JSON file hold the same numbers, without loss; no name is a formula."""
+    named = {"=before": runs["before"], "after": runs["after"]}
+    board = compare_runs(named, radius=RADII)
+    write_records(board, tmp_path)
+    rows = list(csv.DictReader((tmp_path / "comparison.csv").open(encoding="utf-8", newline="")))
+    stored = json.loads((tmp_path / "comparison.json").read_text())
+    assert len(rows) == len(stored["records"]) == 2 * 2 * 3 * len(RADII)
+    assert {row["run"] for row in rows} == {"'=before", "after"}
+    for row, record in zip(rows, stored["records"], strict=True):
+        assert float(row["certified"]) == record["certified"]
+        assert row["difference"] == ("" if record["difference"] is None else repr(record["difference"]))
+    assert (stored["baseline"], stored["images"]) == ("=before", list(board.images))

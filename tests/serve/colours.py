@@ -1,0 +1,70 @@
+"""A server in this process around a small linear classifier."""
+
+import io
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+from tests.serve.client import Client
+from torch import nn
+
+from multiguard.certify import Threshold, TopK
+from multiguard.pipeline.parts import PredictPart
+from multiguard.pipeline.predict_job import Predictor
+from multiguard.serve import ServePart, Service
+from multiguard.serve.examples import Example
+from multiguard.serve.server import listen, make_server
+from multiguard.smooth import Smoother
+
+LABELS = ("red", "green", "blue", "grey")
+SIZE = 8
+
+
+class Colours(nn.Module):
+    """The score of a colour is the mean of its channel over the four middle pixels; grey has half their sum."""
+
+    def forward(self, images):
+        means = images[:, :, 3:5, 3:5].mean(dim=(2, 3))
+        return torch.cat([means, means.sum(dim=1, keepdim=True) / 2], dim=1)
+
+
+def make_predictor(rule="top-k", **options) -> Predictor:
+    votes = {"k_max": 1} if rule == "top-k" else {"score_threshold": 0.5}
+    smoother = Smoother(
+        Colours(), 0.5, labels=LABELS, output="probabilities", image_size=(SIZE, SIZE), device="cpu", **votes
+    )
+    how = TopK(2, 1) if rule == "top-k" else Threshold(0.5)
+    return Predictor(smoother, how, SIZE, "colours", PredictPart(pilot_draws=50, **options))
+
+
+def encode(colour=(230, 90, 20), size=(SIZE, SIZE), kind="PNG") -> bytes:
+    """The file of an image of one colour."""
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, kind)
+    return file.getvalue()
+
+
+@dataclass
+class Running:
+    """A server that runs, and a client of it."""
+
+    service: Service
+    address: str
+    client: Client
+
+
+def serve(predictor: Predictor, **options) -> Iterator[Running]:
+    part = ServePart(port=0, draws=200, **options)
+    service = Service(predictor, part, (Example("orange", encode(), "data:,"),))
+    listening, address = listen(part)
+    ready = threading.Event()
+    server = make_server(service, ready.set)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    yield Running(service, address, Client(address))
+    server.handle_exit(2, None)
+    thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,194 @@
+"""The interface: what is answered is what the library proves, and what is refused is refused in one line."""
+
+import contextlib
+import hashlib
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.serve.client import until
+from tests.serve.colours import LABELS, encode, make_predictor, serve
+
+from multiguard.smooth import LivePrediction
+
+
+def repeated(running, answer, image, draws):
+    """The same prediction, made by the library with the seed of the answer."""
+    predictor = running.service.predictor
+    live = LivePrediction(
+        predictor.smoother,
+        image,
+        predictor.rule,
+        pilot_draws=50,
+        seed=int(answer["seed"]),
+        image_id=answer["image"]["sha256"],
+    )
+    live.draw(50 + draws)
+    return live
+
+
+def test_prediction(running, orange, orange_pixels):
+    """One answer at the end: labels and radii are those of the library at this seed, never above."""
+    answer = running.client.predict(orange, query="?draws=300").json
+    assert answer["ended"] == "draws"
+    assert answer["image"] == {"width": 8, "height": 8, "sha256": hashlib.sha256(orange).hexdigest()}
+    live = repeated(running, answer, orange_pixels, 300)
+    expected = live.prediction()
+    assert [each["label"] for each in answer["labels"]] == list(expected.names)
+    assert next(each["confirmed"] for each in answer["labels"])
+    for each, radius in zip(answer["labels"], expected.radii, strict=True):
+        # The server may have looked at earlier moments as well, and what was proved stays proved.
+        assert (each["radius"] is None) == (not each["confirmed"])
+        assert each["radius"] is None or each["radius"] >= radius
+
+
+def test_threshold_prediction(threshold, orange):
+    """The threshold rule says as well how many other labels may come in."""
+    answer = threshold.client.predict(orange).json
+    assert {each["label"] for each in answer["labels"]} == {"grey", "red"}
+    assert len(answer["other_radii"]) == len(LABELS) - 2
+    assert answer["other_radii"][0] > 0
+
+
+def test_stream(running, orange):
+    """Draws and claims come as they are made, and no radius ever falls."""
+    told = list(running.client.stream("/api/predict?draws=2000", orange))
+    kinds = [kind for kind, _ in told]
+    assert (kinds[0], kinds[-1]) == ("run", "done")
+    draws = [data for kind, data in told if kind == "draws"]
+    assert len(draws) > 2
+    made = [each["draws"] for each in draws if each["phase"] == "certify"]
+    assert made == sorted(made)
+    assert made[-1] == 2000
+    assert any("copy" in each and each["copy"]["uri"].startswith("data:image/png") for each in draws)
+    claims = [data for kind, data in told if kind == "claims"]
+    radii = [[-1 if each["radius"] is None else each["radius"] for each in claim["labels"]] for claim in claims]
+    assert radii == sorted(radii)
+    assert claims[-1]["draws"] == 2000
+
+
+def test_more_draws(running, orange, orange_pixels):
+    """A run goes on where it ended: the draws are those that one longer run would have made."""
+    first = running.client.predict(orange, query="?draws=100").json
+    second = running.client.ask("POST", f"/api/runs/{first['run']}/more?draws=150").json
+    assert (first["draws"], second["draws"], second["seed"]) == (100, 250, first["seed"])
+    run = running.service.runs.get(first["run"])
+    assert (run.live.votes == repeated(running, first, orange_pixels, 250).votes).all()
+
+
+def test_stop(running, orange):
+    """A run stops when it is told to, with a last look at what is proved; it can be told to go on."""
+    told = running.client.stream("/api/predict?draws=1000000", orange)
+    _, head = next(told)
+    events = []
+    while not events or events[-1][0] != "claims":
+        events.append(next(told))
+    busy = running.client.ask("POST", f"/api/runs/{head['run']}/more")
+    assert (busy.status, "stop it first" in busy.json["error"]) == (409, True)
+    assert running.client.ask("POST", f"/api/runs/{head['run']}/stop").status == 200
+    events += told
+    assert events[-1] == ("done", {"reason": "stopped"})
+    last = {kind: data["draws"] for kind, data in events if kind in ("draws", "claims")}
+    assert last["claims"] == last["draws"] < 1_000_000
+    assert running.client.ask("POST", f"/api/runs/{head['run']}/more?draws=10").json["ended"] == "draws"
+
+
+def test_time_limit(orange):
+    """A request that takes too long ends with what is proved by then."""
+    with contextlib.contextmanager(serve)(make_predictor(), seconds=0.5) as limited:
+        answer = limited.client.predict(orange, query="?draws=1000000").json
+    assert answer["ended"] == "time"
+    assert 0 < answer["draws"] < 1_000_000
+    assert answer["labels"][0]["confirmed"]
+
+
+def test_attack(running, orange):
+    """Well inside the radii nothing changes; far outside the linear classifier itself does, and nothing is proved."""
+    run = running.client.predict(orange).json
+    weak = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=0.1").json
+    strong = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=1.5").json
+    for part in ("bare", "smoothed"):
+        assert next(each["label"] for each in weak[part]["after"]) == "red"
+        assert not weak[part]["changed"]
+        assert 0 < strong[part]["norm"] <= 1.5
+        assert strong[part]["perturbation"].startswith("data:image/png")
+    assert strong["bare"]["changed"]
+    assert weak["smoothed"]["proved"][0] == 0
+    assert strong["smoothed"]["proved"] == []
+    assert not weak["smoothed"]["contradicted"]
+
+
+def test_vanished_client(running, orange):
+    """A client that disappears midway ends its work, whether it runs or waits, and frees its place."""
+    streams = [running.client.stream("/api/predict?draws=1000000", orange) for _ in range(2)]
+    assert next(streams[0])[0] == "run"
+    assert next(streams[1])[0] == "waiting"
+    assert len(running.service.worker._tasks) == 2
+    for stream in streams:
+        stream.close()
+    assert until(lambda: not running.service.worker._tasks)
+    assert running.client.predict(orange, query="?draws=10").status == 200
+
+
+def test_many_at_once(running, orange):
+    """Of 50 requests at once some are answered and the others told to come back; then all is as before."""
+    with ThreadPoolExecutor(50) as pool:
+        replies = list(pool.map(lambda _: running.client.predict(orange, query="?draws=300"), range(50)))
+    assert {reply.status for reply in replies} == {200, 429}
+    refused = [reply for reply in replies if reply.status == 429]
+    assert all(int(reply.headers["retry-after"]) > 0 and "come back" in reply.json["error"] for reply in refused)
+    assert sum(reply.status == 200 for reply in replies) >= 4
+    assert until(lambda: running.service.worker._tasks == [])
+    assert running.client.predict(orange, query="?draws=10").status == 200
+
+
+def test_no_files(running, orange):
+    """Neither an image nor anything made from it is written to disk."""
+    written = []
+
+    def watch(event, arguments):
+        if event == "open" and watching and arguments[1] is not None and set(str(arguments[1])) & set("wax+"):
+            written.append(arguments[0])
+
+    watching = True
+    sys.addaudithook(watch)
+    large = encode(size=(400, 300), kind="BMP")[: 10**5] + bytes(10**5 - 5)
+    assert running.client.predict(large).status == 422
+    assert running.client.predict(orange).status == 200
+    watching = False
+    assert written == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("POST", "/api/predict?draws=0", 400, "draws must be a whole number"),
+        ("POST", "/api/predict?draws=1e3", 400, "draws must be a whole number"),
+        ("POST", "/api/predict?draws=99999999999999999999", 400, "draws must be a whole number"),
+        ("POST", "/api/runs/nothing/more", 404, "no such run"),
+        ("POST", "/api/runs/nothing/stop", 404, "no such run"),
+        ("POST", "/api/runs/nothing/attack?radius=1", 404, "no such run"),
+        ("GET", "/api/predict", 405, "Not Allowed"),
+        ("GET", "/nothing", 404, "Not Found"),
+        ("GET", "/examples/1", 404, "no such example"),
+    ],
+)
+def test_refusals(running, orange, method, path, status, words):
+    """Wrong requests are refused with a status and one sentence."""
+    reply = running.client.ask(method, path, orange, {"Content-Type": "image/png"})
+    assert (reply.status, words in reply.json["error"]) == (status, True)
+
+
+@pytest.mark.parametrize("radius", ["0", "-1", "nan", "inf", "1e9", "abc", ""])
+def test_attack_radius(running, orange, radius):
+    """The norm of an attack is a positive number of a sensible size."""
+    run = running.client.predict(orange, query="?draws=1").json["run"]
+    reply = running.client.ask("POST", f"/api/runs/{run}/attack?radius={radius}")
+    assert (reply.status, "radius must be a number above 0" in reply.json["error"]) == (400, True)
+
+
+def test_model(running):
+    """Programs can ask what the server predicts with."""
+    told = running.client.ask("GET", "/api/model").json
+    assert (told["labels"], told["rule"], told["k"], told["sigma"]) == (list(LABELS), "top-k", 2, 0.5)
+    assert told["limits"]["bytes"] == 200_000
