@@ -85,8 +85,10 @@ def test_adaptive_sets_without_truth(home):
 
 def test_tuned(home):
     """Certificates of the images that did not choose the config are verified, and the others are counted."""
-    assert command("tune", "votes", "--radius", 0.1, "--k", 3, "--out", "tuned.json")[0] == 0
-    assert command("certify", "votes", "--tuned", "tuned.json", "--out", "certificates", "--force")[0] == 0
+    code, _, err = command("tune", "votes", "--radius", 0.01, "--k", 9, "--out", "tuned.json")
+    assert code == 0, err
+    code, _, err = command("certify", "votes", "--tuned", "tuned.json", "--out", "certificates", "--force")
+    assert code == 0, err
     code, out, err = command("verify", "certificates")
     assert (code, err) == (0, ""), out
     assert "2 of 4 images: the others chose the config" in out
