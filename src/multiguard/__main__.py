@@ -1,5 +1,20 @@
-"""`python -m multiguard`: the same as the command `multiguard`."""
+"""The command `multiguard`, also as `python -m multiguard`; Ctrl-C ends it in one line from its first import on."""
 
-from multiguard.cli.main import run
+import os
+import sys
 
-run()
+
+def main() -> None:
+    """Import the command line and run it."""
+    try:
+        from multiguard.cli.main import run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("multiguard: interrupted; nothing is lost: run it again\n")
+        sys.stderr.flush()
+        os._exit(130)  # libraries that were half imported must not be torn down
+
+
+if __name__ == "__main__":
+    main()

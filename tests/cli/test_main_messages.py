@@ -1,6 +1,8 @@
 """What the commands say: the order of the scores, what is wrong with a command, and how to mend it."""
 
 import json
+import os
+import shutil
 
 import pytest
 import torch
@@ -92,7 +94,7 @@ def test_other_noise_and_seed(home):
         (["vote", "--model", MODEL[1], *VOTE[5:], "--rule", "threshold", "--out", "v"], "--output logits or prob"),
         (
             ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
-            "--pilot-draws must",
+            "--pilot-draws is 0; expected 1 to",
         ),
         ([*VOTE, "--mean", "1,2", "--out", "v"], "--mean has 2 numbers; images have 3 channels"),
         ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
@@ -114,7 +116,7 @@ def test_messages_name_options(home, arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("vote.draws=0", "vote: draws is 0; expected 1 or more"),
+        ("vote.draws=0", "vote: draws is 0; expected 1 to 100,000,000"),
         ("vote.shard_images=0", "vote: shard_images is 0"),
         ("certify.alpha=1.5", "below 1, got 1.5"),
         ("certify.k=0", "certify: k is 0"),
@@ -189,3 +191,57 @@ def test_number_of_labels(home):
     data = ["--data", "folder", "--root", ".", "--no-labels", "--labels", "two.txt", "--sigma", 0.5]
     code, _, err = command("vote", *MODEL, *data, "--draws", 1, "--out", "v")
     assert (code, "(--labels)" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*VOTE, "--device", "gpu", "--out", "v"], "--device is 'gpu'; expected one of cpu, cuda, cuda:N"),
+        ([*VOTE, "--device", "cuda:9000", "--out", "v"], "which torch cannot use here"),
+        ([*VOTE, "--sigma", "1e308", "--out", "v"], "--sigma is 1e+308; expected a finite number"),
+        ([*VOTE, "--sigma", "nan", "--out", "v"], "--sigma is nan; expected a finite number"),
+        ([*VOTE, "--size", 10**9, "--out", "v"], "--size is 1000000000; expected 1 to 8,192"),
+        ([*VOTE, "--draws", 2**31, "--out", "v"], "--draws is 2147483648; expected 1 to 100,000,000"),
+        ([*VOTE, "--seed", 10**400, "--out", "v"], "--seed is a number of more than 18 digits"),
+        ([*VOTE, "--model", ":x", "--out", "v"], "unknown model ':x'"),
+        ([*VOTE, "--out", "loop"], "loop: no folder that can be written to"),
+        (["train", "--data", "digits", "--lr", "1e308", "--out", "v"], "--lr is 1e+308; expected a finite number"),
+        (["train", "--data", "digits", "--shift", 10**21, "--out", "v"], "--shift is a number of more than 18 digits"),
+        (["certify", "v", "--k", 2, "--k-prime", 1, "--radius-to", "1e308"], "--radius-to is 1e+308"),
+        (["attack", "v", "--steps", 10**9], "--steps is 1000000000; expected 1 to 1,000,000"),
+        (["data", "check", "digits", "--workers", 10**20], "--workers is a number of more than 18 digits"),
+        (["run", "digits", "--device", "gpu", "--out", "r"], "vote: device is 'gpu'"),
+        (["run", "digits", "--out", "loop/x"], "Too many levels of symbolic links"),
+        (["report", "v", "--out", "loop/x.html"], "v holds no certificates"),
+    ],
+)
+def test_numbers_and_paths(home, arguments, message):
+    """Numbers that nothing can be computed with and paths that lead nowhere are refused before any work."""
+    (home / "loop").symlink_to("loop2")
+    (home / "loop2").symlink_to("loop")
+    assert message in refused(*arguments)
+
+
+def test_loops_and_steps(home):
+    """A folder that is a loop of links, and steps too small to count, are refused in one line."""
+    assert command(*VOTE, "--images", 1, "--out", "v")[0] == 0
+    (home / "loop").symlink_to("loop")
+    certify = ["certify", "v", "--k", 2, "--k-prime", 1]
+    assert "loop: no folder" in refused(*certify, "--out", "loop")
+    assert "more than 100,000 radii; take larger steps" in refused(*certify, "--radius-step", "1e-320", "--out", "c")
+
+
+def test_names_not_utf8(home):
+    """Names that no file can store are refused before any work, wherever they stand."""
+    bad = os.fsdecode(b"\xfe")
+    (home / bad).mkdir()
+    for name in ("a.png", f"{bad}.png"):
+        shutil.copy(home / "digit.png", home / bad / name)
+    data = ["--data", "folder", "--no-labels", "--labels", "names.txt", "--sigma", 1, "--draws", 2]
+    assert "--root \\udcfe: the name is not UTF-8" in refused("vote", *MODEL, *data, "--root", bad, "--out", "v")
+    assert "--out v\\udcfe: the name is not UTF-8" in refused("vote", *MODEL, *data, "--root", ".", "--out", f"v{bad}")
+    (home / bad).rename(home / "p")
+    assert "'\\udcfe.png' is not UTF-8" in refused("vote", *MODEL, *data, "--root", "p", "--out", "v")
+    assert not (home / "v").exists()
+    code, _, err = command("predict", home / "p" / f"{bad}.png", *MODEL, *data[3:], "--pilot-draws", 2)
+    assert (code, err) == (0, ""), err

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from multiguard.cli.options import Fields, with_options
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.parts import Help, check_ranges
+from multiguard.pipeline.part_fields import Help, check_fields
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Sampling:
     seed: Annotated[int, Help("Seed of the noise.")] = 0
 
     def __post_init__(self):
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def test_typed_values():
     ("arguments", "message"),
     [
         (["--draws", "many"], "--draws many: expected a whole number or adaptive"),
-        (["--draws", "0"], "draws is 0; expected 1 or more"),
+        (["--draws", "0"], "--draws is 0; expected 1 or more"),
         (["--radius", "0.5,x"], "--radius 0.5,x: expected numbers separated by commas"),
         (["--rule", "treshold"], "--rule: unknown value 'treshold': did you mean 'threshold'?"),
     ],

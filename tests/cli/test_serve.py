@@ -72,7 +72,7 @@ def test_taken_port(model):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--size", "0"], "give --size, such as 224"),
+        (["--size", "0"], "--size is 0; expected 1 to"),
         (["--queue", "0"], "--queue is 0; expected 1 or more"),
         (["--port", "70000"], "--port"),
         (["--seconds", "-1"], "--seconds is -1"),

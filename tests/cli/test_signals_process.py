@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
 from tests.pipeline.tiny_run import command, state
 
@@ -131,3 +132,26 @@ def test_unwritable_folder(tmp_path):
     code, _, err = command(*voting(tmp_path / "file" / "votes", 50, 2))
     assert (code, err.count("\n")) == (2, 1)
     assert "no folder that can be written to" in err
+
+
+# Sends Ctrl-C to its own process at the moment when the module of this name is first imported.
+INTERRUPT = """
+import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, *more):
+        if name == sys.argv[-1]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["vote", "--model", "x", "--data", "digits", "--out", "v", sys.argv[-1]]
+runpy.run_module("multiguard", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["multiguard.cli.main", "typer", "numpy"])
+def test_interrupted_import(module):
+    """Ctrl-C is one line and exit code 130 from the first import on."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPT, module], capture_output=True, text=True, env=ENVIRONMENT, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (130, 1), done.stderr
+    assert done.stderr.startswith("multiguard: interrupted; ")

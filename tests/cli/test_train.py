@@ -70,7 +70,7 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--size", "0"], "--size is 0; expected 1 or more"),
+        (["--size", "0"], "--size is 0; expected 1 to"),
         (["--size", "-3"], "--size is -3"),
         (["--workers", "-1"], "workers is -1"),
         (["--seed", "-1"], "seed is -1"),

@@ -99,7 +99,7 @@ def test_own_folder(home):
         (["sets/votes", "--radius", 0.2, "--k", 3], "belongs to the top-k rule, and these are votes of the threshold"),
         (["runs/votes", "--radius", 0.2, "--k", 30], "k must be a whole number of at least 1 and at most"),
         (["runs/votes", "--radius", 9, "--k", 3], "none of the 3 candidates certifies anything at radius 9"),
-        (["runs/votes", "--radius", "nan", "--k", 3], "radius must be"),
+        (["runs/votes", "--radius", "nan", "--k", 3], "--radius is nan"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--metric", "mAP"], "unknown metric 'mAP'"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--method", "all"], "'all'"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--method", "joint,paper"], "names several methods"),

@@ -69,6 +69,8 @@ def test_given_label_names(images):
         ("file,labels\na.jpg,x,y\n", "line 2: 3 fields under 2 columns; quote fields"),
         ("name,labels\na.jpg,x\n", "no column 'file'; its header is name,labels"),
         ("file,labels\n", "no rows below the header"),
+        ("", "the file, or its first line, is empty; expected a header such as file,labels"),
+        ("a.jpg,x\n", "no column 'file'; its header is a.jpg,x"),
         ("file,x\na.jpg,yes\n", "line 2: 'yes' under 'x'; expected 0 or 1"),
         ("file,x,x\na.jpg,1,0\n", "the column 'x' is in the header twice"),
         ("file,labels\na.jpg,x\na.jpg,y\n", "line 3: image 'a.jpg' is already listed in line 2"),
@@ -175,3 +177,11 @@ def test_unreadable_image_raises(folder):
         images[list(images.ids).index("broken.jpg")]
     with pytest.raises(DataError, match=r"none\.jpg: no such image"):
         open_images([folder / "none.jpg"], ["cat"])[0]
+
+
+def test_columns_of_model(images):
+    """A 0/1 table without a column for a label of the model does not say that the label is absent, and is refused."""
+    (images / "labels.csv").write_text("file,cat,dog\na.jpg,1,0\n")
+    with pytest.raises(DataError, match=r"no column for 2 of the model's labels: emu, fox; add a column of 0 and 1"):
+        open_folder(images, label_names=["dog", "emu", "cat", "fox"])
+    assert open_folder(images, label_names=["dog", "cat"]).labels == [(1,)]

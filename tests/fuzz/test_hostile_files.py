@@ -77,6 +77,18 @@ def test_forbidden_call_search(tmp_path):
     assert [name for name, _ in Calls(tmp_path / "x.py").found] == ["pickle.loads", "eval"]
 
 
+def test_one_reader():
+    """Every file of a user is read through `read_regular` or `open_regular`, which never wait and have a limit."""
+    reading = re.compile(r"\.read_text$|\.read_bytes$|^open$|\bpath\.open$|^(os|io|codecs)\.open$")
+    known = {
+        *(("io/files.py", "os.open"), ("io/lock.py", "os.open")),  # the readers themselves, and the lock
+        ("pipeline/record.py", "(_PROCESS / 'status').read_text"),  # the system's
+        ("train/checkpoint.py", "path.open"),  # the beginning of a regular file
+    }
+    found = {(file, name) for file, name, _ in CALLS if reading.search(name) and "assets" not in name.lower()}
+    assert {call for call in found if not call[0].startswith("models/")} == known
+
+
 def test_specs_that_run_code(tmp_path):
     """Only a spec of a module and a function runs code."""
     assert runs_code("some.module:function")

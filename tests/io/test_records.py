@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from multiguard.errors import InvalidInputError
 from multiguard.io.records import checksum, convert, decode_checked, decode_json, encode_checked, encode_json
 
 
@@ -134,3 +135,9 @@ def test_checked_record(change, message):
     change(stored)
     with pytest.raises(ValueError, match=message):
         decode_checked(json.dumps(stored).encode(), format="f", version=1)
+
+
+def test_half_characters_not_written():
+    """A name that is not UTF-8 is refused when it is written, since no reader would take it."""
+    with pytest.raises(InvalidInputError, match="a name is not UTF-8"):
+        encode_checked({"name": "caf\udce9"}, format="example", version=1)

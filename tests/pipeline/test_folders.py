@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
 from tests.killer import Killer
@@ -22,11 +24,15 @@ from multiguard.io.files import write_atomically
 from multiguard.pipeline import attack_job, report_job
 from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.parts import AttackPart, ModelPart, VotePart
+from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, TrainPart, VotePart
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.report_job import ReportJob, report
+from multiguard.pipeline.train_job import training_job
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
+from multiguard.pipeline.wrap_job import WrapJob, wrap
 from multiguard.results import read_attacks, read_certificates, read_curves
+from multiguard.results.signature_file import sign_certificates
+from multiguard.train.job import run_job
 
 MEMORY = Path("/dev/shm")
 COMMANDS = ["certify", "report", "attack", "vote"]
@@ -139,6 +145,43 @@ def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older)
         calls += 1
     assert calls > 15
     assert contents(killed) == contents(complete)
+
+
+@pytest.mark.parametrize("name", ["wrap", "sign", pytest.param("train", marks=pytest.mark.soak)])
+def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
+    """A kill before any single change costs nothing, where a command writes a model or a signature."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(memory_folder / "state"))
+    shutil.copytree(inputs / "certificates-3", memory_folder / "certificates")
+    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (memory_folder / "key.pem").write_bytes(key)
+
+    def work(out):
+        if name == "wrap":
+            wrap(WrapJob(ModelPart(f"{__name__}:ten_scores", labels=labels, output="logits"), out, 16, 0.5))
+        elif name == "train":
+            part = TrainPart(model="cnn:2", images=16, val_images=16, epochs=1)
+            run_job(training_job(DataPart("digits", size=16), part, out, None))
+        else:
+            shutil.copytree(memory_folder / "certificates", out, dirs_exist_ok=True)
+            sign_certificates(out, memory_folder / "key.pem")
+
+    labels = memory_folder / "labels.txt"
+    labels.write_text("\n".join(map(str, range(10))))
+    killer, calls = Killer(monkeypatch), 1
+    complete, killed = memory_folder / "complete", memory_folder / "killed"
+    work(complete)
+    while killer.run(lambda: work(killed), calls):
+        work(killed)
+        files = [sorted(path.relative_to(out) for path in out.rglob("*")) for out in (killed, complete)]
+        assert files[0] == files[1], calls
+        shutil.rmtree(killed)
+        calls += 1
+    assert calls > 3
+
+
+def ten_scores():
+    """A classifier of ten labels."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
 
 
 class Blocked:

@@ -19,7 +19,7 @@ from multiguard.pipeline import (
     VotePart,
 )
 from multiguard.pipeline.attack_job import AttackJob
-from multiguard.pipeline.parts import field_help
+from multiguard.pipeline.part_fields import field_help
 
 PARTS = (AttackPart, CertifyPart, DataPart, ModelPart, PredictPart, ReportPart, SweepPart, TrainPart, VotePart)
 
@@ -40,7 +40,7 @@ def test_attack_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: VotePart(draws=0), "draws is 0; expected 1 or more"),
+        (lambda: VotePart(draws=0), "draws is 0; expected 1 to 100,000,000"),
         (lambda: VotePart(rule="threshold", score_threshold=1.0), "score_threshold is 1.0; expected strictly between"),
         (lambda: CertifyPart(radius_to=0.0), "radius_to is 0.0; expected a number above 0"),
         (lambda: SweepPart(n=(10, 0)), "n is 0; expected 1 or more"),

@@ -19,7 +19,7 @@ from multiguard.train import Hyperparameters
         ("draws: 60", "draws: 1.5", "vote.draws is 1.5; expected a whole number"),
         ("draws: 60", "draws: true", "vote.draws is True; expected a whole number"),
         ("sigma: 0.5", "sigma: .nan", "sigma is nan; expected a finite number"),
-        ("sigma: 0.5", "sigma: 0x" + 6000 * "f", "sigma is a number of more than 18 digits; expected a number"),
+        ("sigma: 0.5", "sigma: 0x" + 6000 * "f", "sigma is a number of more than 18 digits; expected a smaller one"),
         ("k: [2, 3]", "k: !!set {2, 3}", "sweep.k is a set; expected a list"),
         ("k: [2, 3]", "k: [2, 9999999999999999999]", "sweep.k[1] is a number of more than 18 digits"),
         ("sigma: 0.5", "sigma: 0", "sigma is 0.0; without noise there is no certificate"),

@@ -3,7 +3,7 @@
 import matplotlib
 import pytest
 
-from multiguard.report.canvas import distinct_strokes, fixed_style, ordered_strokes
+from multiguard.report.canvas import distinct_strokes, draw_line, fixed_style, new_figure, ordered_strokes, save
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -19,3 +19,12 @@ def test_fallback_fonts(monkeypatch) -> None:
     monkeypatch.setattr("multiguard.report.canvas._FONTS", ("DejaVu Sans", "No Such Font", "STIXGeneral"))
     with fixed_style():
         assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
+
+
+def test_byte_order_marks(tmp_path) -> None:
+    """A name with a byte order mark is drawn in every format."""
+    with fixed_style():
+        figure, (axes,) = new_figure("\ufeffcat", "a\ufeff\nb", height=1)
+        draw_line(axes, [0, 1], [0, 1], distinct_strokes(1)[0], "\ufeff")
+        axes.legend()
+        assert [path.suffix for path in save(figure, tmp_path, "f", ("pdf", "svg"))] == [".pdf", ".svg"]

@@ -167,3 +167,12 @@ def test_votes_of_a_team(tmp_path, seed):
     assert two == alone
     assert len(images[1].reads) > 1, "the second process voted as well"
     assert done[-1] == (12, 12)
+
+
+def test_other_code(monkeypatch):
+    """A process whose multiguard was edited takes no part, though its version is the same."""
+    store = HashStore()
+    with member(store, 0).lead(SHARDS, 0, lambda: False):
+        monkeypatch.setattr(distributed, "package_checksum", lambda: "edited")
+        with pytest.raises(VotesError, match="other code of multiguard"), member(store, 1).join(lambda: False):
+            pass

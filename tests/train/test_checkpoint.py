@@ -48,3 +48,15 @@ def test_damaged_state(tmp_path, folder, pixels, val_pixels):
     (tmp_path / "copy/state/last.safetensors").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"last\.safetensors: not a training state"):
         train(backbone(), pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)
+
+
+def test_flipped_bit(tmp_path, folder, pixels, val_pixels):
+    """A state in which one bit of a tensor was flipped does not resume to another model."""
+    out, denoiser = folder
+    copytree(out, tmp_path / "copy")
+    path = tmp_path / "copy/state/last.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"last\.safetensors: damaged"):
+        train(backbone(), pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)

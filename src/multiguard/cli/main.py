@@ -51,6 +51,8 @@ _PANELS = {
         "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
         "compare": "Compare certificates of several models or methods on the same images.",
+        "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
+        "doctor": "Look at this installation: what a bug report needs, and the usual causes of trouble.",
     },
 }
 _MODULES = {"demo": "run"}  # where it is not the command's own

@@ -10,14 +10,15 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typer import Option
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.names import unknown_name
-from multiguard.pipeline.parts import Help, field_help
+from multiguard.io.names import is_unicode, unknown_name
+from multiguard.pipeline.part_fields import Help, check_value, field_help
 from multiguard.pipeline.recipe_file import expected_text, union_members
 
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
@@ -54,6 +55,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.setdefault(one.key, one.parameter(required=required, panel=config.panel))
 
     def run(**values: Any) -> None:
+        for name, value in values.items():
+            check_value(f"--{name.replace('_', '-')}", value, Help(""))
+            if isinstance(value, str | Path) and not is_unicode(str(Path(value).absolute())):
+                raise InvalidInputError(f"--{name.replace('_', '-')} {value}: the name is not UTF-8; rename it")
         built = {name: config.build(values) for name, config in configs.items()}
         command(**built, **{name: value for name, value in values.items() if name in hints and name not in built})
 
@@ -193,6 +198,8 @@ class _Config:
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""
         typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
+        for one in self.options:
+            check_value(f"--{one.name}", typed.get(one.field.name), one.help)
         return typed if self.partial else self.kind(**typed)
 
 

@@ -7,11 +7,12 @@ from typing import Literal
 
 from multiguard.data.coco import open_coco
 from multiguard.data.digits import DigitsDataset
+from multiguard.data.image import check_size
 from multiguard.data.image_folder import ALL, folder_splits, open_folder
 from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import IndexedDataset
 from multiguard.data.voc import open_voc2007
-from multiguard.errors import DataError, ImageFailure
+from multiguard.errors import DataError, ImageFailure, InvalidInputError
 from multiguard.io.names import unknown_name
 
 
@@ -95,8 +96,10 @@ def open_dataset(
     for option in options:
         if option not in info.options:
             raise DataError(f"{name}: {unknown_name('option', option, info.options)}")
-    if size is not None and size < 1:
-        raise DataError(f"{name}: the size is {size}; give a height and width of at least 1 pixel")
+    try:
+        check_size(size)
+    except InvalidInputError as error:
+        raise DataError(f"{name}: {error}") from error
     if not info.needs_root:
         if root is not None:
             raise DataError(f"{name} are part of multiguard and take no root; leave out {root}")

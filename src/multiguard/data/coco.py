@@ -7,6 +7,7 @@ from typing import Any
 
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError
+from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
 from multiguard.io.records import decode_json
 
@@ -63,7 +64,7 @@ def _with_year(root: Path, split: str) -> str:
 
 def _read_listing(path: Path) -> dict[str, Any]:
     try:
-        listing = decode_json(path.read_bytes(), dict[str, Any])
+        listing = decode_json(read_regular(path), dict[str, Any])
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the folder that contains 'annotations' as the root") from None
     except (OSError, ValueError) as error:

@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from multiguard.errors import DataError, ImageError, InvalidInputError
+from multiguard.io.files import read_regular, real_path
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # a quarter of a gigabyte as RGB, where Pillow begins to warn
+MAX_SIDE = 8192  # to resize to
 MAX_BYTES = 1 << 30
 _MAX_UINT16 = 65535
 # Pillow keeps 16-bit integers of these formats in 32 bits; 32-bit integers of other formats have no known white.
@@ -43,6 +45,13 @@ def decoding_threads(workers: int | None) -> int:
     if workers is not None and workers < 1:
         raise InvalidInputError(f"workers is {workers}; give at least 1 decoding thread, or none for one per core")
     return workers or os.cpu_count() or 1
+
+
+def check_size(size: int | None) -> None:
+    """Raises `InvalidInputError` unless images can be resized to this height and width; None keeps their own."""
+    if size is not None and not 1 <= size <= MAX_SIDE:
+        given = size if abs(size) < 10**18 else "a number of more than 18 digits"
+        raise InvalidInputError(f"the size is {given}; give a height and width of 1 to {MAX_SIDE} pixels")
 
 
 def image_hash(image: NDArray[np.generic]) -> str:
@@ -71,7 +80,7 @@ def read_image(path: Path, size: int | None = None, *, home: Path | None = None)
     try:
         _check_file(path, home)
         # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
-        content = path.read_bytes()
+        content = read_regular(path, MAX_BYTES)
     except (DataError, MemoryError):
         raise
     except Exception as error:
@@ -94,8 +103,7 @@ def decode_image(
     Traceback (most recent call last):
     multiguard.errors.ImageError: the image: not a readable image (...); replace the file or leave it out
     """
-    if size is not None and size < 1:
-        raise InvalidInputError(f"the size is {size}; give a height and width of at least 1 pixel")
+    check_size(size)
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             _check_header(opened, most_pixels)
@@ -123,7 +131,7 @@ def _check_file(path: Path, home: Path | None) -> None:
             raise DataError(f"{home}: no such folder of images; check the root folder") from None
         reason = "the link points to no file" if path.is_symlink() else "no such image"
         raise ImageError(path, f"{reason}; check the root folder and the list of files") from None
-    if home is not None and not path.resolve().is_relative_to(home.resolve()):
+    if home is not None and not real_path(path).is_relative_to(real_path(home)):
         raise ImageError(path, "outside the image folder, directly or through a link; copy it into the folder")
     if S_ISDIR(state.st_mode):
         raise ImageError(path, "a folder, not an image; list image files only")
@@ -131,8 +139,6 @@ def _check_file(path: Path, home: Path | None) -> None:
         raise ImageError(path, "a pipe, socket or device, not an image; leave it out")
     if state.st_size == 0:
         raise ValueError("the file is empty")
-    if state.st_size > MAX_BYTES:
-        raise ValueError(f"{state.st_size:,} bytes are more than the {MAX_BYTES:,} allowed; shrink it")
 
 
 def _check_header(opened: Image.Image, most_pixels: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from multiguard.data.label_table import Failures, LabelTable, Row, label_positions, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
+from multiguard.io.names import shorten_names
 
 ALL = "all"
 _RESERVED = ("file", "labels", "split")
@@ -37,6 +38,7 @@ def open_folder(
     if "labels" not in listing.columns and not _label_columns(listing):
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
     names = list(label_names) if label_names is not None else _all_labels(listing, separator)
+    _check_columns(listing, names)
     positions = label_positions(names, listing.path)
     note = "" if label_names is None else " (the known labels are the model's)"
 
@@ -56,6 +58,17 @@ def folder_splits(root: Path, table: Path | None = None) -> list[str]:
 
 def _label_columns(listing: LabelTable) -> list[str]:
     return [column for column in listing.columns if column not in _RESERVED]
+
+
+def _check_columns(listing: LabelTable, names: Sequence[str]) -> None:
+    """Raises unless every label of the model has a column of its own: a missing one does not say that it is absent."""
+    columns = {*names} if "labels" in listing.columns else {*listing.columns}
+    missing = [name for name in names if name not in columns]
+    if missing:
+        raise DataError(
+            f"{listing.path}: no column for {len(missing)} of the model's labels: {shorten_names(missing)}; add a "
+            "column of 0 and 1 for each"
+        )
 
 
 def _all_labels(listing: LabelTable, separator: str) -> list[str]:

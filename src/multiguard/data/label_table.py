@@ -1,8 +1,9 @@
 """Tables and lists of labels as people have them: UTF-8 CSV files in any column order, and text files of names."""
 
 import csv
+import io
 import os
-import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 from multiguard.data.sample import ImageFile
 from multiguard.errors import DataError, ImageError, ImageFailure
+from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
 
 Given = TypeVar("Given")
@@ -64,22 +66,24 @@ def read_table(
     """
     path = path or _find_table(root, default)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = tuple(name.strip() for name in next(reader, []))
-            if repeated := [name for name in header if header.count(name) > 1]:
-                raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
-            lines = ((reader.line_num, values) for values in reader if values)
-            rows = tuple(collect(lines, lambda line: _make_row(path, *line, header), failures))
+        text = read_regular(path).decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = tuple(name.strip() for name in next(reader, []))
+        if repeated := [name for name, count in Counter(header).items() if count > 1]:
+            raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
+        lines = ((reader.line_num, values) for values in reader if values)
+        rows = tuple(collect(lines, lambda line: _make_row(path, *line, header), failures))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the CSV file of labels") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not readable as a UTF-8 CSV file ({error})") from error
-    if not rows and not failures:
-        raise DataError(f"{path}: no rows below the header; expected one row per image")
+    if not header:
+        raise DataError(f"{path}: the file, or its first line, is empty; expected a header such as file,labels")
     for column in columns:
         if column not in header:
-            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)}")
+            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)[:200]}")
+    if not rows and not failures:
+        raise DataError(f"{path}: no rows below the header; expected one row per image")
     return LabelTable(path, header, rows)
 
 
@@ -143,10 +147,7 @@ def label_positions(names: Sequence[str], source: object) -> dict[str, int]:
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 text file without blank ones; any other, missing or too large file raises `DataError`."""
     try:
-        state = path.stat()  # reading a device or a pipe may never end
-        if not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_LIST_BYTES:
-            raise DataError(f"{path}: expected a regular file of at most {_MAX_LIST_BYTES >> 20} MiB; name another")
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path, _MAX_LIST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the root folder and the split") from None
     except (OSError, UnicodeDecodeError) as error:

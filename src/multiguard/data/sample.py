@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from multiguard.data.image import read_image
 from multiguard.errors import DataError
+from multiguard.io.files import real_path
+from multiguard.io.names import is_unicode
 from multiguard.io.short_repr import short_repr
 
 T = TypeVar("T")
@@ -105,6 +107,9 @@ class FileDataset:
             raise DataError(f"{name}: no image is listed; check the root folder and the split")
         if not label_names:
             raise DataError(f"{name}: no label is named; check the file of labels")
+        for file in files:
+            if not is_unicode(file.id):
+                raise DataError(f"{name}: the name of image {file.id!r} is not UTF-8, and an id must be; rename it")
         image_id, count = Counter(file.id for file in files).most_common(1)[0]
         if count > 1:
             raise DataError(f"{name}: the image '{image_id}' is listed {count} times; list each image once")
@@ -128,7 +133,7 @@ class FileDataset:
 def _file_state(path: Path) -> str:
     try:
         state = path.stat()
-        return f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
+        return f"{real_path(path)} {state.st_size} {state.st_mtime_ns}"
     except (OSError, ValueError):  # a missing file has another state as soon as it exists
         return f"{path.absolute()} cannot be looked at"
 

@@ -11,6 +11,7 @@ from multiguard.data.catalog import default_split, open_dataset
 from multiguard.data.image_folder import open_images
 from multiguard.data.sample import IndexedDataset, subset
 from multiguard.errors import DataError
+from multiguard.io.files import real_path
 
 FOLDER = "folder"
 
@@ -71,7 +72,7 @@ class Source:
 
     def as_dict(self) -> dict[str, Any]:
         """The source as JSON takes it, its paths absolute, so that it opens from anywhere."""
-        stored: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda path: str(path.resolve()))
+        stored: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda path: str(real_path(path)))
         return stored
 
     @classmethod

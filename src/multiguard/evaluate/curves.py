@@ -182,7 +182,6 @@ def radius_grid(sigma: float, *, to: float | None = None, step: float | None = N
     noise = Decimal(repr(float(sigma)))
     stride = noise / 20 if step is None else Decimal(repr(float(step)))
     end = 3 * noise if to is None else Decimal(repr(float(to)))
-    count = end // stride + 1
-    if count > _MOST_RADII:
-        raise InvalidInputError(f"steps of {stride} up to {end} are {count} radii, more than {_MOST_RADII:,}")
-    return np.array([float(stride * index) for index in range(int(count))])
+    if end / stride >= _MOST_RADII:
+        raise InvalidInputError(f"steps of {stride} up to {end} are more than {_MOST_RADII:,} radii; take larger steps")
+    return np.array([float(stride * index) for index in range(int(end // stride) + 1)])

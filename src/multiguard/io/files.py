@@ -16,6 +16,9 @@ from multiguard.errors import InvalidInputError
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+MOST_TEXT = 1 << 30  # bytes of a text file; COCO's listing has half of them
+MOST_TABLE = 1 << 35  # bytes of a table
+_BLOCK = 1 << 20
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
@@ -53,6 +56,11 @@ def is_regular(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
+
+
+def real_path(path: Path) -> Path:
+    """Return the path with all links followed, there or not; links that lead in a circle stay as they are."""
+    return Path(os.path.realpath(path))
 
 
 def partial_target(path: Path) -> str | None:
@@ -96,13 +104,32 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Return the content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`."""
+def read_regular(path: Path, most: int = MOST_TEXT) -> bytes:
+    """Return the content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`.
+
+    No more is read than the length that the file has at first: a file that grows without end is refused.
+    """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(errno.EFBIG, f"{size:,} bytes are more than the {most:,} allowed", str(path))
+        content = file.read(size + 1)
+    if len(content) > size:
+        raise OSError(errno.EFBIG, "it grows while it is read", str(path))
     return content
+
+
+def mentions(path: Path, word: str) -> bool:
+    """Return whether a regular file, not a link, holds the word in quotes, however large it is."""
+    if not is_regular(path):
+        return False
+    quoted, rest = f'"{word}"'.encode(), b""
+    with open_regular(path) as file:
+        while block := file.read(_BLOCK):
+            if quoted in rest + block:
+                return True
+            rest = block[-len(quoted) :]
+    return False
 
 
 def file_checksum(path: Path) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multiguard.errors import FolderInUseError, InvalidInputError
-from multiguard.io.files import require_folder
+from multiguard.io.files import real_path, require_folder
 from multiguard.io.ranks import this_rank
 
 LOCK_NAME = ".multiguard.lock"
@@ -37,7 +37,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """
     created = not folder.exists()
     require_folder(folder)
-    path = folder.resolve() / LOCK_NAME
+    path = real_path(folder) / LOCK_NAME
     held: set[Path] = _THREAD.__dict__.setdefault("held", set())
     if path in held or not this_rank().is_main:
         yield

@@ -9,6 +9,20 @@ from difflib import get_close_matches
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
+def is_unicode(name: str) -> bool:
+    r"""Whether a file can hold the name; Python reads a file's name that is not UTF-8 as half characters.
+
+    Example:
+        >>> is_unicode("café"), is_unicode("caf\udce9")
+        (True, False)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_cell(name: str) -> str:
     """Return the name as a CSV cell, with an apostrophe in front where a spreadsheet would run it as a formula.
 

@@ -24,6 +24,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.files import (
     file_checksum,
     is_regular,
+    read_regular,
     remove_partial_files,
     require_folder,
     sync_folder,
@@ -231,7 +232,7 @@ class Outputs:
         """Read the record; a damaged one, or somebody else's, proves nothing."""
         if is_regular(self.record_path):
             try:
-                self._record = convert(decode_checked(self.record_path.read_bytes(), **_FORMAT), _Record)
+                self._record = convert(decode_checked(read_regular(self.record_path), **_FORMAT), _Record)
             except (OSError, ValueError):
                 self._record = _Record()
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from multiguard.errors import InvalidInputError
+
 T = TypeVar("T")
 
 
@@ -62,8 +64,14 @@ def convert(value: Any, record_type: type[T]) -> T:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`."""
-    return msgspec.json.format(json.dumps(value, default=_as_mapping, allow_nan=False).encode(), indent=1)
+    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`.
+
+    So does a text that is not Unicode, such as the name of a file that is not UTF-8: nobody could read it back.
+    """
+    try:
+        return msgspec.json.format(json.dumps(value, default=_as_mapping, allow_nan=False).encode(), indent=1)
+    except msgspec.DecodeError as error:
+        raise InvalidInputError(f"a name is not UTF-8, and cannot be stored ({error}); rename it") from error
 
 
 def checksum(value: Any) -> str:

@@ -175,9 +175,10 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     certified = read_certificates(job.certificates)
     _grid(job.part, certified.certificates.sigma)
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
-    source = _voted_source(job, certified)
+    source = voted_source(job.certificates, certified, job.part.root)
     images = source.open()
-    smoother = _voted_smoother(certified, _voted_classifier(job, certified, source), job.part.device)
+    classifier = voted_classifier(job.certificates, certified, job.model, source)
+    smoother = _voted_smoother(certified, classifier, job.part.device)
     notes = (*_fewer(job, certified), *execution_notes(certified, smoother))
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
@@ -249,20 +250,20 @@ def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked:
     return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(outcomes))
 
 
-def _voted_source(job: AttackJob, certified: Results) -> Source:
+def voted_source(certificates: Path, certified: Results, root: Path | None) -> Source:
     """The images that were voted on."""
     if "data" not in certified.source:
-        raise InvalidInputError(f"{job.certificates} does not name its images; vote with multiguard vote")
+        raise InvalidInputError(f"{certificates} does not name its images; vote with multiguard vote")
     source = Source.from_dict(certified.source["data"])
-    return source if job.part.root is None else replace(source, root=job.part.root)
+    return source if root is None else replace(source, root=root)
 
 
-def _voted_classifier(job: AttackJob, certified: Results, source: Source) -> Classifier:
+def voted_classifier(certificates: Path, certified: Results, model: ModelPart | None, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part, _ = unwrap(job.model or recorded_model(job.certificates, certified))
+    part, _ = unwrap(model or recorded_model(certificates, certified))
     run = certified.provenance
     other = InvalidInputError(
-        f"{part.spec} is not the classifier that {job.certificates} is about; --model names the one that voted"
+        f"{part.spec} is not the classifier that {certificates} is about; --model names the one that voted"
     )
     if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model

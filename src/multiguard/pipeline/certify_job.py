@@ -9,7 +9,7 @@ from typing import Any
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource, Parameter, Tuned, certify_votes, curves, radius_grid, sweep
-from multiguard.io.files import file_checksum
+from multiguard.io.files import file_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
@@ -126,6 +126,6 @@ def why_nothing(written: Results) -> str | None:
 def read_source(votes: Path) -> dict[str, Any]:
     """Which images and which model a votes folder names; empty where it names none."""
     try:
-        return decode_json((votes / SOURCE_FILE).read_bytes(), dict[str, Any])
+        return decode_json(read_regular(votes / SOURCE_FILE), dict[str, Any])
     except (OSError, ValueError):
         return {}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import is_regular
+from multiguard.io.files import is_regular, read_regular, real_path
 from multiguard.io.outputs import check_foreign
 from multiguard.io.records import decode_json
 from multiguard.results.attack_files import ATTACK_NAME
@@ -26,6 +26,11 @@ _MARKERS: dict[Content, str] = {
 }
 
 
+def content_of(folder: Path) -> list[Content]:
+    """What of ours a folder holds."""
+    return [content for content, name in _MARKERS.items() if (folder / name).is_file()]
+
+
 def check_content(out: Path, content: Content) -> None:
     """Raises `InvalidInputError` if the folder holds something else than what is to be written there."""
     for other, name in _MARKERS.items():
@@ -42,11 +47,13 @@ def check_inside(home: Path, *paths: Path) -> None:
         home: The folder; it may itself be a link, which its owner named.
         paths: What will be written in it, there or not.
     """
-    inside = home.resolve()
+    inside = real_path(home)
     for path in paths:
-        if not path.resolve().is_relative_to(inside):
+        if path.name == "..":  # no link: the folder above, named so
+            continue
+        if not real_path(path).is_relative_to(inside):
             raise InvalidInputError(
-                f"{path} is a link that leads out of {home}, to {path.resolve()}, and nothing is written there; "
+                f"{path} is a link that leads out of {home}, to {real_path(path)}, and nothing is written there; "
                 "remove the link, or make the whole folder a link"
             )
 
@@ -100,6 +107,6 @@ def _check_votes(folder: Path) -> None:
 
 def _is_own_source(path: Path) -> bool:
     try:
-        return is_regular(path) and decode_json(path.read_bytes(), dict[str, Any]).keys() == SOURCE_KEYS
-    except ValueError:
+        return is_regular(path) and decode_json(read_regular(path), dict[str, Any]).keys() == SOURCE_KEYS
+    except (OSError, ValueError):
         return False

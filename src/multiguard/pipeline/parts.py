@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from multiguard.certify.arguments import check_radii
 from multiguard.certify.rules import Rule, RuleName, make_rule
+from multiguard.data.image import MAX_SIDE
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
+from multiguard.pipeline.part_fields import Help, check_fields
 from multiguard.train.hyperparameters import Hyperparameters, default_text
 
 _CHANNELS = 3
@@ -15,52 +17,12 @@ _DEFAULT_MAX_DRAWS = 10_000
 _DEFAULT_PILOT_DRAWS = 100
 _DEFAULT_K = 5
 _DEFAULT_THRESHOLD = 0.5
+_MOST_DRAWS = 100_000_000
+_MOST_THREADS = 1024
+_MOST_EFFORT = 1_000_000  # steps, starts, copies and tries of an attack
 
-
-@dataclass(frozen=True)
-class Help:
-    """What a field means, and its range: an annotation of the field."""
-
-    text: str  # ends in the default in [brackets] where that is not the field's own
-    name: str | None = None  # of the option on the command line, if not the field's
-    least: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def allows(self, value: float) -> bool:
-        """Whether the number is in the range."""
-        return (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
-
-    @property
-    def range_text(self) -> str:
-        """The range in words."""
-        if self.least is not None:
-            return f"{self.least} or more" + ("" if self.below is None else f", and below {self.below}")
-        return (
-            f"a number above {self.above}" if self.below is None else f"strictly between {self.above} and {self.below}"
-        )
-
-
-def field_help(config: Any) -> dict[str, Help]:
-    """The help of each field of a config."""
-    hints = get_type_hints(config, include_extras=True)
-    return {name: one for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, Help)}
-
-
-def check_ranges(config: Any) -> None:
-    """Raises `InvalidInputError` unless every number, alone or in a tuple, is in the range that its field declares."""
-    for name, declared in field_help(type(config)).items():
-        value = getattr(config, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, int | float) and not declared.allows(one):
-                raise InvalidInputError(f"{name} is {one}; expected {declared.range_text}")
-
-
-Device = Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
+_DEVICES = ("cpu", "cuda", "cuda:N", "mps", "xpu", "xpu:N")
+Device = Annotated[str | None, Help("Where the model runs, such as cpu or cuda:1 [a GPU, if any].", forms=_DEVICES)]
 Precision = Annotated[
     Literal["float32", "bfloat16", "float16"] | None, Help("Arithmetic of the model [float32; on a GPU bfloat16].")
 ]
@@ -84,14 +46,14 @@ class DataPart:
     split: Annotated[str | None, Help("The split to vote on [test; coco and nuswide: val].")] = None
     images: Annotated[int | None, Help("A random sample of so many images [all].", least=1)] = None
     seed: Annotated[int, Help("Seed of that sample.", least=0)] = 0
-    size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1)] = None
+    size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1, most=MAX_SIDE)] = None
     table: Annotated[Path | None, Help("The CSV of labels (folder, nuswide), if not the default one.")] = None
     separator: Annotated[str | None, Help("The separator of labels in a CSV field (folder) [;].")] = None
     difficult: Annotated[bool, Help("Count difficult-only labels as present (voc2007).")] = False
     labelled: Annotated[bool, Help("Let pilot draws choose the labels; a folder needs no CSV.", "no-labels")] = True
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
     @property
     def options(self) -> dict[str, object]:
@@ -141,9 +103,12 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the network.")] = None
     teacher: Annotated[Path | None, Help("A model folder whose scores of clean images are learnt too.")] = None
     cache: Annotated[bool, Help("Keep decoded images in the run folder.")] = False
-    workers: Annotated[int | None, Help("Decoding threads [one per core].")] = None
+    workers: Annotated[int | None, Help("Decoding threads [one per core].", least=1, most=_MOST_THREADS)] = None
     half: Annotated[bool, Help("Write the weights in half precision.")] = False
     compile: Annotated[bool, Help("Compile the forward and backward pass.")] = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def chosen(self) -> dict[str, Any]:
         """The hyperparameters that are given, by name."""
@@ -176,6 +141,7 @@ class ModelPart:
     denoiser: Annotated[Path | None, Help("FFDNet weights for a denoiser in front of the model.")] = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, values in (("mean", self.mean), ("std", self.std)):
             if values is not None and len(values) not in (1, _CHANNELS):
                 raise InvalidInputError(f"{name} has {len(values)} numbers; images have {_CHANNELS} channels")
@@ -190,11 +156,16 @@ class VotePart:
     """
 
     draws: Annotated[
-        int | Literal["adaptive"], Help("n, the draws per image; or adaptive, as many as needed.", least=1)
+        int | Literal["adaptive"],
+        Help("n, the draws per image; or adaptive, as many as needed.", least=1, most=_MOST_DRAWS),
     ] = 1000
-    max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1)] = None
+    max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1, most=_MOST_DRAWS)] = (
+        None
+    )
     radii: Annotated[tuple[float, ...], Help("A radius at which adaptive draws try to prove more.", "radius")] = ()
-    pilot_draws: Annotated[int | None, Help("Draws that choose the labels [100 with --no-labels].", least=0)] = None
+    pilot_draws: Annotated[
+        int | None, Help("Draws that choose the labels [100 with --no-labels].", least=0, most=_MOST_DRAWS)
+    ] = None
     rule: Annotated[RuleName, Help("top-k: the model ranks labels; threshold: it returns a set of them.")] = "top-k"
     score_threshold: ScoreThreshold = None
     seed: Annotated[int | None, Help("Seed of the noise [random, or that of the votes to resume].")] = None
@@ -204,11 +175,11 @@ class VotePart:
     precision: Precision = None
     clamp: Clamp = False
     shard_images: Annotated[int, Help("Images per file: what an interruption costs at most.", least=1)] = 64
-    readers: Annotated[int, Help("Threads that decode images.", "workers", least=1)] = 2
+    readers: Annotated[int, Help("Threads that decode images.", "workers", least=1, most=_MOST_THREADS)] = 2
     on_error: OnError = "stop"
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         if self.rule == "top-k" and self.score_threshold is not None:
             raise InvalidInputError("score_threshold belongs to the threshold rule; the top-k rule ranks labels")
         if self.rule == "threshold" and self.k_max is not None:
@@ -258,20 +229,25 @@ class PredictPart:
     threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
     score_threshold: ScoreThreshold = None
     sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
-    draws: Annotated[int, Help("The most draws that certify; an image takes as many as it needs.")] = 200
-    pilot_draws: Annotated[int, Help("Further draws that choose the labels.")] = 50
+    draws: Annotated[
+        int, Help("The most draws that certify; an image takes what it needs.", least=1, most=_MOST_DRAWS)
+    ] = 200
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 50
     radii: Annotated[
         tuple[float, ...], Help("A radius that draws try to prove [sigma/2, sigma, 3/2 sigma, 2 sigma].", "radius")
     ] = ()
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
     seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
-    size: Annotated[int | None, Help("Height and width of the images [the model's].")] = None
+    size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1, most=MAX_SIDE)] = None
     device: Device = None
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
         Help("Arithmetic of the model [bfloat16 where the device has it, or float32]."),
     ] = None
     clamp: Clamp = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def rule_for(self, num_labels: int) -> Rule:
         """The smoothed classifier, with defaults for what is left open."""
@@ -298,11 +274,17 @@ class AttackPart:
     radii: Annotated[tuple[float, ...], Help("A norm to attack at [sigma/2, sigma ... 3 sigma].", "radius")] = ()
     own_radii: Annotated[bool, Help("Also attack each image at its own certified radii.")] = False
     images: Annotated[int | None, Help("Attack a random sample of so many images [all with labels].", least=1)] = None
-    steps: Annotated[int, Help("Gradient steps per start.")] = 20
-    copies: Annotated[int, Help("Noisy copies that a gradient, or a try, is averaged over.")] = 8
-    starts: Annotated[int, Help("Starts of pgd per radius; all but the first are random.")] = 2
-    tries: Annotated[int, Help("Perturbations that the random search tries per radius.")] = 60
-    draws: Annotated[int, Help("Fresh draws that evaluate each perturbation.")] = 500
+    steps: Annotated[int, Help("Gradient steps per start.", least=1, most=_MOST_EFFORT)] = 20
+    copies: Annotated[
+        int, Help("Noisy copies that a gradient, or a try, is averaged over.", least=1, most=_MOST_EFFORT)
+    ] = 8
+    starts: Annotated[
+        int, Help("Starts of pgd per radius; all but the first are random.", least=1, most=_MOST_EFFORT)
+    ] = 2
+    tries: Annotated[
+        int, Help("Perturbations that the random search tries per radius.", least=1, most=_MOST_EFFORT)
+    ] = 60
+    draws: Annotated[int, Help("Fresh draws that evaluate each perturbation.", least=1, most=_MOST_DRAWS)] = 500
     beta: Annotated[float, Help("The probability of calling a sound certificate broken.", above=0, below=1)] = 0.001
     box: Annotated[bool, Help("Keep perturbed images in [0, 1]; certificates hold without it.")] = False
     seed: Annotated[int, Help("Seed of every random choice.")] = 0
@@ -310,4 +292,22 @@ class AttackPart:
     device: Device = None
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class VerifyPart:
+    """Which votes are drawn again to verify them.
+
+    >>> VerifyPart(images=3).draws
+    100
+    """
+
+    images: Annotated[int, Help("Draw votes of a random sample of so many images again.", least=1)] = 10
+    draws: Annotated[int, Help("Draws of each of them, from a random one on.", least=1, most=_MOST_DRAWS)] = 100
+    seed: Annotated[int | None, Help("Seed of that sample [random].", least=0)] = None
+    root: Annotated[Path | None, Help("Where the images are [where they were voted on].")] = None
+    device: Device = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)

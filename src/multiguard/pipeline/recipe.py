@@ -11,7 +11,8 @@ from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods
-from multiguard.pipeline.parts import DataPart, Help, ModelPart, TrainPart, VotePart, check_ranges
+from multiguard.pipeline.part_fields import Help, check_fields
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart
 from multiguard.votes.types import DEFAULT_RANKS
 
 
@@ -39,7 +40,7 @@ class CertifyPart:
     bands: Annotated[float, Help("The level of bootstrap bands, 0 for none.", least=0, below=1)] = 0.95
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         check_alpha(self.alpha)
 
     def config(self, rule: RuleName) -> CertifyConfig:
@@ -69,7 +70,7 @@ class SweepPart:
     ] = ()
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         for value in self.alpha:
             check_alpha(value)
 
@@ -93,7 +94,7 @@ class ReportPart:
     images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class ComparePart:
     title: Annotated[str | None, Help("The page's title [the dataset's name].")] = None
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

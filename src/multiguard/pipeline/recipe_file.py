@@ -1,6 +1,5 @@
 """Recipes as YAML: every key is known and every value has its type, or one line says where not and what to write."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -14,14 +13,16 @@ import yaml
 
 from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
+from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
+from multiguard.pipeline.part_fields import Help, check_value
 from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.recipe import RunRecipe
 
 RECIPE_FILE = "recipe.yaml"  # in a run folder, with every value written out
 _FOLDER = files("multiguard") / "recipes"
 _SUFFIX = ".yaml"
-_LARGEST = 2**63 - 1  # the largest number that the arrays behind a recipe can hold
+_MOST = 1 << 20  # bytes of a recipe
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
@@ -68,7 +69,7 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder; a recipe is a file in YAML")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, _MOST).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path}: the recipe cannot be read ({error})") from error
     return parse_recipe(text, path.name, changes)
@@ -185,11 +186,10 @@ def _check_tree(kind: Any, value: Any, key: str) -> None:
     elif isinstance(value, list):
         for number, one in enumerate(value):
             _check_tree(None, one, f"{key}[{number}]")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInputError(f"{key} is {value}; expected a finite number")
-    elif isinstance(value, set) or (isinstance(value, int) and abs(value) > _LARGEST):
-        given = "a set" if isinstance(value, set) else "a number of more than 18 digits"
-        raise InvalidInputError(f"{key} is {given}; expected {expected_text(kind) if kind else 'a smaller number'}")
+    elif isinstance(value, set):
+        raise InvalidInputError(f"{key} is a set; expected {expected_text(kind) if kind else 'a number'}")
+    elif isinstance(value, int | float):
+        check_value(key, value, Help(""))
 
 
 def _decode_path(kind: type, value: Any) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import file_checksum, write_atomically
+from multiguard.io.files import file_checksum, read_regular, real_path, write_atomically
 from multiguard.io.records import convert, decode_json, encode_json
 from multiguard.pipeline.folders import RECORD_FILE
 
@@ -133,10 +133,10 @@ def read_record(run: Path) -> RunRecord:
     {}
     """
     path = run / RECORD_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return RunRecord()
     try:
-        stored = decode_json(path.read_bytes(), dict[str, Any])
+        stored = decode_json(read_regular(path), dict[str, Any])
         if (stored.pop("format", None), stored.pop("version", None)) != (_FORMAT, _VERSION):
             raise ValueError(f"expected format {_FORMAT}, version {_VERSION}")
         record = convert(stored, RunRecord)
@@ -148,11 +148,11 @@ def read_record(run: Path) -> RunRecord:
 
 def _check_outputs(run: Path, names: Iterable[str]) -> None:
     """Raises unless every output is in the run folder: altered outputs are removed before they are made again."""
-    home = run.resolve()
+    home = real_path(run)
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"the output '{name}' lies outside the run folder")
-        if not (run / name).parent.resolve().is_relative_to(home):
+        if not real_path((run / name).parent).is_relative_to(home):
             raise ValueError(f"the output '{name}' lies behind a link that leads out of the run folder")
 
 

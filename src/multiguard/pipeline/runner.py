@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.files import read_regular, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.outputs import check_foreign
 from multiguard.pipeline.certify_job import Progress
@@ -137,7 +137,7 @@ class _Runner:
     def finish(self) -> None:
         """Record that the recipe was followed to its last certificate, if that is not recorded yet."""
         path = self._out / RECIPE_FILE
-        if self.record.certified and path.is_file() and path.read_bytes() == self._recipe:
+        if self.record.certified and path.is_file() and read_regular(path) == self._recipe:
             return
         self._start()
         self._keep(replace(self.record, certified=True))

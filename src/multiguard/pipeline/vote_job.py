@@ -13,7 +13,7 @@ from multiguard.data.source import FOLDER, Source
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
-from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.files import real_path, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
@@ -249,7 +249,7 @@ def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labe
         root: The folder that holds them.
         labelled: Whether their labels count.
     """
-    home = "" if root is None else str(root.resolve())
+    home = "" if root is None else str(real_path(root))
     return {
         f"{prefix}.name": images.name,
         f"{prefix}.labels": _hash(images.label_names),

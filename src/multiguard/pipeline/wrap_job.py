@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, is_regular, read_regular
+from multiguard.io.files import file_checksum, is_regular, mentions, read_regular, real_path
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.models import Classifier
@@ -109,9 +109,9 @@ def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
         card = convert(decode_checked(read_regular(path, _MOST), **_FORMAT), Wrapped)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be used: {error}; wrap the model again") from error
-    home = folder.resolve()
+    home = real_path(folder)
     for name, digest in card.files.items():
-        inside = is_regular(home / name) and (home / name).resolve().is_relative_to(home)
+        inside = is_regular(home / name) and real_path(home / name).is_relative_to(home)
         if not inside or file_checksum(home / name) != digest:
             raise ModelError(f"{folder / name} is missing or not as it was when it was wrapped; wrap the model again")
     kind, _, target = card.spec.partition(":")
@@ -160,11 +160,11 @@ def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources:
 def _absolute(target: str) -> str:
     """Code by its name, a file of code by its absolute path."""
     module, _, name = target.rpartition(":")
-    return f"{Path(module).resolve()}:{name}" if module.endswith(".py") else target
+    return f"{real_path(Path(module))}:{name}" if module.endswith(".py") else target
 
 
 def _is_wrap(path: Path) -> bool:
-    return f'"{_FORMAT["format"]}"'.encode() in path.read_bytes()
+    return mentions(path, _FORMAT["format"])
 
 
 def _trusted(path: Path) -> Path:

@@ -80,8 +80,8 @@ def new_figure(
     figure = Figure(figsize=(_WIDTH, total), facecolor="white", layout="constrained" if fit else None)
     FigureCanvasAgg(figure)
     top = 1 - 0.1 / total
-    figure.text(0.012, top, title, fontsize=11.5, fontweight="bold", va="top")
-    figure.text(0.012, top - 0.24 / total, subtitle, fontsize=7.8, color=QUIET, va="top", linespacing=1.45)
+    figure.text(0.012, top, drawable(title), fontsize=11.5, fontweight="bold", va="top")
+    figure.text(0.012, top - 0.24 / total, drawable(subtitle), fontsize=7.8, color=QUIET, va="top", linespacing=1.45)
     grid: dict[str, Any] = {"width_ratios": widths}
     if (layout := figure.get_layout_engine()) is not None:
         layout.set(rect=(0.01, 0, 0.98, height / total))  # type: ignore[call-arg]
@@ -91,6 +91,11 @@ def new_figure(
         grid |= {"bottom": below / total, "top": (height - above) / total}
         grid |= {"wspace": gap * len(widths) / (_WIDTH - left - right - gap * (len(widths) - 1))}
     return figure, figure.subplots(1, len(widths), squeeze=False, gridspec_kw=grid)[0]
+
+
+def drawable(text: str) -> str:
+    """The text without byte order marks, at which the PDF backend fails; they have no width anywhere else."""
+    return text.replace("\ufeff", "")
 
 
 def legend_columns(names: Iterable[str]) -> int:
@@ -190,4 +195,4 @@ def draw_line(
     style |= {"linewidth": 2.2 if bold else 1.4, "zorder": 3 if bold else 2}
     style |= {"marker": _MARKERS[stroke.marker], "markevery": max(1, len(x) // _MARKERS_PER_LINE)}
     style |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
-    axes.plot(x, y, label=label, **{**style, **options})
+    axes.plot(x, y, label=drawable(label), **{**style, **options})

@@ -9,7 +9,7 @@ import numpy as np
 from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import canvas
-from multiguard.report.canvas import DPI, FORMATS, Format, Stroke
+from multiguard.report.canvas import DPI, FORMATS, Format, Stroke, drawable
 from multiguard.report.families import Family, Line, Measure
 from multiguard.report.study import Study, round_radii
 from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
@@ -111,7 +111,7 @@ def label_figure(study: Study) -> "Figure":
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
         axes.barh(rows, percents, height=thickness, color=grey, label=f"R = {plain(radius)}", zorder=2)
-    axes.set_yticks(rows, [f"{label.label}  ({label.images})" for label in labels])
+    axes.set_yticks(rows, [drawable(f"{label.label}  ({label.images})") for label in labels])
     axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's images")
     axes.set_axisbelow(True)
     axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)

@@ -109,7 +109,7 @@ def write_certificates(
     schema = _schema(certificates.methods, certificates.config.rule)
     with certificates_outputs(Path(folder), request, force=force) as outputs:
         stage = outputs.stage(Path(folder))
-        _KIND.write(stage, schema, _columns(certificates), metadata)
+        _KIND.write(stage, schema, certificate_columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
         write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
         outputs.publish()
@@ -200,7 +200,7 @@ def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
     return pa.schema(columns)
 
 
-def _columns(certificates: Certificates) -> dict[str, list[Any]]:
+def certificate_columns(certificates: Certificates) -> dict[str, list[Any]]:
     """The table, with names in place of label indices."""
 
     def names(labels: Sequence[Sequence[int]]) -> list[list[str]]:

@@ -18,7 +18,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Bands, Certificates, CertifyConfig, Curve, LabelScores, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.files import write_atomically
+from multiguard.io.files import read_regular, write_atomically
 from multiguard.io.names import as_cell
 from multiguard.results.table_file import config_record, parse_config, parse_count
 
@@ -58,7 +58,7 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
 def read_curves(path: str | Path) -> list[Curve]:
     """The curves of a CSV file that `write_curves` wrote, number for number; a damaged file raises `DataError`."""
     try:
-        return parse_curves(Path(path).read_bytes())
+        return parse_curves(read_regular(Path(path)))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -13,7 +13,7 @@ from multiguard.certify import make_rule
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
-from multiguard.io.files import open_parquet, write_atomically
+from multiguard.io.files import MOST_TABLE, mentions, open_parquet, read_regular, write_atomically
 from multiguard.io.records import decode_json, encode_json
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TableKind:
         """What `parse` makes of the metadata and the table; a file that is not as it was written raises `DataError`."""
         path = folder / self.name
         try:
-            content = path.read_bytes()
+            content = read_regular(path, MOST_TABLE)
         except FileNotFoundError as error:
             raise DataError(f"{folder} is not {self.folder}: it has no {self.name}") from error
         except OSError as error:
@@ -72,7 +72,7 @@ class TableKind:
 
     def recognises(self, path: Path) -> bool:
         """Whether the content says that it is such a file, of any version, damaged or not."""
-        return f'"{self.format}"'.encode() in path.read_bytes()
+        return mentions(path, self.format)
 
     def _metadata(self, table: pa.Table) -> dict[str, Any]:
         metadata = decode_json(table.schema.metadata[METADATA_KEY], dict[str, Any])

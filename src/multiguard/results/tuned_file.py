@@ -60,7 +60,7 @@ def write_tuned(path: str | Path, tuned: Tuned, *, force: bool = False) -> None:
     if path.is_symlink() or path.exists():
         if not is_regular(path) or f'"{_FORMAT["format"]}"'.encode() not in read_regular(path, _MOST):
             raise InvalidInputError(f"{path} was not written by multiguard tune, so it is not replaced; name another")
-        if not force and path.read_bytes() != content:
+        if not force and read_regular(path) != content:
             raise InvalidInputError(f"{path} holds another choice; --force replaces it, or name another file")
     write_atomically(path, lambda file: file.write(content))
 

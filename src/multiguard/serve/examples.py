@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import multiguard.data
-from multiguard.data.image import read_image
+from multiguard.data.image import MAX_BYTES, read_image
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
+from multiguard.io.files import read_regular
 from multiguard.report.thumbnails import make_thumbnail
 
 _MOST = 8
@@ -53,4 +54,4 @@ def _read(folder: Path) -> Iterator[Example]:
 def make_example(path: Path) -> Example:
     """An image file as an example."""
     thumbnail = make_thumbnail(Sample(path.name, read_image(path), ()))
-    return Example(path.stem.replace("_", " ").replace("-", " "), path.read_bytes(), thumbnail.uri)
+    return Example(path.stem.replace("_", " ").replace("-", " "), read_regular(path, MAX_BYTES), thumbnail.uri)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from multiguard.pipeline.parts import Help, check_ranges
+from multiguard.pipeline.part_fields import Help, check_fields
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ServePart:
     queue: Annotated[int, Help("Requests under way; more are refused.", least=1)] = 8
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
     @property
     def local(self) -> bool:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from multiguard.errors import VotesError
+from multiguard.io.files import files_checksum
 from multiguard.io.ranks import Rank, this_rank
 
 Value = TypeVar("Value")
@@ -110,6 +112,7 @@ class Team:
         """The work on these shards, which the main process hands out inside the block; `done` images are done."""
         session = uuid4().hex
         _call(lambda: self.store.set(f"{session}/todo", json.dumps(list(todo))))
+        _call(lambda: self.store.set(f"{session}/code", package_checksum()))
         with _background(lambda over: self._reply(session, over)):
             yield Work(self, session, done, stop)
 
@@ -123,7 +126,9 @@ class Team:
                 yield None
                 return
             time.sleep(_PAUSE)
-        work = Work(self, _call(lambda: self.store.get(request)).decode(), 0, stop)
+        session = _call(lambda: self.store.get(request)).decode()
+        _check_code(_call(lambda: self.store.get(f"{session}/code")).decode())
+        work = Work(self, session, 0, stop)
         with _background(work.send_heartbeats):
             yield work
 
@@ -137,6 +142,19 @@ class Team:
                     if request not in served:
                         self.store.set(request.decode(), session)
                         served.add(request)
+
+
+def package_checksum() -> str:
+    """The sha256 of the source files of this package, as they are now."""
+    return files_checksum(sorted(Path(__file__).parents[1].rglob("*.py")))
+
+
+def _check_code(main: str) -> None:
+    if main != package_checksum():
+        raise VotesError(
+            "this process runs other code of multiguard than the main one, though the version may be the same; install "
+            "the same multiguard on every machine."
+        )
 
 
 @contextmanager

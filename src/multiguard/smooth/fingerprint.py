@@ -69,8 +69,7 @@ def execution(smoother: Smoother) -> dict[str, Any]:
     return {
         **vars(settings),
         "rule": settings.rule_name,
-        "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
-        "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
+        **tf32_flags(),
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"{device.type} {platform.machine()}",
@@ -81,6 +80,14 @@ def execution(smoother: Smoother) -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: str(sys.modules[name].__version__) for name in _MODEL_LIBRARIES if name in sys.modules},
         },
+    }
+
+
+def tf32_flags() -> dict[str, bool]:
+    """Whether products of float32 matrices, and convolutions, may be rounded to TF32."""
+    return {
+        "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
+        "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
     }
 
 

@@ -120,11 +120,15 @@ def _check_noise(sigma: float) -> float:
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device; by default CUDA if available. A CUDA device that is not there is refused."""
-    resolved = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError(f"device is {resolved}, but torch finds no CUDA device here; use device='cpu'.")
-    return resolved
+    """The device; by default CUDA if available. A device that torch does not know, or cannot use, is refused."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        found = f"it finds {torch.cuda.device_count()} CUDA devices"
+        raise InvalidInputError(f"device is {device}, which torch cannot use here ({found}); take cpu") from error
+    return torch.device(device)
 
 
 def cpu_has_bfloat16() -> bool:

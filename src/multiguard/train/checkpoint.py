@@ -60,7 +60,8 @@ def save_checkpoint(out: Path, progress: Progress, parts: Mapping[str, Mapping[s
         for name, tensor in named.items()
     }
     (out / STATE_FILE).parent.mkdir(parents=True, exist_ok=True)
-    data = save(tensors, metadata={"progress": json.dumps(asdict(progress))})
+    text = json.dumps(asdict(progress))
+    data = save(tensors, metadata={"progress": text, "sha256": _checksum(text, tensors)})
     write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
@@ -77,13 +78,32 @@ def read_progress(out: Path) -> Progress | None:
 
 
 def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
-    """Return the tensors of the state in this folder, by part and name, as `save_checkpoint` received them."""
-    parts: dict[str, dict[str, Tensor]] = {}
+    """Return the tensors of the state in this folder, by part and name, as `save_checkpoint` received them.
+
+    A state in which a bit was flipped would resume to another model: it raises `ModelError`.
+    """
     with safe_open(out / STATE_FILE, framework="pt") as file:
-        for key in file.keys():  # noqa: SIM118 (the file is no mapping)
-            part, _, name = key.partition("/")
-            parts.setdefault(part, {})[name] = file.get_tensor(key)
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is no mapping)
+        stored = file.metadata()
+    if stored.get("sha256") != _checksum(stored["progress"], tensors):
+        raise ModelError(
+            f"{out / STATE_FILE}: damaged, or of an earlier version (its checksum does not match); train with --force, "
+            "which starts again"
+        )
+    parts: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = tensor
     return parts
+
+
+def _checksum(progress: str, tensors: Mapping[str, Tensor]) -> str:
+    """The sha256 of the progress and of every tensor: its name, type, shape and values."""
+    digest = hashlib.sha256(progress.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def new_card(

@@ -23,7 +23,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
-from multiguard.io.files import is_regular, open_parquet, remove_partial_files, write_atomically
+from multiguard.io.files import (
+    MOST_TABLE,
+    is_regular,
+    mentions,
+    open_parquet,
+    read_regular,
+    remove_partial_files,
+    write_atomically,
+)
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
@@ -116,15 +124,16 @@ class Manifest:
 
     def consists_of(self, shard: int, voted: Sequence[str], failures: Sequence[ImageFailure]) -> bool:
         """Whether the images with votes and those that failed, each in order, are exactly the images of a shard."""
-        ids, failed = self.ids(shard), [failure.image_id for failure in failures]
-        return list(voted) == [i for i in ids if i not in failed] and failed == [i for i in ids if i in failed]
+        ids, failed = self.ids(shard), dict.fromkeys(failure.image_id for failure in failures)
+        in_order = list(failed) == [i for i in ids if i in failed] and len(failed) == len(failures)
+        return in_order and list(voted) == [i for i in ids if i not in failed]
 
 
 def load_manifest(folder: Path) -> Manifest:
     """Return the manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
     path = folder / MANIFEST_NAME
     try:
-        return convert(decode_checked(path.read_bytes(), **_MANIFEST), Manifest)
+        return convert(decode_checked(read_regular(path), **_MANIFEST), Manifest)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.exists():
             raise VotesError(
@@ -148,8 +157,7 @@ def is_shard_file(name: str) -> bool:
 
 def is_own_manifest(path: Path) -> bool:
     """Whether it is a manifest of votes, of any run, damaged or not: its content says so, or shards lie beside it."""
-    said = is_regular(path) and f'"{_MANIFEST["format"]}"'.encode() in path.read_bytes()
-    return said or (is_regular(path) and any(map(_is_shard, path.parent.iterdir())))
+    return mentions(path, _MANIFEST["format"]) or (is_regular(path) and any(map(_is_shard, path.parent.iterdir())))
 
 
 def own_shards(folder: Path) -> list[Path]:
@@ -163,8 +171,7 @@ def own_shards(folder: Path) -> list[Path]:
 
 def _is_shard(path: Path) -> bool:
     """Whether the content says that it is a shard, of any run or version."""
-    named = is_shard_file(path.name) and is_regular(path)
-    return named and f'"{_SHARD}"'.encode() in path.read_bytes()
+    return is_shard_file(path.name) and mentions(path, _SHARD)
 
 
 def remove_stale(folder: Path, run: Manifest, keep: Collection[int]) -> None:
@@ -282,7 +289,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
 def _read_content(path: Path, sha256: str | None) -> bytes:
     """The content of a shard; raises `VotesError` if its checksum is known and another one."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_TABLE)
     except OSError as error:
         raise VotesError(f"{path} cannot be read: {error.strerror}. {_REMAKE}") from error
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:

@@ -1,0 +1,131 @@
+"""A pipe, a device, or a file of any length, in place of any file that is read: refused by name, without waiting."""
+
+import os
+import signal
+from contextlib import contextmanager
+
+import pytest
+from tests.evaluate.votes_cases import random_votes
+from tests.pipeline.tiny_run import command
+
+from multiguard.data import Source, open_dataset, read_image
+from multiguard.errors import MultiGuardError
+from multiguard.io.files import mentions, read_regular
+from multiguard.pipeline.folders import check_votes_folder
+from multiguard.pipeline.recipe_file import read_recipe
+from multiguard.pipeline.record import read_record
+from multiguard.results import read_attacks, read_certificates, read_curves
+from multiguard.results.signature_file import read_public_key, read_signature
+from multiguard.votes import read_votes
+
+
+@contextmanager
+def limit(seconds=20):
+    """A wait without end becomes an error."""
+
+    def stop(number, frame):
+        raise AssertionError("it waits for a file that never ends")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def voc(root):
+    return open_dataset("voc2007", root=root, split="test")
+
+
+READERS = {
+    "manifest.json": read_votes,
+    "certificates.parquet": read_certificates,
+    "attack.parquet": read_attacks,
+    "curves.csv": lambda root: read_curves(root / "curves.csv"),
+    "run.json": read_record,
+    "recipe.yaml": lambda root: read_recipe(root / "recipe.yaml"),
+    "signature.json": read_signature,
+    "key.pem": lambda root: read_public_key(root / "key.pem"),
+    "labels.csv": lambda root: open_dataset("folder", root=root, split="all", table=root / "labels.csv"),
+    "annotations/instances_val2014.json": lambda root: open_dataset("coco", root=root, split="val2014"),
+    "ImageSets/Main/test.txt": voc,
+    "image.png": lambda root: read_image(root / "image.png"),
+    "source.json": lambda root: check_votes_folder(root, force=True),
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", READERS)
+def test_endless_file(tmp_path, name, kind):
+    """Each reader refuses it in its own words."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with limit(), pytest.raises(MultiGuardError, match=path.name):
+        READERS[name](tmp_path)
+
+
+def test_endless_shard(tmp_path):
+    """A shard, too."""
+    random_votes(tmp_path / "votes", images=3, draws=5)
+    path = tmp_path / "votes/votes-00000.parquet"
+    path.unlink()
+    os.mkfifo(path)
+    with limit(), pytest.raises(MultiGuardError, match="not a regular file"):
+        read_votes(tmp_path / "votes")
+
+
+def test_growing_file(tmp_path):
+    """A file that holds more than it says, as those of the kernel do, and one that is too long, are refused."""
+    with pytest.raises(OSError, match="grows while it is read"):
+        read_regular(type(tmp_path)("/proc/self/status"))
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    with limit(), pytest.raises(OSError, match="more than the 10 allowed"):
+        read_regular(tmp_path / "large", 10)
+
+
+def test_mentions(tmp_path, monkeypatch):
+    """A word is found wherever blocks divide it, and never through a link."""
+    monkeypatch.setattr("multiguard.io.files._BLOCK", 7)
+    for start in range(20):
+        (tmp_path / "file").write_bytes(b"." * start + b'"word"' + b"." * 9)
+        assert mentions(tmp_path / "file", "word")
+    assert not mentions(tmp_path / "file", "other")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert not mentions(tmp_path / "link", "word")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"options": {"table": "/dev/zero"}},
+        {"size": 10**9},
+        {"size": 10**400},
+        {"images": 10**400},
+        {"seed": 10**400, "images": 1},
+        {"size": -1},
+    ],
+)
+def test_forged_source(tmp_path, forged):
+    """Options of a stranger's folder neither hang nor fill memory."""
+    stored = {**Source("folder", tmp_path, "all").as_dict(), **forged}
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,x\n")
+    try:
+        with limit():
+            Source.from_dict(stored).open()
+    except MultiGuardError:
+        return
+    assert {*forged} <= {"images", "seed"}
+
+
+def test_commands(tmp_path, monkeypatch):
+    """A recipe and a list of labels that are pipes are one line, not a wait."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.yaml")
+    with limit(60):
+        for arguments in (["run", "pipe.yaml"], ["vote", "--model", "timm:x", "--labels", "pipe.yaml", "--out", "v"]):
+            code, _, err = command(*arguments, *(["--data", "digits"] if arguments[0] == "vote" else []))
+            assert (code, err.count("\n")) == (2, 1), err
