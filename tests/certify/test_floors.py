@@ -384,10 +384,10 @@ def test_threshold_batch_arguments(votes, labels, message: str) -> None:
 
 
 def test_threshold_methods() -> None:
-    """The threshold rule has three methods."""
+    """The threshold rule has four methods."""
     with pytest.raises(InvalidInputError, match="did you mean 'joint'"):
         certified_radii(**GOOD, method="jiont")
-    with pytest.raises(InvalidInputError, match="joint, betting, independent"):
+    with pytest.raises(InvalidInputError, match="joint, coupled, betting, independent"):
         certified_radii(**GOOD, method="paper")
     with pytest.raises(InvalidInputError, match="one per vote set"):
         exact_radii(np.eye(2, dtype=np.bool_), [1.0], [0], Threshold(0.5), sigma=1.0)

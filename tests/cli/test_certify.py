@@ -90,7 +90,7 @@ def test_floors_and_ceilings(deployed, votes, tmp_path):
     asked = ["certify", deployed[0] / "sets", *THRESHOLD, "--method", "all", "--sweep", "threshold=0.3,0.4,0.6"]
     out = done(*asked, "--out", tmp_path / "c")
     found = read_certificates(tmp_path / "c")
-    assert found.certificates.methods == ("joint", "betting", "independent")
+    assert found.certificates.methods == ("joint", "coupled", "betting", "independent")
     assert {curve.config.rule.t for curve in found.curves} == {0.3, 0.4, 0.6}
     for position, (true, false) in enumerate(
         zip(found.certificates.radii["joint"], found.certificates.false_radii["joint"], strict=True)

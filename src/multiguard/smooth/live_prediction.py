@@ -44,10 +44,10 @@ class LivePrediction:
     >>> for _ in range(4):
     ...     live.draw(100)
     ...     print(live.draws, live.prediction().radii)
-    50 (0.11,)
-    150 (0.48,)
-    250 (0.52,)
-    350 (0.53,)
+    50 (0.1,)
+    150 (0.47,)
+    250 (0.51,)
+    350 (0.52,)
     """
 
     def __init__(
