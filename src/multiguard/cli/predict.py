@@ -63,7 +63,7 @@ def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
     from multiguard.pipeline.predict_job import ImagePrediction
 
     if not isinstance(outcome, ImagePrediction):
-        echo(f"{outcome.image_id}: could not be predicted: {outcome.reason}", err=True)
+        echo(f"multiguard: {outcome.image_id}: could not be predicted: {outcome.reason}", err=True)
     elif not quiet:
         _show_image(console, outcome)
 

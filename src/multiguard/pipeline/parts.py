@@ -231,7 +231,7 @@ class PredictPart:
     sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
     draws: Annotated[
         int, Help("The most draws that certify; an image takes what it needs.", least=1, most=_MOST_DRAWS)
-    ] = 200
+    ] = 150
     pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 50
     radii: Annotated[
         tuple[float, ...], Help("A radius that draws try to prove [sigma/2, sigma, 3/2 sigma, 2 sigma].", "radius")
