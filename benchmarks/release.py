@@ -34,9 +34,9 @@ _RADII = (0.0, 0.5, 1.0, 1.5, 2.0)  # in sigma
 _TEXT = """# {name}: objects in photos
 
 Labels for a photo, out of the {labels} of MS-COCO. The network is `{architecture}`: an EfficientNet-Lite behind a U-Net
-that cleans the image, {parameters:,} weights, stored in half precision and loaded in single precision. It was trained to
-be smoothed with Gaussian noise of standard deviation {sigma} on pixels in [0, 1]: use it with this noise, which is what
-`multiguard` does by default. It is not meant to be used without noise.
+that cleans the image, {parameters:,} weights, stored in half precision and loaded in single precision. It was trained
+to be smoothed with Gaussian noise of standard deviation {sigma} on pixels in [0, 1]: use it with this noise, which is
+what `multiguard` does by default. It is not meant to be used without noise.
 
 ```
 multiguard predict photo.jpg --model {name}

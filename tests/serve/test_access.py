@@ -44,6 +44,7 @@ def test_rebound_hosts(host):
         ({"origin": "http://127.0.0.1:8000"}, False),
         ({"origin": "https://evil.example"}, False),
         ({"origin": "null"}, False),
+        ({"origin": "http://["}, False),
         ({"origin": "http://localhost:8000@evil.example"}, False),
         ({"sec-fetch-site": "cross-site"}, False),
         ({"sec-fetch-site": "same-site"}, False),

@@ -91,6 +91,8 @@ def test_stop(running, orange):
     last = {kind: data["draws"] for kind, data in events if kind in ("draws", "claims")}
     assert last["claims"] == last["draws"] < 1_000_000
     assert running.client.ask("POST", f"/api/runs/{head['run']}/more?draws=10").json["ended"] == "draws"
+    beyond = running.client.ask("POST", f"/api/runs/{head['run']}/more?draws=1000000")
+    assert (beyond.status, "at most" in beyond.json["error"]) == (400, True)
 
 
 def test_time_limit(orange):

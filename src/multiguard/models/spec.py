@@ -23,11 +23,6 @@ class ModelSpec:
     kind: Kind
     target: str  # the folder, the file, timm's name, or module:function
 
-    @property
-    def brings_labels(self) -> bool:
-        """Whether the model names its labels itself."""
-        return self.kind in ("folder", "hf")
-
 
 def parse_spec(name: str) -> ModelSpec:
     """The model that a name stands for; nothing is loaded. A name that stands for none raises `ModelError`.

@@ -8,9 +8,9 @@ import numpy as np
 
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
-from multiguard.io.rounding import confidence, percent_value, plain, up_to_digits
+from multiguard.io.rounding import confidence, plain, up_to_digits
 from multiguard.report.families import METHOD_NAMES
-from multiguard.report.page_data import FLOORS, page_data, recall_first, start_index, weakest_first
+from multiguard.report.page_data import page_data, recall_first, start_index, weakest_first
 from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import Study
 from multiguard.report.thumbnails import Callback, Illustration, Thumbnails, make_thumbnails
@@ -110,14 +110,6 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         images_given=images_given,
         provenance=list(_provenance(study)),
     )
-
-
-def _clean_texts(study: Study) -> dict[str, dict[str, str]]:
-    """What is right without a perturbation, in percent; of the base classifier and of the smoothed one."""
-    means = {name: both["mean"] for name, both in study.clean_scores.items()}
-    return {
-        name: {score: percent_value(float(getattr(mean, score))) for score in FLOORS} for name, mean in means.items()
-    }
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:

@@ -66,7 +66,7 @@ class Access:
         if method in _SAFE_METHODS:
             return None
         origins = headers.getlist("origin")
-        if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
+        if any(_netloc(origin) != hosts[0].lower() for origin in origins):
             return "this request comes from a page of another site"
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "this request comes from a page of another site"
@@ -84,3 +84,10 @@ def own_names() -> tuple[str, ...]:
     """The names that this machine gives itself."""
     name = socket.gethostname()
     return (name, f"{name.partition('.')[0]}.local")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from multiguard.serve.worker import Event, Task
 
 STREAM = "text/event-stream"
+_SEND_SECONDS = 20  # that a client may take to read a part of a stream
 _PATIENCE = 0.5  # seconds between two looks at the queue
 _SILENT = 30  # looks after which a silent stream says that it is alive
 
@@ -61,7 +62,8 @@ class Answer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for kind, data in self._events():
             body = f"event: {kind}\ndata: {json.dumps(data, allow_nan=False)}\n\n".encode()
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            async with asyncio.timeout(_SEND_SECONDS):  # a client that does not read must not keep its place
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -88,6 +88,10 @@ class Service:
     async def more(self, request: Request) -> Answer:
         """Make more draws of a run."""
         run, draws = self._idle_run(request), self._draws(request)
+        if run.live.draws + draws > _MOST_DRAWS:
+            raise HTTPException(
+                400, f"a run takes {_MOST_DRAWS} draws at most, and has {run.live.draws}; send the image again"
+            )
         return self._start(request, self._place(), run, partial(run.grow, draws=draws, copies=_streams(request)))
 
     async def stop(self, request: Request) -> Response:
@@ -107,6 +111,7 @@ class Service:
             task.close()
 
         run.busy = True
+        run.stopped.clear()
         task.start(work)
         return Answer(task, _streams(request), close)
 
@@ -212,7 +217,7 @@ async def _read(request: Request, most: int) -> bytes:
         raise HTTPException(415, "send the image file itself as the body, with a Content-Type such as image/jpeg")
     too_large = HTTPException(413, f"the upload is larger than the {most:,} bytes allowed; shrink the image")
     length = request.headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > most:
+    if not (length.isascii() and length.isdigit()) or int(length) > most:
         raise too_large
     content = bytearray()
     try:

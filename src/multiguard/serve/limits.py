@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from multiguard.errors import InvalidInputError
 from multiguard.pipeline.part_fields import Help, check_fields
 
 
@@ -28,6 +29,8 @@ class ServePart:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.host:
+            raise InvalidInputError("host is empty, which would let every machine in; write 0.0.0.0 for that")
 
     @property
     def local(self) -> bool:

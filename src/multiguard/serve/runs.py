@@ -70,7 +70,6 @@ class Run:
     def grow(self, task: Task, draws: int, *, copies: bool) -> None:
         """Make so many further draws: messages about them, the claims as they come, and the last ones at the end."""
         live, goal = self.live, self.live.draws + draws
-        self.stopped.clear()
         task.tell("run", self._head(goal))
         look, seen = time.monotonic(), -1
         while (live.labels is None or live.draws < goal) and not self.stopped.is_set() and not task.late:

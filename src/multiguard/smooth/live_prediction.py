@@ -1,5 +1,6 @@
 """The prediction for one image while its draws are made: draw a few, look, draw more."""
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ class LivePrediction:
         seed: int | None = None,
         image_id: str | None = None,
     ) -> None:
+        image = copy.deepcopy(image)  # the caller may reuse the array between draws
         self.label_names = smoother.find_labels(image)
         smoother.settings.check_rule(rule, len(self.label_names))
         self.rule, self.alpha = rule, check_alpha(alpha)
