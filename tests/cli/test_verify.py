@@ -91,7 +91,7 @@ def test_tuned(home):
     assert code == 0, err
     code, out, err = command("verify", "certificates")
     assert (code, err) == (0, ""), out
-    assert "2 of 4 images: the others chose the config" in out
+    assert "2 of 4 images: by the record the others chose the config" in out
 
 
 def test_larger_radius(home, monkeypatch):
