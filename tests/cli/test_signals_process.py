@@ -112,6 +112,7 @@ def test_full_disk(tmp_path):
     assert len(read_votes(tmp_path / "votes")) == 2
 
 
+@pytest.mark.soak
 def test_full_disk_certificates(tmp_path):
     """A full disk leaves earlier certificates intact."""
     assert command(*voting(tmp_path / "votes", 50, 4))[0] == 0

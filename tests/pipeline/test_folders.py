@@ -124,7 +124,9 @@ def check_consistent(out):
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["new", "replaced"])
-@pytest.mark.parametrize("name", ["certify", "report", "attack", pytest.param("vote", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "name", ["certify", "attack", *(pytest.param(slow, marks=pytest.mark.soak) for slow in ("report", "vote"))]
+)
 def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older):
     """A kill before any single change of a file costs nothing: the same command ends with the same files."""
     work, killer = commands[name], Killer(monkeypatch)
