@@ -95,6 +95,18 @@ def test_stop(running, orange):
     assert (beyond.status, "at most" in beyond.json["error"]) == (400, True)
 
 
+def test_stop_while_waiting(running, orange):
+    """A request that is stopped while it waits ends when its turn comes, without a draw."""
+    run = running.client.predict(orange, query="?draws=10").json
+    first = running.client.stream("/api/predict?draws=1000000", orange)
+    assert next(first)[0] == "run"
+    waiting = running.client.stream(f"/api/runs/{run['run']}/more?draws=100000")
+    assert next(waiting)[0] == "waiting"
+    assert running.client.ask("POST", f"/api/runs/{run['run']}/stop").status == 200
+    first.close()
+    assert list(waiting)[-1] == ("done", {"reason": "stopped"})
+
+
 def test_time_limit(orange):
     """A request that takes too long ends with what is proved by then."""
     with contextlib.contextmanager(serve)(make_predictor(), seconds=0.5) as limited:

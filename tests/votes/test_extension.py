@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, contents, provenance, row, same, write
 
-from multiguard.errors import VotesError
+from multiguard.certify import TopK
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate.certifier import default_method, resolve_methods
 from multiguard.votes import VotesWriter, read_votes
 
 RUN = provenance()
@@ -120,3 +122,14 @@ def test_adaptive_runs() -> None:
     assert adaptive.extension_of(RUN) is None
     assert adaptive.extension_of(more) is None
     assert MORE.extension_of(adaptive) is None
+
+
+def test_methods_of_extended_votes(tmp_path):
+    """Whoever extends a run may have seen what it proved: only the method that holds at any number of draws remains."""
+    write(tmp_path, RUN)
+    assert default_method(read_votes(tmp_path).provenance) == "joint"
+    extend(opened(tmp_path), [0, 1, 2])
+    run = read_votes(tmp_path).provenance
+    assert resolve_methods(None, TopK(1, 1), run) == ("betting",)
+    with pytest.raises(InvalidInputError, match="extended from 7 draws"):
+        resolve_methods(["joint"], TopK(1, 1), run)

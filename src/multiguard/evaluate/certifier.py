@@ -151,16 +151,26 @@ def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
 
 def default_method(run: Provenance) -> Method:
     """The method that proves what is claimed of single labels, and of sets if none is named."""
-    return "joint" if run.stops is None else "betting"
+    return "betting" if _why_not_fixed(run) else "joint"
+
+
+def _why_not_fixed(run: Provenance) -> str | None:
+    """Why the number of draws may depend on the votes; None if it was fixed beforehand."""
+    if run.stops is not None:
+        return "these votes are adaptive: they decided themselves how many draws each image has"
+    if run.earlier_draws:
+        return f"these votes were extended from {run.earlier_draws[0]} draws, perhaps because of what those proved"
+    return None
 
 
 def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
     checked = check_methods((default_method(run),) if methods is None else methods, rule)
     others = [method for method in checked if method != "betting"]
-    if run.stops is not None and others:
+    why = _why_not_fixed(run)
+    if why is not None and others:
         raise InvalidInputError(
-            f"method {others[0]!r} needs a number of draws fixed beforehand, and these votes are adaptive: they "
-            "decided themselves how many draws each image has; certify them by --method betting (methods=['betting'])"
+            f"method {others[0]!r} needs a number of draws fixed beforehand, and {why}; "
+            "certify them by --method betting (methods=['betting'])"
         )
     return checked

@@ -114,7 +114,7 @@ def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iter
 
 
 def _requested(config: CertifyConfig, votes: Votes) -> CertifyConfig:
-    """The config as it was asked for: adaptive votes decide their number of draws themselves."""
+    """The config as it was given: adaptive votes decide their number of draws themselves."""
     return replace(config, n=None) if votes.adaptive else config
 
 

@@ -14,7 +14,14 @@ from multiguard.report.page_data import page_data, recall_first, start_index, we
 from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import Study
 from multiguard.report.thumbnails import Callback, Illustration, Thumbnails, make_thumbnails
-from multiguard.report.words import closing_sentence, dataset_words, failure_words, mean_draws, whose_labels
+from multiguard.report.words import (
+    closing_sentence,
+    dataset_words,
+    failure_words,
+    label_method,
+    mean_draws,
+    whose_labels,
+)
 
 _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
@@ -103,6 +110,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
         mean_draws=mean_draws(study.main),
         failure_words=failure_words(study.main),
+        label_method=label_method(study.main),
         shown=len(shown),
         fills_up=any(0 in proved.predicted_hits[index] for index in shown),
         replaced=thumbnails.replaced,

@@ -110,6 +110,12 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
     return f"At R = {plain(at)} at least {stay} of the {total} {kind} labels of {images} images provably stay."
 
 
+def label_method(run: Results) -> str:
+    """The method that proves what is claimed of single labels."""
+    fixed = run.provenance.get("stops") is None and not run.provenance.get("earlier_draws")
+    return "joint" if fixed else "betting"
+
+
 def whose_labels(study: "Study") -> dict[str, str]:
     """The labels that the headline's fraction is of, in each averaging."""
     kind = "true" if study.labelled else "predicted"

@@ -133,8 +133,8 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
 
 def cpu_has_bfloat16() -> bool:
     """Whether the processor computes in bfloat16, which is about twice as fast as float32 there."""
-    asked = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in asked)
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in probes)
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:

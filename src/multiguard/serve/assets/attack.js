@@ -48,7 +48,7 @@ class Attack {
     const stays = (each) => after.some((other) => other.index === each.index);
     const came = after.filter((each) => !before.some((other) => other.index === each.index));
     const gone = before.filter((each) => !stays(each));
-    const middle = `perturbation × ${found.factor}, norm ${roundedDown(found.norm, 3)}`;
+    const middle = `perturbation × ${found.factor}, norm ${(Math.ceil(1000 * found.norm) / 1000).toFixed(3)}`;
     const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
     const flipped = smoothed ? missing.length : gone.length || came.length;
     const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
@@ -75,7 +75,7 @@ class Attack {
     const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
     if (!missing.length) return `${all} proved at this norm (✓) stayed.`;
     const names = listed(missing.map(nameOf));
-    return found.contradicted ? `The fresh draws contradict the proof about ${names}: that happens with a probability of at most ${data.alpha} per image.` : `${names} is proved to stay; so few draws cannot tell.`;
+    return found.contradicted ? `The fresh draws contradict the proof about ${names}: a proof is wrong with a probability of at most ${data.alpha} per run.` : `${names} is proved to stay; so few draws cannot tell.`;
   }
 
   done(reason) {
