@@ -177,7 +177,7 @@ def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certifi
     ceilings = {method: tuple(each.false for each in radii if each.false is not None) for method, radii in proved}
     return Certificates(
         config=certifier.config,
-        sigma=run.sigma,
+        sigma=run.noise.sigma,  # type: ignore[union-attr]
         label_names=run.label_names,
         ids=votes.ids,
         labelled=source == "truth",

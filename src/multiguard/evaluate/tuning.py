@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Metric = Literal["recall", "precision", "f1"]
 INTERVAL = 0.95  # the level of the bootstrap intervals
-_CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "sigma", "rule", "score_threshold")
+_CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "noise", "rule", "score_threshold")
 _THRESHOLDS = tuple(step / 20 for step in range(1, 20))
 
 
@@ -73,7 +73,7 @@ class Tuned:
         """
         run = votes.provenance
         if different := [name for name in _CLASSIFIER if getattr(run, name) != self.classifier.get(name)]:
-            noise = f"sigma {self.best.sigma:g}" if "sigma" in different else "another model, or another kind of votes"
+            noise = f"sigma {self.best.sigma:g}" if "noise" in different else "another model, or another kind of votes"
             raise InvalidInputError(f"{self.best.rule} was chosen for {noise}, not for that of these votes")
         ids, pixels = set(self.ids), {one for one in self.image_hashes if one is not None}
         hashes = zip(votes.ids, votes.image_hashes, strict=True)

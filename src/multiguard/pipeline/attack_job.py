@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
+from multiguard.certify.noise import as_noise
 from multiguard.certify.rules import TopK
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
@@ -267,7 +268,7 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     )
     if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size, run["sigma"])
+    classifier = load_model(part, source.size, run["noise"])
     if classifier.num_labels is None:
         classifier.name_labels(certified.certificates.label_names)
     same = (
@@ -293,7 +294,7 @@ def _voted_smoother(certified: Results, classifier: Classifier, device: str | No
     run, rule = certified.provenance, certified.certificates.config.rule
     return Smoother(
         classifier,
-        sigma=run["sigma"],
+        noise=as_noise(run["noise"]),
         k_max=rule.k_prime if isinstance(rule, TopK) else None,
         score_threshold=run["score_threshold"],
         device=device,

@@ -53,14 +53,14 @@ def _config(run: Results) -> tuple[object, object]:
 
 
 def _without_noise(run: Results) -> bool:
-    return run.provenance.get("trained_sigma") == 0.0
+    return run.provenance.get("trained_noise") == "none"
 
 
 def _training_words(run: Results) -> str:
-    trained = run.provenance.get("trained_sigma")
+    trained = run.provenance.get("trained_noise")
     if trained is None:
         return "noise in training unknown"
-    return f"trained with noise {plain(trained)}" if trained else "trained without noise"
+    return "trained without noise" if trained == "none" else f"trained with noise {trained.removeprefix('gaussian:')}"
 
 
 def _differences(study: "Study", runs: Runs) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ def write_certificates(
     metadata = {
         "config": config_record(certificates.config),
         **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
-        "provenance": {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"},
+        "provenance": {name: value for name, value in vars(votes.provenance).items() if name != "image_ids"},
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
         "source": dict(source or {}),
@@ -148,7 +148,7 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
-    certificates = Certificates(sigma=run.sigma, label_names=run.label_names, **fields)
+    certificates = Certificates(sigma=run.noise.sigma, label_names=run.label_names, **fields)  # type: ignore[union-attr]
     _check_claims(certificates)
     curves = parse_curves(metadata.curves.encode())
     check_curves(certificates, curves)
@@ -167,7 +167,7 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
     rule = certificates.rule_name
     if rule != run.rule:
         raise InvalidInputError(f"the certificates are of the {rule} rule, these votes of the {run.rule} rule")
-    if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
+    if (certificates.sigma, certificates.label_names) != (run.noise.sigma, run.label_names):  # type: ignore[union-attr]
         raise InvalidInputError("the certificates have another sigma or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
     if times > 1:
@@ -178,8 +178,8 @@ def _check_run(config: CertifyConfig, run: Provenance) -> None:
     """Raises unless votes of this run can be certified with this config, an adaptive run with all of its draws."""
     if config != (replace(config, n=None) if run.stops is not None else config).resolve(run):
         raise ValueError(f"these votes cannot be certified with {config}")
-    if not run.sigma > 0 or not run.label_names or len(set(run.label_names)) < len(run.label_names):
-        raise ValueError("sigma must be above 0, and every label needs its own name")
+    if not run.label_names or len(set(run.label_names)) < len(run.label_names):
+        raise ValueError("every label needs its own name")
     stopping_radii = (run.stopping or {}).get("radii")
     if stopping_radii is not None:
         check_radius(convert(stopping_radii, tuple[float, ...]))
