@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io import files
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import load_folder, read_card, save_folder
+from multiguard.models.model_folder import load_folder, read_card, save_folder, write_card
 from multiguard.train import checkpoint, loop
 from multiguard.train.loop import train
 from multiguard.train.trainer import noisy_map

@@ -55,7 +55,7 @@ class Certifier:
                 "draws choose"
             )
         self.config, self._source, self._rule = config, source, config.rule
-        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.noise.sigma}  # type: ignore[union-attr]
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
         self._label_method = default_method(run)
         self.labels: list[Labels] = []
         self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
