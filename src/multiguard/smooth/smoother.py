@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.noise import Noise, resolve_noise
+from multiguard.certify.noise import BandAblation, Noise, resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
