@@ -121,7 +121,7 @@ def test_paper_recipes(name, split, train, k_prime, k):
         (
             "digits-figures",
             ["sigma=null", "noise=uniform:1"],
-            "sweep.sigma varies Gaussian noise, and noise is uniform",
+            "sweep.sigma varies Gaussian noise, and noise is",
         ),
         ("digits-patch", ["vote.draws=100"], "vote.draws is 100, but every band of band:6 votes once and nothing is"),
         ("digits-patch", ["vote.pilot_draws=100"], "vote.pilot_draws is 100, but every band"),
