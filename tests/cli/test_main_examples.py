@@ -410,7 +410,7 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
         (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no noise given"),
         (
             ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],
-            "must be positive and finite, got 0.0",
+            "sigma is 0.0; without noise there is no certificate",
         ),
         (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
         (["run", "digitz", "--out", "v"], "did you mean 'digits'"),
