@@ -115,7 +115,7 @@ class SparseSearch:
             left = 1 - number / self._plan.tries
             tried = [painter.next(each, number, left) for painter, each in zip(painters, kept, strict=True)]
             found = self._score(group, turn, tried)
-            wins = (found.values < best.values).tolist()
+            wins = (found.values <= best.values).tolist()  # of equals the new one, to leave a plateau
             kept = [new if won else old for old, new, won in zip(kept, tried, wins, strict=True)]
             best = best.better(found)
             if self._progress is not None:

@@ -132,7 +132,8 @@ class _GroupAttack:
 
     def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> None:
         self._victims, self._rule, self._plan = victims, rule, plan
-        self._target, self._threat = SmoothedTarget(smoother, rule, plan.seed), THREATS[smoother.settings.noise.attacker]
+        self._target = SmoothedTarget(smoother, rule, plan.seed)
+        self._threat = THREATS[smoother.settings.noise.attacker]
         self._group = _make_group(smoother, victims, plan.seed)
         self._flat: set[str] = set()
         self._found: list[tuple[int, Perturbation]] = []
@@ -165,7 +166,8 @@ class _GroupAttack:
                 self._add(index, name, goal, victims[index].radii[turn], best.images[index])
 
     def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
-        norm, no_counts = float(self._threat.distances(self._group.clean[index][None], image[None])[0]), np.zeros(0, np.int64)
+        norm = float(self._threat.distances(self._group.clean[index][None], image[None])[0])
+        no_counts = np.zeros(0, np.int64)
         self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
 
     def _evaluate(self) -> list[AttackResult]:

@@ -16,7 +16,7 @@ from multiguard.attack.target import Target
 
 Attacker = Literal["l2-norm", "l1-norm", "pixels", "patch"]
 Threat = Ball | Pixels | Patch
-THREATS: dict[Attacker, Threat] = {"l2-norm": Ball(2), "l1-norm": Ball(1), "pixels": Pixels(), "patch": Patch()}
+THREATS: dict[str, Threat] = {"l2-norm": Ball(2), "l1-norm": Ball(1), "pixels": Pixels(), "patch": Patch()}
 
 
 class Search(Protocol):
