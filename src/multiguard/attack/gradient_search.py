@@ -95,7 +95,7 @@ class SoftVotes:
     """The objective as a smooth function of the pixels: its value and its gradient."""
 
     def __init__(self, target: Target, objective: Objective, copies: int) -> None:
-        self._target, self._objective, self._copies = target, objective, copies
+        self._target, self._objective, self._copies = target, objective, target.copies(copies)
 
     def values(self, group: ImageGroup, images: Tensor, first_draw: int) -> Tensor:
         """(P,), the objective's value at each image; needs no gradients."""
@@ -122,6 +122,8 @@ class SoftVotes:
             noisy.requires_grad_()
             fractions = self._soft(noisy)
             (gradient,) = torch.autograd.grad(self._objective.loss(fractions, group.aim).sum(), noisy)
+        if self._target.hidden is not None:  # a pixel that is hidden in a copy has no slope there
+            gradient = gradient.masked_fill(noisy == self._target.hidden, 0)
         values = self._objective.value(fractions.detach(), group.aim)
         return values, gradient.view(len(group), -1, *noisy.shape[1:]).sum(dim=1)
 

@@ -199,8 +199,8 @@ def _check_votes(one: Votes, first: Votes) -> None:
     noises = one.provenance.noise, first.provenance.noise
     if noises[0].attacker != noises[1].attacker:
         raise VotesError(
-            f"the votes folders are about different attackers ({noises[1].attacker}, {noises[0].attacker}), so that one "
-            "radius does not mean the same; tune them one by one"
+            f"the votes folders are about different attackers ({noises[1].attacker}, {noises[0].attacker}), and one "
+            "radius is not the same attack; tune them one by one"
         )
     if (one.rule, one.provenance.label_names) != (first.rule, first.provenance.label_names):
         raise VotesError("the votes folders have different labels or rules, so that they cannot be compared")

@@ -32,7 +32,8 @@ class Results:
     """What is proved of a set of images, each claim with probability at least 1 - alpha over the noise of its image.
 
     Scores are lower bounds: no perturbation up to the radius takes an image's own score below its part. What a radius
-    measures depends on the noise: an l2-norm, an l1-norm, a number of pixels, or the side of a patch. Every number is computed from `certificates`, at exactly the radius requested, and is never rounded up.
+    measures depends on the noise: an l2-norm, an l1-norm, a number of pixels, or the side of a patch. Every number is
+    computed from `certificates`, at exactly the radius requested, and is never rounded up.
 
     `Smoother.certify` returns this, and `read_certificates`, which has verified the checksums of the folder.
 
