@@ -64,7 +64,8 @@ def make_run(
     `changes` make it another kind of run: THRESHOLD, UNLABELLED, ADAPTIVE, or several of them.
     """
     rng = np.random.default_rng(0)
-    fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
+    noise = None if trained is None else f"gaussian:{trained}" if trained else "none"
+    fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_noise": noise} | changes
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
     rows: list[VoteRow | ImageFailure] = [_row(rng, run, index, labels, spread) for index, labels in enumerate(true)]

@@ -16,7 +16,7 @@ from multiguard.models.classifier import Classifier
 from multiguard.smooth import Smoother
 from multiguard.smooth.engine import check_scores, score_limit, to_pixels
 from multiguard.smooth.noise import HOST_PHILOX, HostNoise, Stream, key_words
-from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.philox import device_noise
 from multiguard.smooth.settings import DTYPES, Settings
 
 Scores = NDArray[np.float32]
@@ -204,7 +204,9 @@ class NoisyCopies:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._host = HostNoise(torch.get_num_threads()) if settings.noise == HOST_PHILOX else None
+        self._host = (
+            HostNoise(settings.noise, torch.get_num_threads()) if settings.noise_source == HOST_PHILOX else None
+        )
 
     def make(self, images: Tensor, keys: Sequence[bytes], first_draw: int, copies: int) -> Tensor:
         """(P copies, ...) float32 on the device: the copies of the first image, then those of the next."""
@@ -213,11 +215,11 @@ class NoisyCopies:
         rows = images.repeat_interleave(copies, dim=0)
         if self._host is not None:
             noisy = np.empty(tuple(rows.shape), dtype=np.float32)
-            self._host.perturb(list(rows.cpu().numpy()), keys, draws, self._settings.noise_scale, noisy)
+            self._host.perturb(list(rows.cpu().numpy()), keys, draws, noisy)
             return torch.from_numpy(noisy).to(images.device)
         words = torch.tensor([key_words(key) for key in keys], dtype=torch.int32, device=rows.device)
         index = torch.tensor(draws, dtype=torch.int64, device=rows.device)
-        return rows + self._settings.noise_scale * standard_normal(words, index, rows.shape[1:])
+        return device_noise(self._settings.noise)(rows, words, index, torch.ones_like(index))
 
 
 def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) -> str | None:

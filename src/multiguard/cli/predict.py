@@ -110,7 +110,7 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     predictor, part = result.predictor, result.predictor.part
     yield _promise(f"{predictor.size} x {predictor.size} pixels with " if predictor.size else "", part.alpha)
     yield (
-        f"{predictor.model}, {rule_text(predictor.rule)}, sigma = {plain(predictor.smoother.settings.sigma)}. "
+        f"{predictor.model}, {rule_text(predictor.rule)}, {predictor.smoother.settings.noise}. "
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
         f"--seed {part.seed} repeats the noise."
     )
@@ -150,7 +150,7 @@ def _as_json(result: "PredictResult") -> dict[str, Any]:
         "rule": predictor.rule.name,
         **predictor.rule.options,
         "alpha": part.alpha,
-        "sigma": settings.sigma,
+        "noise": str(settings.noise),
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,

@@ -289,7 +289,7 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     )
     if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size, certified.certificates.noise)
+    classifier = load_model(part, source.size, str(certified.certificates.noise))
     if classifier.num_labels is None:
         classifier.name_labels(certified.certificates.label_names)
     same = (

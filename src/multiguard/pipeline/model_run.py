@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from multiguard.certify import Method, Rule
+from multiguard.certify import Method, Noise, Rule
 from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
@@ -62,7 +62,7 @@ def certify_data(
         _warn_of_unit(smoother, data)
     labelled = getattr(dataset, "labelled", True)
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
-    plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
+    plan = None if draws is not None else _plan(rule, smoother.settings.noise, alpha, max_draws, radii)
     pilots = 0 if labelled else pilot_draws
     scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
     run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
@@ -86,9 +86,9 @@ def _warn_of_unit(smoother: Smoother, data: object) -> None:
         )
 
 
-def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
+def _plan(rule: Rule, noise: Noise, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
-    wanted = default_radii(sigma) if radii is None else tuple(radii)
+    wanted = default_radii(noise) if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 

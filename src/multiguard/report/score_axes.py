@@ -54,4 +54,4 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
     if len(falls) <= _MOST_STEPS:
         return falls
     grid = np.linspace(0.0, falls[-1], _MOST_STEPS)
-    return np.unique(np.floor(grid)) if certificates.noise.whole else grid
+    return np.asarray(np.unique(np.floor(grid)) if certificates.noise.whole else grid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ def write_certificates(
     metadata = {
         "config": config_record(certificates.config),
         **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
-        "provenance": {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"},
+        "provenance": {name: value for name, value in vars(votes.provenance).items() if name != "image_ids"},
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
         "source": dict(source or {}),

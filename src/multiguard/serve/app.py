@@ -144,7 +144,7 @@ class Service:
         return int(given)
 
     def _radius(self, request: Request) -> float:
-        most = _MOST_SIGMAS * self.predictor.smoother.settings.sigma
+        most = _MOST_SIGMAS * self.predictor.smoother.settings.noise.sigma  # type: ignore[union-attr]
         try:
             radius = float(request.query_params.get("radius", "nan"))
         except ValueError:

@@ -34,7 +34,7 @@ def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
         "rule": rule.name,
         **rule.options,
         **({} if settings.score_threshold is None else {"score_threshold": settings.score_threshold}),
-        "sigma": settings.sigma,
+        "sigma": settings.noise.sigma,  # type: ignore[union-attr]
         "alpha": how.alpha,
         "pilot_draws": how.pilot_draws,
         "draws": part.draws,

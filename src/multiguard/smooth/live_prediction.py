@@ -71,7 +71,7 @@ class LivePrediction:
         self.labels: tuple[int, ...] | None = None
         self._smoother, self._image = smoother, image
         self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
-        self._options: dict[str, Any] = {"num_labels": len(self.label_names), "sigma": smoother.settings.sigma}
+        self._options: dict[str, Any] = {"num_labels": len(self.label_names), "sigma": smoother.settings.noise.sigma}  # type: ignore[union-attr]
         self._best: Prediction | None = None
 
     @property

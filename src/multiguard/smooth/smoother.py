@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_sigma
+from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
@@ -41,6 +41,8 @@ class Smoother:
         model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
             scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load` takes.
         sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
+            Certificates are then about perturbations of bounded l2-norm.
+        noise: Instead of sigma, another noise, and so another attacker: `Uniform`, `PixelAblation` or `BandAblation`.
         labels: The label names in the order of the scores; by default the model's own, or else their indices.
         output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
         image_size: (height, width) of images; it declares inputs to be images, whose values must lie in [0, 1].
@@ -53,7 +55,7 @@ class Smoother:
         precision: "float32", "bfloat16" or "float16" (autocast).
         channels_last: Whether images and weights are stored channels last.
         compile: Whether to compile the classifier together with its noise.
-        noise: The noise source, to reproduce the noise of a CUDA run on a CPU.
+        noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
 
     >>> from multiguard import TopK
     >>> inputs, true = np.eye(3), [["cat"], ["dog"], ["emu"]]  # three rows of three features
@@ -66,8 +68,9 @@ class Smoother:
     def __init__(
         self,
         model: Any,
-        sigma: float,
+        sigma: float | None = None,
         *,
+        noise: Noise | None = None,
         labels: Sequence[str] | None = None,
         output: Output | None = None,
         image_size: tuple[int, int] | None = None,
@@ -79,13 +82,13 @@ class Smoother:
         precision: Precision | None = None,
         channels_last: bool | None = None,
         compile: bool | None = None,  # noqa: A002 - torch's own word
-        noise: NoiseSource | None = None,
+        noise_source: NoiseSource | None = None,
     ) -> None:
-        device = resolve_device(device)
+        noise, device = resolve_noise(sigma, noise), resolve_device(device)
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
-        options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
-        self._resolve = partial(resolve_settings, self.classifier, *options)
+        options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
+        self._resolve = partial(resolve_settings, self.classifier, noise, *options)
         if self.classifier.num_labels is not None:
             _ = self._step  # what is wrong with the options is said now
 
@@ -168,12 +171,14 @@ class Smoother:
         self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
     ) -> Job:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
-        count = check_draws(draws, first_draw)
+        count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("seed", seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
         self.find_labels(tensor)
+        self.settings.check_shape(f"image {image_id!r}", tensor.shape)
+        self.settings.check_draws(first, count)
         copy = copy_to_device(tensor, self.settings.device)
-        return Job(image_id, key, copy, whole_number("first_draw", first_draw), count, noisy=stream != "bare")
+        return Job(image_id, key, copy, first, count, noisy=stream != "bare")
 
     def rows(self, job: Job) -> int:
         """The rows of a batch of images like this job's, as many as fit."""
@@ -238,7 +243,7 @@ class Smoother:
         chosen = live.prediction()
         if radii is None:
             live.draw(most)
-            options: dict[str, Any] = {"num_labels": len(live.label_names), "sigma": self.settings.sigma}
+            options: dict[str, Any] = {"num_labels": len(live.label_names), "sigma": self.settings.noise.sigma}  # type: ignore[union-attr]
             return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
         for stop in AdaptivePlan(rule, tuple(radii), most).stops:
             live.draw(stop - live.draws)
@@ -315,7 +320,7 @@ class Smoother:
         settings = self.settings
         kept = f"k_max={settings.k_max}" if settings.k_max else f"score_threshold={settings.score_threshold}"
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
-        return f"Smoother({f.name}, sigma={settings.sigma}, {labels}, {kept}, device={str(settings.device)!r})"
+        return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
