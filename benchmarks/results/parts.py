@@ -54,7 +54,7 @@ def second_terms(study: Study, prefix: str) -> dict[str, str]:
     lines = {name: study.main_curve(name, "mean").scores for name in ("paper", "independent")}
     rows = []
     for half in (1, 2, 3, 4):
-        radius = half * study.main.certificates.sigma / 2
+        radius = half * typical_radius(study.main.certificates.noise) / 2
         index = radius_index(lines["paper"].radius, radius)
         for name, word in (("paper", "with"), ("independent", "without")):
             values = [percent_value(float(getattr(lines[name], score)[index])) for score in ALL_SCORES]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
 from multiguard.certify import TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores
 
@@ -21,7 +22,7 @@ def certified(tmp_path_factory):
 
 def test_averagings(certified) -> None:
     """Curves are of every method in both averagings."""
-    grid = radius_grid(0.5)
+    grid = radius_grid(Gaussian(0.5))
     found = curves(certified, grid)
     assert [(c.method, c.averaging) for c in found] == [
         ("joint", "mean"), ("joint", "pooled"), ("jia", "mean"), ("jia", "pooled"),
@@ -37,7 +38,7 @@ def test_averagings(certified) -> None:
         for name in ("radius", "precision", "recall", "f1"):
             np.testing.assert_array_equal(getattr(curve.scores, name), getattr(expected, name))
         assert (curve.scores.images, curve.scores.without_labels) == (8, 3)
-        assert (curve.config, curve.sigma, curve.bands) == (certified.config, 0.5, None)
+        assert (curve.config, curve.noise, curve.bands) == (certified.config, Gaussian(0.5), None)
 
 
 def test_edge_of_radius(certified) -> None:
@@ -52,7 +53,7 @@ def test_edge_of_radius(certified) -> None:
 
 def test_label_scores(certified) -> None:
     """Labels are counted one by one."""
-    grid = radius_grid(0.5, step=0.1)
+    grid = radius_grid(Gaussian(0.5), step=0.1)
     found = label_scores(certified, grid)
     for one in found:
         label = certified.label_names.index(one.label)
@@ -78,7 +79,7 @@ def test_grid_floats(sigma, step, count) -> None:
     """Each radius is the float that its text means."""
     to = None if count is None else float(Decimal(repr(step if step else sigma / 20)) * count)
     try:
-        grid = radius_grid(sigma, to=to, step=step)
+        grid = radius_grid(Gaussian(sigma), to=to, step=step)
     except InvalidInputError:
         assert (to or 3 * sigma) / (step or sigma / 20) > 99_999
         return
@@ -91,22 +92,20 @@ def test_grid_floats(sigma, step, count) -> None:
 
 def test_default_grid() -> None:
     """The default grid has 61 radii up to 3 sigma."""
-    grid = radius_grid(0.5)
+    grid = radius_grid(Gaussian(0.5))
     assert len(grid) == 61
     assert grid[:7].tolist() == [0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15]
     assert grid[-1] == 1.5
-    assert radius_grid(0.1, to=0.3, step=0.1).tolist() == [0.0, 0.1, 0.2, 0.3]
-    assert radius_grid(np.float64(0.5)).tolist() == grid.tolist()
+    assert radius_grid(Gaussian(0.1), to=0.3, step=0.1).tolist() == [0.0, 0.1, 0.2, 0.3]
+    assert radius_grid(Gaussian(np.float64(0.5))).tolist() == grid.tolist()
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"sigma": 0},
-        {"sigma": np.nan},
-        {"sigma": 0.5, "step": -1},
-        {"sigma": 0.5, "to": np.inf},
-        {"sigma": 1, "step": 1e-9},
+        {"noise": Gaussian(0.5), "step": -1},
+        {"noise": Gaussian(0.5), "to": np.inf},
+        {"noise": Gaussian(1), "step": 1e-9},
     ],
 )
 def test_refused_grids(arguments) -> None:

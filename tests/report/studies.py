@@ -9,6 +9,7 @@ from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.data import Sample
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
@@ -76,7 +77,7 @@ def make_run(
         rows[index] = ImageFailure(run.image_ids[index], reason)
     votes = stored_rows(folder / "votes", run, rows)
     config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
-    grid = radius_grid(sigma, step=step or sigma / 10)
+    grid = radius_grid(Gaussian(sigma), step=step or sigma / 10)
     source = "truth" if run.labelled else "pilot"
     methods = methods if run.stops is None else ("betting",)
     certificates = certify_votes(votes, config, methods=methods, labels=source)

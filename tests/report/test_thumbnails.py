@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from tests.report.studies import NoiseImages
 
+from multiguard.certify.noise import Gaussian
 from multiguard.data import Sample
 from multiguard.report.thumbnails import Illustration, make_thumbnail, make_thumbnails, perturbed_copies
 
@@ -30,7 +31,7 @@ def test_thumbnail(height: int, width: int, shown: tuple[int, int], kind: type) 
 def test_perturbed_copies() -> None:
     """The perturbation has the norm, the noise the standard deviation, and each image its own."""
     pixels = np.full((3, 50, 60), 0.5, np.float32)
-    made, other = (perturbed_copies(pixels, Illustration(radius=0.75, sigma=0.25), seed) for seed in (1, 2))
+    made, other = (perturbed_copies(pixels, Illustration(radius=0.75, noise=Gaussian(0.25)), seed) for seed in (1, 2))
     assert np.linalg.norm((made["perturbed"] - pixels).astype(float)) == pytest.approx(0.75, rel=1e-4)
     assert np.std(made["noisy"] - pixels) == pytest.approx(0.25, rel=0.03)
     assert not np.array_equal(made["noisy"], other["noisy"])

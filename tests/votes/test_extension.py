@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, contents, provenance, row, same, write
 
-from multiguard.certify import Gaussian
-from multiguard.certify import TopK
+from multiguard.certify import Gaussian, TopK
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certifier import default_method, resolve_methods
 from multiguard.votes import VotesWriter, read_votes

@@ -53,5 +53,5 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
     falls = falls[np.isfinite(falls) & (falls >= 0)]
     if len(falls) <= _MOST_STEPS:
         return falls
-    grid = np.linspace(0.0, falls[-1], _MOST_STEPS)
-    return np.asarray(np.unique(np.floor(grid)) if certificates.noise.whole else grid)
+    grid: Floats = np.linspace(0.0, falls[-1], _MOST_STEPS)
+    return np.unique(np.floor(grid)) if certificates.noise.whole else grid
