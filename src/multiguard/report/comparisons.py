@@ -9,7 +9,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import parse_noise
+from multiguard.certify.noise import NO_NOISE, parse_noise
 from multiguard.evaluate import Averaging, Curve, curves, typical_radius
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.report.attackers import noise_words
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Runs = Mapping[str, Results]
 Words = Mapping[str, str]
 _THIS_RUN = "this run"
-NO_NOISE = "none"  # how a record says that a model was trained without noise
 _TWO_RULES = "The top-k rule always returns k labels; the threshold rule returns every label that reaches t."
 _OWN_LABELS = "Each run certifies the labels that it predicts itself."
 
