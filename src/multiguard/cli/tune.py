@@ -94,12 +94,14 @@ def _table(job: "TuneJob", tuned: "Tuned") -> "Table":
     for head in (*(("votes", "noise") if several else ()), "k'" if top_k else "t"):
         table.add_column(head, no_wrap=True)
     name = "F1" if tuned.metric == "f1" else tuned.metric
-    table.add_column(f"certified {name} at {radius_words(tuned.best.noise, tuned.radius)}", justify="right", no_wrap=True)
+    table.add_column(
+        f"certified {name} at {radius_words(tuned.best.noise, tuned.radius)}", justify="right", no_wrap=True
+    )
     table.add_column(f"{plain_percent(INTERVAL)} % interval", no_wrap=True)
     table.add_column("", no_wrap=True)
     for one in tuned.candidates:
         value = str(one.rule.k_prime) if isinstance(one.rule, TopK) else plain(one.rule.t)
-        where = (str(job.votes[one.votes]), str(one.noise)) if several else ()
+        votes = (str(job.votes[one.votes]), str(one.noise)) if several else ()
         interval = f"{percent(one.low)} to {percent(one.high, ROUND_CEILING)}"
-        table.add_row(*where, value, percent(one.score), interval, "chosen" if one == tuned.best else "")
+        table.add_row(*votes, value, percent(one.score), interval, "chosen" if one == tuned.best else "")
     return table

@@ -144,13 +144,13 @@ class Certifier:
         return as_array(votes, self._rule.name)
 
 
-def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
-    """The methods, if each is known to the rule and there is at least one; repeated ones once."""
+def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = None) -> tuple[Method, ...]:
+    """The methods, if each is known to the rule and, if given, the noise, and there is at least one; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:
         raise InvalidInputError("methods is empty: name at least one, such as 'joint'")
-    return tuple(dict.fromkeys(check_method(method, rule) for method in methods))
+    return tuple(dict.fromkeys(check_method(method, rule, noise) for method in methods))
 
 
 def default_method(run: Provenance) -> Method:
@@ -171,8 +171,7 @@ def _why_not_fixed(run: Provenance) -> str | None:
 
 def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
-    checked = check_methods((default_method(run),) if methods is None else methods, rule)
-    _check_enumerated(checked, run.noise)
+    checked = check_methods((default_method(run),) if methods is None else methods, rule, run.noise)
     others = [method for method in checked if method != "betting"]
     why = _why_not_fixed(run)
     if why is not None and others:
@@ -181,19 +180,3 @@ def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenanc
             "certify them by --method betting (methods=['betting'])"
         )
     return checked
-
-
-def _check_enumerated(methods: Sequence[Method], noise: Noise) -> None:
-    """Raises unless bands are certified by "enumerated", and nothing else is."""
-    bands = isinstance(noise, BandAblation)
-    wrong = next((method for method in methods if (method == "enumerated") != bands), None)
-    if wrong is not None and bands:
-        raise InvalidInputError(
-            f"method {wrong!r} needs random draws, and these votes hold every band of {noise} once; certify them by "
-            "--method enumerated (methods=['enumerated'])"
-        )
-    if wrong is not None:
-        raise InvalidInputError(
-            f"method 'enumerated' needs the votes of every band (noise band:WIDTH/COLUMNS), and these have the noise "
-            f"{noise}; choose another method"
-        )

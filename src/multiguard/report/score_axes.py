@@ -49,9 +49,9 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
     Between two radii of a grid the value of the larger one is drawn, so that no step is drawn too high.
     """
     proved = [radii.row for radii in certificates.set_radii(method)]
-    falls = np.unique(np.concatenate([[0.0, last], *proved]))
+    falls: Floats = np.unique(np.concatenate([[0.0, last], *proved]))
     falls = falls[np.isfinite(falls) & (falls >= 0)]
     if len(falls) <= _MOST_STEPS:
         return falls
-    grid: Floats = np.linspace(0.0, falls[-1], _MOST_STEPS)
+    grid = np.linspace(0.0, falls[-1], _MOST_STEPS)
     return np.unique(np.floor(grid)) if certificates.noise.whole else grid

@@ -107,13 +107,13 @@ def read_attacks(folder: str | Path) -> AttackFolder:
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> AttackFolder:
     metadata: Any = convert(stored, _Metadata)
-    config = parse_config(metadata.config)
+    config, noise = parse_config(metadata.config), parse_noise(metadata.noise)
     config.rule.check(len(metadata.label_names))
     index = {name: label for label, name in enumerate(metadata.label_names)}
     images = tuple(_image(row, index, goals(config.rule)) for row in table.cast(_schema()).to_pylist())
     plain = {name: getattr(metadata, name) for name in _PLAIN}
-    plain["methods"] = check_methods(metadata.methods, config.rule)
-    attacks = Attacks(config=config, noise=parse_noise(metadata.noise), images=images, **plain)
+    plain["methods"] = check_methods(metadata.methods, config.rule, noise)
+    attacks = Attacks(config=config, noise=noise, images=images, **plain)
     return AttackFolder(attacks, metadata.certificates_sha256, metadata.provenance, metadata.command)
 
 

@@ -165,7 +165,7 @@ def _curve(rows: Sequence[Row]) -> Curve:
     if averaging is None:
         raise ValueError(f"averaging must be one of {', '.join(AVERAGINGS)}, not {first['averaging']!r}")
     averages = Scores(radius, **scores, images=images, without_labels=without_labels)
-    method = check_method(first["method"], config.rule)
+    method = check_method(first["method"], config.rule, noise)
     return Curve(method, config, noise, averaging, averages, mean_draws, failed, _bands(rows))
 
 
