@@ -145,7 +145,7 @@ class Certifier:
 
 
 def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = None) -> tuple[Method, ...]:
-    """The methods, if each is known to the rule and, if given, the noise, and there is at least one; repeated ones once."""
+    """The methods, if there is at least one and each is known to the rule and to the noise; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:
