@@ -85,14 +85,18 @@ def show_predictions(results: "Results", console: Console) -> None:
         names = [found.label_names[label] for label in labels]
         _show_labels(console, names, radii.tolist(), set_radii[number].tolist())
         console.print()
-    echo(fill(_promise("", found.config.alpha), 80))
+    echo(fill(_promise(found.noise, "", found.config.alpha), 80))
 
 
-def _promise(pixels: str, alpha: float) -> str:
+def _promise(noise: "Noise", pixels: str, alpha: float) -> str:
+    what = {
+        "pixels": "any change of as many pixels as its radius says",
+        "patch": "any change inside one square patch, anywhere, whose side is its radius in pixels",
+    }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
+    sure = ", since nothing is random" if noise.attacker == "patch" else f" with probability at least 1 - {plain(alpha)}"
     return (
-        "A label stays predicted under any perturbation of l2-norm up to its radius, measured on the image as the "
-        f"model sees it: {pixels}values from 0 to 1. That says nothing about whether it is right. For each image, all "
-        f"of this holds with probability at least 1 - {plain(alpha)}."
+        f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to 1. "
+        f"That says nothing about whether it is right. For each image, all of this holds{sure}."
     )
 
 
@@ -105,12 +109,13 @@ def _show_labels(console: Console, names: Sequence[str], radii: Sequence[float],
 
 def _notes(result: "PredictResult") -> Iterator[str]:
     """What the tables mean."""
-    from multiguard.cli.score_table import rule_text
+    from multiguard.cli.score_table import noise_text, rule_text
 
     predictor, part = result.predictor, result.predictor.part
-    yield _promise(f"{predictor.size} x {predictor.size} pixels with " if predictor.size else "", part.alpha)
+    noise, pixels = predictor.smoother.settings.noise, f"{predictor.size} x {predictor.size} pixels with "
+    yield _promise(noise, pixels if predictor.size else "", part.alpha)
     yield (
-        f"{predictor.model}, {rule_text(predictor.rule)}, {predictor.smoother.settings.noise}. "
+        f"{predictor.model}, {rule_text(predictor.rule)}, {noise_text(noise)}. "
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
         f"--seed {part.seed} repeats the noise."
     )
@@ -151,6 +156,7 @@ def _as_json(result: "PredictResult") -> dict[str, Any]:
         **predictor.rule.options,
         "alpha": part.alpha,
         "noise": str(settings.noise),
+        "attacker": settings.noise.attacker,
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,
