@@ -11,6 +11,7 @@ from benchmarks import adaptive
 from benchmarks.results.drawing import Panel, curves_figure, study_figures, tradeoff_figure
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, family_table, markdown, radius_index, scores_table
 from benchmarks.results.runs import Run
+from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import percent_value, plain, round_down
 from multiguard.report import Study
 from multiguard.report.families import METHOD_NAMES, methods_family

@@ -147,7 +147,7 @@ def test_force_votes_again(place):
     """With --force the votes of another sigma are replaced."""
     code, _, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5, "--force")
     assert code == 0, err
-    assert read_votes(place / "runs/votes").provenance.sigma == 0.5
+    assert read_votes(place / "runs/votes").provenance.noise.sigma == 0.5
 
 
 def test_force_with_mistake(place):

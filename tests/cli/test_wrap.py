@@ -89,7 +89,7 @@ def test_wrapped_votes(home, make):
             path.rename(home / "images" / f".{path.name}")
     done("vote", "--model", "mine", *DATA, "--out", "short")
     long, short = (read_votes(home / name) for name in ("long", "short"))
-    assert (short.provenance.label_names, short.provenance.sigma) == (tuple(LABELS), 0.5)
+    assert (short.provenance.label_names, str(short.provenance.noise)) == (tuple(LABELS), "gaussian:0.5")
     for index in range(2):
         assert (short.ranked(index) == long.ranked(index)).all()
     assert short.provenance.classifier_hash == long.provenance.classifier_hash
@@ -153,7 +153,7 @@ def test_detector_with_thresholds(home):
 
 def test_denoised_folder(home):
     """A trained model folder votes, predicts and is attacked behind a denoiser that is named beside it."""
-    card = ModelCard("cnn:2", tuple("0123456789"), (16, 16), (0.5,), (0.5,), sigma=0.0)
+    card = ModelCard("cnn:2", tuple("0123456789"), (16, 16), (0.5,), (0.5,), None)
     save_folder(home / "clean", card, build_backbone("cnn:2", 10).network)
     write_denoiser(home / "clean.safetensors")
     model = ["--model", "clean", "--denoiser", "clean.safetensors", "--sigma", 0.25]

@@ -107,7 +107,7 @@ def compiled_pair(**options):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(48, 13))
     f = load(network, labels=[str(i) for i in range(13)], output="logits")
-    options = {"sigma": 0.5, "device": "cpu", "noise": DEVICE_PHILOX, **options}
+    options = {"sigma": 0.5, "device": "cpu", "noise_source": DEVICE_PHILOX, **options}
     smoothers = Smoother(f, **options), Smoother(f, compile=True, batch_size=16, **options)
     return [smoother.votes(IMAGE, 50, seed=0, image_id="a") for smoother in smoothers]
 
@@ -204,7 +204,7 @@ def test_executed_sigma(source, sigma):
 @SOURCES
 def test_noise_under_autocast(source):
     """Autocast is for the classifier: the noise is added in float32 before it."""
-    options = {"noise": source, "batch_size": 50}
+    options = {"noise_source": source, "batch_size": 50}
     assert np.array_equal(noisy_inputs(0.7, precision="bfloat16", **options), noisy_inputs(0.7, **options))
 
 

@@ -239,7 +239,6 @@ class BandAblation(_TotalVariation):
 
 SampledNoise = Gaussian | Uniform | PixelAblation
 Noise = SampledNoise | BandAblation
-NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
 NO_NOISE = "none"  # what records say of training without noise
 HIDDEN = -1.0  # the value of a hidden pixel in every channel: none that an image has
 # The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
@@ -247,6 +246,7 @@ if TYPE_CHECKING:
     NoiseField = Noise
 else:
     NoiseField = Any
+NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
 
 
 def parse_noise(text: str, size: tuple[int, int] | None = None) -> Noise:

@@ -134,8 +134,8 @@ def _from_older(content: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in content.items() if name != "sigma"}
     training = dict(rest.get("training") or {})
     recipe = dict(training.get("recipe") or {})
-    if isinstance(recipe.get("sigma"), int | float):
-        training["recipe"] = {**recipe, "noise": _noise_text(recipe["sigma"])}
+    if isinstance(sigma := recipe.pop("sigma", None), int | float):
+        training["recipe"] = {**recipe, "noise": _noise_text(sigma)}
     noise = _noise_text(convert(content.get("sigma"), float))
     return {**rest, "training": training, "noise": None if noise == NO_NOISE else noise}
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from multiguard.certify.noise import Gaussian, Noise
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.certify.radii import certified_radii
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.rules import Method, Rule, TopK
 
 
 def largest_radius(draws: int, rule: Rule, num_labels: int, noise: Noise, alpha: float) -> float:
@@ -22,7 +22,8 @@ def largest_radius(draws: int, rule: Rule, num_labels: int, noise: Noise, alpha:
     others = rule.k_prime - 1 if isinstance(rule, TopK) else 0
     for place in range(others):
         hits[np.arange(draws), 1 + (np.arange(draws) * others + place) % (num_labels - 1)] = True
-    radius = float(certified_radii(hits, [0], rule, sigma=noise.sigma, alpha=alpha).true[0])  # type: ignore[union-attr]
+    method: Method = "enumerated" if isinstance(noise, BandAblation) else "joint"
+    radius = float(certified_radii(hits, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
     return radius if radius >= 0 else -math.inf
 
 

@@ -73,7 +73,7 @@ class Stopping:
         self._plan, self._labelled = plan, labelled
         check_count("max_draws", plan.max_draws)
         radii = tuple(check_radii(plan.radii).tolist())
-        self._options: dict[str, Any] = {"num_labels": num_labels, "sigma": settings.noise.sigma, "radii": radii}  # type: ignore[union-attr]
+        self._options: dict[str, Any] = {"num_labels": num_labels, "noise": settings.noise, "radii": radii}
         self._options["alpha"] = alpha = check_alpha(plan.alpha)
         margin = check_forecast_margin(plan.forecast_margin)
         # What must agree for a run to resume, beside its stops; an infinite forecast margin is None in JSON.

@@ -18,7 +18,7 @@ LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
 Optimizer = Literal["adam", "adamw"]
 
 _ABLATIONS = (PixelAblation.kind, BandAblation.kind)
-_ANY_SIZE = (1 << 14, 1 << 14)  # stands for that of the images until it is known
+_ANY_SIZE = (1 << 11, 1 << 11)  # stands for that of the images until it is known
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
