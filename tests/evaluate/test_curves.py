@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
 from multiguard.certify import TopK
-from multiguard.certify.noise import Gaussian
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores
+from multiguard.evaluate import (
+    CertifyConfig,
+    certify_votes,
+    curves,
+    label_scores,
+    radius_grid,
+    set_scores,
+    typical_radius,
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +129,25 @@ def test_refused_radii(certified, radius) -> None:
         curves(certified, radius)
     with pytest.raises(InvalidInputError, match="radius"):
         label_scores(certified, radius)
+
+
+def test_whole_grids() -> None:
+    """Where pixels are counted, radii are 0, 1, 2, ... up to where almost all draws are the attacker's."""
+    for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
+        grid = radius_grid(noise)
+        assert grid.tolist() == list(range(len(grid)))
+        assert noise.variation(grid[-1]) <= 0.95 < noise.variation(grid[-1] + 1)
+    assert radius_grid(BandAblation(4, 32), to=6, step=2).tolist() == [0, 2, 4, 6]
+    assert radius_grid(Uniform(0.5)).tolist()[-1] == 1.0
+    assert len(radius_grid(PixelAblation(10, 50_000))) <= 202
+    with pytest.raises(InvalidInputError, match="must be a whole number"):
+        radius_grid(BandAblation(4, 32), step=0.5)
+
+
+def test_typical_radius() -> None:
+    """The radius to speak of first is sigma, or in the middle of what can be certified; at least 1 pixel."""
+    assert typical_radius(Gaussian(0.25)) == 0.25
+    for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
+        middle = (noise.variation(1) + 0.5) / 2 + 1e-9
+        assert noise.variation(typical_radius(noise)) <= middle < noise.variation(typical_radius(noise) + 1)
+    assert typical_radius(BandAblation(20, 32)) == 1

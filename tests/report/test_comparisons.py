@@ -16,7 +16,7 @@ def line_names(study: Study, key: str) -> list[str]:
 def test_grouping(study: Study) -> None:
     """Runs are grouped by their provenance."""
     assert line_names(study, "noise") == ["σ = 0.25", "σ = 0.5"]
-    assert line_names(study, "training") == ["trained with noise 0.5", "trained without noise"]
+    assert line_names(study, "training") == ["trained with σ = 0.5", "trained without noise"]
     assert line_names(study, "runs") == ["this run: k = 5", "more labels: k = 8"]
 
 
@@ -26,7 +26,7 @@ def test_differences_named(tmp_path) -> None:
     adaptive = make_run(tmp_path / "adaptive", **ADAPTIVE)
     louder = make_run(tmp_path / "louder", sigma=1.0, trained=None, config=CertifyConfig(TopK(k=8, k_prime=2)))
     assert line_names(Study(main, {"early stops": adaptive, "louder": louder}), "runs") == [
-        "this run: k = 5, n = 100, σ = 0.5, trained with noise 0.5, method joint",
+        "this run: k = 5, n = 100, σ = 0.5, trained with σ = 0.5, method joint",
         "early stops: adaptive, n up to 100 (70 on average), method betting",
         "louder: k = 8, σ = 1, noise in training unknown",
     ]
@@ -61,7 +61,7 @@ def test_unknown_training(tmp_path) -> None:
 def test_equal_lines(hostile_study: Study) -> None:
     """Runs with the same value carry their names."""
     values = [line.value for line in by_key(hostile_study)["noise"].lines]
-    assert values == ["0.25 (<img src=x onerror=alert(7)>)", "0.25 (<b>again</b>)", "0.5"]
+    assert values == ["σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.25 (<b>again</b>)", "σ = 0.5"]
 
 
 def test_bands_kept(tmp_path) -> None:

@@ -37,7 +37,7 @@ def test_tables_count_failures(study, tmp_path):
     for name in names:
         with (tmp_path / f"{name}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        counts = {"0.25": "1", "trained without noise": "0"}
+        counts = {"σ = 0.25": "1", "trained without noise": "0"}
         assert [row["failed"] for row in rows] == [counts.get(row.get(name, ""), "2") for row in rows]
         for kind in ("md", "tex"):
             text = (tmp_path / f"{name}.{kind}").read_text(encoding="utf-8")

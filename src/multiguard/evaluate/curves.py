@@ -24,7 +24,8 @@ from multiguard.io.short_repr import short_repr
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
 _FINE_RADII = 200  # of a default grid of whole numbers
-_TYPICAL, _FARTHEST = 0.25, 0.95  # total variations: of the typical radius, and of the end of a default grid
+_HALF, _FARTHEST = 0.5, 0.95  # total variations: what certificates rarely reach, and the end of a default grid
+_ROUNDING = 1e-9  # more than a total variation is rounded up by
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,19 +200,21 @@ def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = N
 
 
 def typical_radius(noise: Noise) -> float:
-    """A radius to speak of first: sigma, or the largest at which the attacker reaches a quarter of the draws.
+    """A radius to speak of first: sigma, or one in the middle of what can be certified.
+
+    There the total variation is midway between that of the smallest attack and 1/2.
 
     >>> from multiguard.certify.noise import BandAblation
     >>> typical_radius(Gaussian(0.5)), typical_radius(Uniform(0.5)), typical_radius(BandAblation(4, 32))
-    (0.5, 0.25, 5.0)
+    (0.5, 0.25, 7.0)
     """
     match noise:
         case Gaussian():
             return noise.sigma
         case Uniform():
-            return 2 * _TYPICAL * noise.half_width
+            return _HALF * noise.half_width
         case _:
-            return max(1.0, _last_radius(noise, _TYPICAL))
+            return max(1.0, _last_radius(noise, (float(noise.variation(1)) + _HALF) / 2))
 
 
 def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
@@ -231,4 +234,4 @@ def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
 def _last_radius(noise: PixelAblation | BandAblation, variation: float) -> float:
     """The largest whole radius at which the total variation is at most this."""
     most = noise.pixels if isinstance(noise, PixelAblation) else noise.columns
-    return float(np.sum(noise.variation(np.arange(1, most + 1)) <= variation))
+    return float(np.sum(noise.variation(np.arange(1, most + 1)) <= variation + _ROUNDING))

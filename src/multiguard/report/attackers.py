@@ -68,17 +68,18 @@ def unit_words(noise: Noise) -> str:
     """What R measures and how large that is, in one line.
 
     >>> unit_words(Uniform(0.5))
-    'R is the l1-norm of any perturbation; one pixel from black to white has l1-norm 3'
+    'R is the l1-norm of the perturbation; a pixel from black to white has 3'
     """
     match noise:
         case PixelAblation():
             one = _digits(100 / noise.pixels)
             return f"R pixels may change, any of {noise.pixels} and in any way; one is {one} % of the image"
         case BandAblation():
-            return f"R is the side of one patch, anywhere, of any content; the image is {noise.columns} pixels wide"
+            return f"R is the side of one patch, anywhere, any content; images are {noise.columns} pixels wide"
         case _:
-            one = f"one pixel from black to white has {noise.attacker} {_pixel_norm(noise)}"
-            return f"R is the {noise.attacker} of any perturbation; {one}"
+            return (
+                f"R is the {noise.attacker} of the perturbation; a pixel from black to white has {_pixel_norm(noise)}"
+            )
 
 
 def measure_words(noise: Noise) -> str:

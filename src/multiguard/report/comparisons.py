@@ -75,8 +75,9 @@ def _differences(study: "Study", runs: Runs) -> dict[str, str]:
 
 def _all_words(run: Results) -> dict[str, str]:
     words = config_words(run)
-    adaptive = "" if run.provenance.get("stops") is None else "adaptive, "
-    return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
+    if run.provenance.get("stops") is not None:
+        words["n"] = f"adaptive, {words['n']}"
+    return {**words, "training": _training_words(run)}
 
 
 def _rules_family(study: "Study", runs: Runs) -> Family | None:
