@@ -140,7 +140,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     certificates, rule = results.certificates, results.certificates.config.rule
     if results.provenance["weights_hash"] != card.weights_sha256:
         raise InvalidInputError("the votes were drawn with other weights than those in the folder")
-    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.sigma != card.noise.sigma:
+    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.noise != card.noise:
         raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
     if certificates.failures or not certificates.labelled:
         raise InvalidInputError("the certificates must be about the true labels of images that could all be read")

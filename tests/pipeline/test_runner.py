@@ -197,7 +197,7 @@ def test_arms(home):
     assert found["training-noise-0"].provenance["noise"] == "gaussian:0.5"
     assert found["training-noise-0"].provenance["trained_noise"] == "none"
     figures = {path.stem for path in (home / "run" / "figures").iterdir()}
-    assert any("sigma" in name for name in figures)
+    assert any("noise" in name for name in figures)
     assert any("training" in name for name in figures)
     code, out, _ = rerun(home, *more)
     assert (code, len(skipped(out))) == (0, 10)
@@ -213,7 +213,7 @@ def check_report_of_run(home):
     code, _, err = rerun(home, *TITLED)
     assert code == 0, err
     page, files = (run / "report.html").read_bytes(), drawn(run)
-    assert "figures/sigma.pdf" not in files
+    assert "figures/noise.pdf" not in files
     code, _, err = command("report", run, "--force")
     assert code == 0, err
     assert (run / "report.html").read_bytes() == page

@@ -60,6 +60,7 @@ class ImagePrediction:
     file: Path
     sha256: str  # the hash of its bytes, which keys the noise
     prediction: Prediction  # the labels with their radii
+    noise: Noise  # which says what a radius measures
 
 
 Outcome = ImagePrediction | ImageFailure  # an image failure has the path of its file as id
@@ -174,4 +175,4 @@ def _predict_image(predictor: Predictor, file: Path) -> ImagePrediction:
         )
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
-    return ImagePrediction(file, digest, prediction)
+    return ImagePrediction(file, digest, prediction, predictor.smoother.settings.noise)

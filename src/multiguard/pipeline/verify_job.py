@@ -122,7 +122,7 @@ def _requested(config: CertifyConfig, votes: Votes) -> CertifyConfig:
 def _same_run(certified: Results, votes: Votes, again: Certificates) -> Check:
     stored, recorded = certified.certificates, certified.provenance
     run = decode_json(encode_json({**vars(votes.provenance), "image_ids": []}), dict[str, Any])
-    facts = ("config", "sigma", "label_names", "failures")
+    facts = ("config", "noise", "label_names", "failures")
     wrong = [name for name in facts if getattr(stored, name) != getattr(again, name)]
     wrong += [name for name, value in run.items() if name != "image_ids" and recorded.get(name) != value]
     if wrong:
@@ -182,7 +182,7 @@ def _copies(folder: Path, certified: Results) -> Check:
     with TemporaryDirectory() as temporary:
         made = Path(temporary)
         write_curves(made / CURVES_NAME, certified.curves)
-        write_labels(made / LABELS_NAME, certified.labels)
+        write_labels(made / LABELS_NAME, certified.labels, certified.certificates.noise)
         there = [name for name in (CURVES_NAME, LABELS_NAME) if (folder / name).is_file()]
         wrong = [name for name in there if file_checksum(folder / name) != file_checksum(made / name)]
     if wrong:

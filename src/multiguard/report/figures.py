@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CURVES_HEIGHT, _DRAWS_HEIGHT = 2.75, 2.6
 _MOST_LABELS = 40
-_LABEL_HALF_SIGMAS = (0, 1, 2, 4)
+_LABEL_HALVES = (0, 1, 2, 4)
 # One bar inside the other: the largest radius is the thinnest and darkest, so that a grey print tells them apart.
 _BAR_GREYS = ("#d5dfe8", "#93b5cf", "#3f82b0", "#0c3b5e")
 _BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
@@ -67,7 +67,7 @@ def family_figure(study: Study, family: Family) -> "Figure":
         for line, stroke in zip(family.lines, family.strokes, strict=True):
             _draw_curve(axes, line, stroke, measure, clip=top is not None)
         title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
-        canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y=measure.unit)
+        canvas.style_axes(axes, title, x=study.main.certificates.noise.axis_label, y=measure.unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=top)
     canvas.add_legend(figure, panels[0], height=_CURVES_HEIGHT, ncols=columns)
@@ -101,13 +101,13 @@ def _subtitle(study: Study, family: Family) -> str:
 
 
 def label_figure(study: Study) -> "Figure":
-    """A bar for each of the labels with the most images: how often it is certified at 0, sigma / 2, sigma, 2 sigma."""
+    """A bar for each of the labels with the most images: how often it is certified at four radii."""
     most = study.label_scores[:_MOST_LABELS]
     labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
     height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
     title, rows = "How often each label is certified", list(range(len(labels)))
     figure, (axes,) = canvas.new_figure(title, subtitle, height=height, legend_rows=1, fit=True)
-    radii = round_radii(study.grid, study.main.certificates.sigma, _LABEL_HALF_SIGMAS)
+    radii = round_radii(study.grid, study.main.certificates.noise, _LABEL_HALVES)
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
         axes.barh(rows, percents, height=thickness, color=grey, label=f"R = {plain(radius)}", zorder=2)

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.files import require_folder
+from multiguard.report.attackers import unit_words
 from multiguard.report.families import Family
 from multiguard.report.study import Study, round_radii
 from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
 from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
 
-_HALF_SIGMAS = range(7)
+_HALVES = range(7)
 _AVERAGING_NAMES = {"mean": "mean per image", "pooled": "pooled"}
 _FAILED = Column("failed", "could not be voted on", printed=False)  # people read it in a note, if there are any
 
@@ -37,7 +38,7 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
 
 
 def _family_table(study: Study, family: Family) -> Table:
-    radii = dict(round_radii(family.radius, study.main.certificates.sigma, _HALF_SIGMAS))
+    radii = dict(round_radii(family.radius, study.main.certificates.noise, _HALVES))
     rows: list[list[Cell]] = []
     for averaging in AVERAGINGS:
         for line in family.lines:
@@ -63,7 +64,7 @@ def _notes(study: Study, family: Family) -> list[str]:
 
 
 def _label_table(study: Study) -> Table:
-    radii = dict(round_radii(study.grid, study.main.certificates.sigma, _HALF_SIGMAS))
+    radii = dict(round_radii(study.grid, study.main.certificates.noise, _HALVES))
     columns = [Column("label", "label"), Column("images", "images"), *radius_columns([*radii.values()]), _FAILED]
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[index]) for index in radii), label.failed]
@@ -88,4 +89,5 @@ def _draws_table(study: Study) -> Table:
 
 
 def _config_note(study: Study, proof: str) -> str:
-    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}."
+    noise = study.main.certificates.noise
+    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {unit_words(noise)}."

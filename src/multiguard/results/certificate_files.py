@@ -79,7 +79,7 @@ def write_certificates(
         folder: Where to write; made if it does not exist.
         certificates: What `certify_votes` proved.
         curves: The curves of the certificates, each method in both averagings, and sweeps.
-        radius: (radii,), the l2-norms of labels.csv.
+        radius: (radii,), those of labels.csv, in the unit of the noise's attacker.
         votes: The votes that the certificates are made from.
         source: Which images and which model, as plain JSON values.
         command: The command that made the folder.
@@ -104,14 +104,14 @@ def write_certificates(
         "source": dict(source or {}),
         "command": command,
         "curves": curves_text(curves),
-        "label_radius": check_radius(radius).tolist(),
+        "label_radius": check_radius(radius, certificates.noise).tolist(),
     }
     schema = _schema(certificates.methods, certificates.config.rule)
     with certificates_outputs(Path(folder), request, force=force) as outputs:
         stage = outputs.stage(Path(folder))
         _KIND.write(stage, schema, certificate_columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
-        write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
+        write_labels(stage / LABELS_NAME, label_scores(certificates, radius), certificates.noise)
         outputs.publish()
 
 
@@ -148,7 +148,7 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
-    certificates = Certificates(sigma=run.noise.sigma, label_names=run.label_names, **fields)  # type: ignore[union-attr]
+    certificates = Certificates(noise=run.noise, label_names=run.label_names, **fields)
     _check_claims(certificates)
     curves = parse_curves(metadata.curves.encode())
     check_curves(certificates, curves)
@@ -167,8 +167,8 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
     rule = certificates.rule_name
     if rule != run.rule:
         raise InvalidInputError(f"the certificates are of the {rule} rule, these votes of the {run.rule} rule")
-    if (certificates.sigma, certificates.label_names) != (run.noise.sigma, run.label_names):  # type: ignore[union-attr]
-        raise InvalidInputError("the certificates have another sigma or other labels than these votes")
+    if (certificates.noise, certificates.label_names) != (run.noise, run.label_names):
+        raise InvalidInputError("the certificates have another noise or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
     if times > 1:
         raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
@@ -182,7 +182,7 @@ def _check_run(config: CertifyConfig, run: Provenance) -> None:
         raise ValueError("every label needs its own name")
     stopping_radii = (run.stopping or {}).get("radii")
     if stopping_radii is not None:
-        check_radius(convert(stopping_radii, tuple[float, ...]))
+        check_radius(convert(stopping_radii, tuple[float, ...]), run.noise)
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
