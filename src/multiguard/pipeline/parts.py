@@ -78,7 +78,7 @@ def named_noise(sigma: float | None, noise: str | None) -> str | None:
     'gaussian:0.5'
     """
     if (text := given_noise(sigma, noise)) == NO_NOISE:
-        given = "sigma is 0" if noise is None else f"noise is {noise}"
+        given = f"sigma is {sigma}" if noise is None else f"noise is {noise}"
         raise InvalidInputError(f"{given}; without noise there is no certificate: take one above 0")
     return text
 
