@@ -159,7 +159,7 @@ def test_decimal_threshold() -> None:
 
 
 def test_large_images() -> None:
-    """At 224 columns a band of 32 that is always right stands patches of up to 80 columns; labels alone, and a batch."""
+    """Bands of 32 of 224 columns that are all right stand patches of up to 80 columns; labels alone, and a batch."""
     noise, rule = BandAblation(32, 224), TopK(1, 1)
     votes, options = [[0]] * 224, {"noise": noise, "num_labels": 80, "method": "enumerated"}
     assert certified_radii(votes, [0], rule, **options).true.tolist() == [80.0]  # 80 + 32 - 1 = 111 < 112
