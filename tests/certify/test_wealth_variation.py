@@ -7,7 +7,7 @@ from tests.certify.cases import random_ranked
 from tests.certify.literal_wealth import Heard, literal_wealth, overhear
 
 from multiguard.certify import Threshold, TopK, wealth
-from multiguard.certify.bets import Game, payoffs
+from multiguard.certify.bets import Game, ladders, payoffs
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.shifts import PROBABILITY_SHIFT
@@ -93,6 +93,27 @@ def means(case, patch: pytest.MonkeyPatch) -> list[float]:
                 sizes = max(1, len(block.subset(0))), max(1, block.v(0))
                 found.append(most_mean(game, *sizes, table, float(FAR[at])))
     return found
+
+
+GAMES = [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)]
+
+
+@pytest.mark.parametrize("game", GAMES, ids=str)
+def test_mean_payoff_of_random_scores(game: Game) -> None:
+    """A bet on any scores, near D or not, has no mean above 1; the worst law has nearly 1 for many of them."""
+    rng, u, v = np.random.default_rng(5), max(1, game.most_in), max(1, game.most_out)
+    ladder, (a, b) = ladders(game, (u if game.most_in else 0,), (v,)), game.cells()
+    found = []
+    for far in (0.0, 0.02, 0.3, 0.3, 0.3, 0.8):
+        scores = -np.sort(
+            -rng.choice([far, 1.0], (1, ladder.gaps.shape[1])) * rng.random((1, ladder.gaps.shape[1])) * 1.3
+        )
+        x = payoffs(scores, ladder.gaps, ladder.least, np.array([far]), PROBABILITY_SHIFT)[0]
+        logs = np.zeros((game.most_in + 1, game.most_out + 1))
+        logs[a[ladder.order[0]], b[ladder.order[0]]] = np.log1p(0.9 / -x[0] * x)
+        found.append(most_mean(game, u, v, logs, far))
+    assert max(found) <= 1 + 1e-7
+    assert max(found) > 1 - 1e-3
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: f"{case[1]} {case[2]}")
