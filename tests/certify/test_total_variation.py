@@ -112,7 +112,7 @@ def test_exact_limit(method: str) -> None:
             if limit < np.inf and limit > 0.01:
                 reached.append(max(radius, 0.0) / limit)
     assert len(reached) > 15
-    assert np.mean(reached) > {"joint": 0.7, "coupled": 0.9}.get(method, 0.4)
+    assert np.mean(reached) > {"joint": 0.95, "coupled": 0.98}.get(method, 0.6)
 
 
 @pytest.mark.parametrize("method", ["joint", "coupled", "independent"])

@@ -105,9 +105,8 @@ def test_mean_payoff_of_random_scores(game: Game) -> None:
     ladder, (a, b) = ladders(game, (u if game.most_in else 0,), (v,)), game.cells()
     found = []
     for far in (0.0, 0.02, 0.3, 0.3, 0.3, 0.8):
-        scores = -np.sort(
-            -rng.choice([far, 1.0], (1, ladder.gaps.shape[1])) * rng.random((1, ladder.gaps.shape[1])) * 1.3
-        )
+        near = rng.choice([far, 1.0], (1, ladder.gaps.shape[1]))
+        scores = -np.sort(-1.3 * near * rng.random(near.shape))
         x = payoffs(scores, ladder.gaps, ladder.least, np.array([far]), PROBABILITY_SHIFT)[0]
         logs = np.zeros((game.most_in + 1, game.most_out + 1))
         logs[a[ladder.order[0]], b[ladder.order[0]]] = np.log1p(0.9 / -x[0] * x)
