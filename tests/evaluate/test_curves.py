@@ -132,13 +132,13 @@ def test_refused_radii(certified, radius) -> None:
 
 
 def test_whole_grids() -> None:
-    """Where pixels are counted, radii are 0, 1, 2, ... up to where almost all draws are the attacker's."""
+    """Where pixels are counted, radii are 0, 1, 2, ... up to where most draws are the attacker's."""
     for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
         grid = radius_grid(noise)
         assert grid.tolist() == list(range(len(grid)))
-        assert noise.variation(grid[-1]) <= 0.95 < noise.variation(grid[-1] + 1)
+        assert noise.variation(grid[-1]) <= 0.6 < noise.variation(grid[-1] + 1)
     assert radius_grid(BandAblation(4, 32), to=6, step=2).tolist() == [0, 2, 4, 6]
-    assert radius_grid(Uniform(0.5)).tolist()[-1] == 1.0
+    assert radius_grid(Uniform(0.5)).tolist()[-1] == 0.6
     assert len(radius_grid(PixelAblation(10, 50_000))) <= 202
     with pytest.raises(InvalidInputError, match="must be a whole number"):
         radius_grid(BandAblation(4, 32), step=0.5)

@@ -342,21 +342,11 @@ def test_forged_claims(certified, column, value, message) -> None:
 def test_other_format(certified) -> None:
     """A file of another version, or of somebody else, is refused."""
     forge(certified / PARQUET, metadata={**load_metadata(certified / PARQUET), "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 6"):
+    with pytest.raises(DataError, match=r"version 1; .* version 7"):
         read_certificates(certified)
     pq.write_table(pq.read_table(certified / PARQUET).replace_schema_metadata(None), certified / PARQUET)
     with pytest.raises(DataError, match=r"it holds no checksum, or more than one.*; certify the votes again"):
         read_certificates(certified)
-
-
-def test_older_version(certified) -> None:
-    """Certificates of version 5 are read: they do not say what the base classifier returns without noise."""
-    path = certified / PARQUET
-    before, table = read_certificates(certified).certificates, pq.read_table(path).drop_columns("bare")
-    forge(path, metadata={**load_metadata(path), "version": 5}, table=table)
-    after = read_certificates(certified).certificates
-    assert after.bare == (None,) * len(before.ids)
-    assert [each.tolist() for each in after.radii["joint"]] == [each.tolist() for each in before.radii["joint"]]
 
 
 @pytest.mark.parametrize("labels", [["label 1"], ["label 1"] * 3, ["label 1", "label 2", "no such label"]])

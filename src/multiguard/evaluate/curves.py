@@ -24,7 +24,7 @@ from multiguard.io.short_repr import short_repr
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
 _FINE_RADII = 200  # of a default grid of whole numbers
-_HALF, _FARTHEST = 0.5, 0.95  # total variations: what certificates rarely reach, and the end of a default grid
+_HALF, _FARTHEST = Decimal("0.5"), Decimal("0.6")  # total variations: few certificates reach the one or the other
 _ROUNDING = 1e-9  # more than a total variation is rounded up by
 
 
@@ -178,8 +178,8 @@ def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = N
 
     Args:
         noise: The noise; where its attacker changes pixels, radii are whole numbers.
-        to: The end, which belongs to the grid if a whole number of steps leads to it; by default 3 sigma, 2 half
-            widths, or about the last radius at which something can be proved.
+        to: The end, which belongs to the grid if a whole number of steps leads to it; by default 3 sigma, or
+            where the total variation is 0.6, beyond which little can be proved.
         step: The distance of two radii; by default sigma / 20, half_width / 20, or 1.
 
     >>> radius_grid(Gaussian(0.5), to=0.3, step=0.1)
@@ -212,9 +212,9 @@ def typical_radius(noise: Noise) -> float:
         case Gaussian():
             return noise.sigma
         case Uniform():
-            return _HALF * noise.half_width
+            return float(_HALF) * noise.half_width
         case _:
-            return max(1.0, _last_radius(noise, (float(noise.variation(1)) + _HALF) / 2))
+            return max(1.0, _last_radius(noise, (float(noise.variation(1)) + float(_HALF)) / 2))
 
 
 def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
@@ -225,9 +225,9 @@ def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
             return sigma / 20, 3 * sigma
         case Uniform():
             width = Decimal(repr(noise.half_width))
-            return width / 20, 2 * width
+            return width / 20, 2 * _FARTHEST * width
         case _:
-            end = Decimal(max(1, int(_last_radius(noise, _FARTHEST))))
+            end = Decimal(max(1, int(_last_radius(noise, float(_FARTHEST)))))
             return Decimal(-(-int(end) // _FINE_RADII)), end
 
 

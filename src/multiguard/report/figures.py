@@ -94,7 +94,7 @@ def _subtitle(study: Study, family: Family) -> str:
     if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
         sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
-    sentences += [f"Bands: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
+    sentences += [f"Shaded: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
     tops = [top for measure in family.measures if (top := family.top(measure)) is not None]
     sentences += [f"The axis of labels ends at {plain(top)}" for top in tops[:1]]
     return f"{'. '.join(sentences)}.\n{family.note}"
@@ -123,9 +123,12 @@ def label_figure(study: Study) -> "Figure":
 def _label_subtitle(study: Study, shown: int) -> str:
     images = "that have it" if study.labelled else "for which pilot draws chose it"
     alpha, total = plain(study.config.alpha), len(study.main.certificates.label_names)
-    claim = f"The claim about each label holds alone at α = {alpha}"
+    at = "" if study.exact else f" at α = {alpha}"
+    claim = (
+        "All claims hold at once: nothing is random" if study.exact else f"The claim about each label holds alone{at}"
+    )
     if not study.labelled:
-        claim = f"All claims about an image's labels hold at once at α = {alpha}; whether a label is right is unknown"
+        claim = f"All claims about an image's labels hold at once{at}; whether a label is right is unknown"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
         f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"

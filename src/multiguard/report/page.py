@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from multiguard.certify.noise import BandAblation
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import typical_radius
@@ -98,7 +97,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         dataset=dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
         method_names=METHOD_NAMES,
         noise=noise,
-        exact=isinstance(noise, BandAblation),
+        exact=study.exact,
         noise_words=noise_words(noise),
         copies_words=copies_words(noise),
         threat=threat_words(noise, float(study.grid[start])),

@@ -9,7 +9,6 @@ import numpy as np
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation
 from multiguard.evaluate import Averaging, Certificates, Curve, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.report.attackers import radius_words, size_words, threat_words
@@ -32,7 +31,7 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
         "grid": grid.tolist(),
         "start": start_index(study),
         "whole": certificates.noise.whole,
-        "exact": isinstance(certificates.noise, BandAblation),
+        "exact": study.exact,
         "axis": certificates.noise.axis_label,
         "at": [radius_words(certificates.noise, radius) for radius in grid.tolist()],
         "threats": [threat_words(certificates.noise, radius) for radius in grid.tolist()],

@@ -11,7 +11,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import Noise
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
@@ -77,6 +77,11 @@ class Study:
     def labelled(self) -> bool:
         """Whether the true labels are certified; if not, pilot draws chose the labels."""
         return self.main.certificates.labelled
+
+    @property
+    def exact(self) -> bool:
+        """Whether every band of an ablation votes, so that nothing is random and no claim has a probability."""
+        return isinstance(self.main.certificates.noise, BandAblation)
 
     @property
     def method(self) -> Method:

@@ -8,7 +8,7 @@ from multiguard.report.attackers import unit_words
 from multiguard.report.families import Family
 from multiguard.report.study import Study, round_radii
 from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
-from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
+from multiguard.report.words import config_words, curve_left_out, failure_words, label_method, mean_draws
 
 _HALVES = range(7)
 _AVERAGING_NAMES = {"mean": "mean per image", "pooled": "pooled"}
@@ -72,10 +72,12 @@ def _label_table(study: Study) -> Table:
     ]
     images = "that have it" if study.labelled else "for which pilot draws chose it"
     # The radius of a single label is proved in one way, whichever method proves the set.
-    proof = _config_note(study, "method joint" if study.rule == "top-k" else "by the bound of the label itself")
+    named = study.rule == "top-k" or study.exact
+    proof = _config_note(study, f"method {label_method(study.main)}" if named else "by the bound of the label itself")
     caption = f"How often each label is certified at R, in % of the images {images}. {proof}"
     alone, together = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
-    return Table("labels", caption, [alone if study.labelled else together, failure_words(study.main)], columns, rows)
+    joint = study.exact or not study.labelled
+    return Table("labels", caption, [together if joint else alone, failure_words(study.main)], columns, rows)
 
 
 def _draws_table(study: Study) -> Table:

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-# Version 5 does not say what the base classifier returns without noise.
-_KIND = TableKind(
-    CERTIFICATES_NAME, "multiguard-certificates", 6, "a certificates folder", "certify the votes again", older=(5,)
-)
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 7, "a certificates folder", "certify the votes again")
 
 
 @dataclass(frozen=True)
@@ -134,8 +131,6 @@ def read_certificates(folder: str | Path) -> Results:
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
-    import pyarrow as pa
-
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -143,8 +138,6 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     config = parse_config(metadata.config)
     _check_run(config, run)
     methods = resolve_methods(metadata.methods, config.rule, run)
-    if "bare" not in table.column_names:
-        table = table.append_column("bare", pa.nulls(len(table), pa.list_(pa.string())))
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
