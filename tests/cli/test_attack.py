@@ -168,7 +168,7 @@ def test_other_attackers(own_run, tmp_path, blind, noise, words):
         assert {found.norm for image in attacks.images for found in image.outcomes} <= {0.0, 1.0}
         code, _, err = command("attack", folder, *OWN, "--radius", "0.5", "--force")
         assert code == 2
-        assert "must be whole numbers" in err
+        assert "give whole numbers" in err
 
 
 def test_no_gradients(own_run):
