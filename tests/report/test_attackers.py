@@ -128,6 +128,7 @@ def test_comparison(runs, tmp_path):
     text = (tmp_path / "comparison.html").read_text()
     assert UNITS["patch"] in text
     assert "Patch side <i>R</i>" in text
+    assert not any("draws" in note or "α" in note for note in board.notes)
 
 
 def test_unlabelled_bands(tmp_path):
