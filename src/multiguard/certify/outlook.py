@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from multiguard.certify.arguments import check_alpha, check_radii, check_sigma, each_image
 from multiguard.certify.arrays import Bools, Floats
-from multiguard.certify.bets import Game, scores_of
+from multiguard.certify.bets import Game, scores_of, smoothed
 from multiguard.certify.betting import BETTING_RADII, Staircase, ceilings, floors, is_proved, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
@@ -152,9 +152,7 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     weakest[0, block.order[len(block.order) - claim.out :]] = 1
     rows = np.repeat(block.within(weakest)[0], len(options.sizes))
     possible, gaps, least = options.ladder.possible[rows], options.ladder.gaps[rows], options.ladder.least[rows]
-    law = options.counts[rows] + _UNSEEN / 2 * possible / possible.sum(axis=1, keepdims=True)
-    law[:, 0] += _UNSEEN / 2
-    law /= law.sum(axis=1, keepdims=True)
+    law = smoothed(options.counts[rows], possible, _UNSEEN)
     scores, r = np.clip(scores_of(law), -_MOST_SCORE, _MOST_SCORE), radii[:, None, None]
     means = least + (gaps * ndtr(scores - r)).sum(axis=2)
     h = np.zeros((len(radii), *law.shape))

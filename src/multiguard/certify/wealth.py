@@ -12,8 +12,8 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, stakes
-from multiguard.certify.blocks import Block, Claim
+from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, smoothed, stakes
+from multiguard.certify.blocks import UNSEEN, Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
@@ -25,10 +25,8 @@ _HORIZONS, _LEAST_LEFT = tuple(10**e for e in range(3, 10)), 0.3
 _FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
 # Stakes are chosen again so many times from one cut to the next.
 _STEPS = 6
-# Draws that were never seen are added to those seen: so many at the least W, and as many spread over all values.
-_UNSEEN = 0.7
-# Halvings in the search for the r that an option reaches.
-_HALVINGS = 8
+# Steps in the search for the r that an option reaches.
+_REACH_STEPS, _TINY = 3, 1e-3
 # That r is uncertain by about this much, over the square root of the draws so far; bets are made for so many r below
 # and as many above, and for few r far below.
 _SPREAD, _FINE = 8.0, 64
@@ -77,7 +75,12 @@ def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, cou
     if not ends:
         return np.zeros((len(claims), len(radii)))
     blocks = [Block(draws, (first, last), planned, game, claims) for first, planned, last in ends]
-    return np.stack([_best_wealth(blocks, claim, radii, course) for claim in claims])
+    best = np.zeros((len(claims), len(radii)))
+    for row, claim in zip(best, claims, strict=True):
+        row[:] = _best_wealth(blocks, claim, radii, course)
+        if not row.any():  # so has no stronger claim
+            break
+    return best
 
 
 def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: Course) -> Floats:
@@ -110,7 +113,7 @@ class Bets:
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
-        self.law = self._law()
+        self.law = smoothed(self.options.counts, self.options.ladder.possible, UNSEEN)
         self.scores = scores_of(self.law)
         self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least)
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
@@ -195,22 +198,14 @@ class Bets:
             expected: Floats = np.einsum("ij,ij->i", self.law, log_g) / rate - 1
             return expected
 
-        low, high, at_zero = np.zeros(len(options)), self.ends.copy(), growth(np.zeros(len(options)))
+        at_zero = growth(np.zeros(len(options)))
         if not np.any(at_zero >= 0):
             return at_zero
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            reached = growth(middle) >= 0
-            low, high = np.where(reached, middle, low), np.where(reached, high, middle)
-        return np.where(at_zero >= 0, low, np.minimum(at_zero, 0))
-
-    def _law(self) -> Floats:
-        """(options, cells) how often each W came before, with draws that were never seen."""
-        possible = self.options.ladder.possible
-        law = self.options.counts + _UNSEEN * possible / possible.sum(axis=1, keepdims=True)
-        law[:, 0] += _UNSEEN
-        normalised: Floats = law / law.sum(axis=1, keepdims=True)
-        return normalised
+        r = self.ends * (1 - 1 / np.sqrt(np.maximum(at_zero, 0) + 1))
+        for _ in range(_REACH_STEPS):  # about a parabola that ends at the r where the law breaks
+            r = self.ends - (self.ends - r) / np.sqrt(np.maximum(growth(r) + 1, _TINY))
+            r = np.clip(r, 0.0, self.ends)
+        return np.where(at_zero >= 0, r, np.minimum(at_zero, 0))
 
 
 @cache
