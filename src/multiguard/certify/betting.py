@@ -20,7 +20,7 @@ from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 from multiguard.certify.layers import At
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.wealth import ANYTIME, Course, fixed_course, wealth
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course, settle, wealth
 
 # The r = R / sigma at which claims are made; between two of them the smaller one counts.
 BETTING_RADII: Floats = np.arange(251) / 50
@@ -125,6 +125,8 @@ def _claimed(draws: Draws, staircase: Staircase, alpha: float, course: Course, a
     radii = BETTING_RADII if at is None else np.unique(check_radii(at))
     requested = None if at is None else len(radii)
     claims = staircase.claims(alpha, requested)
+    if not staircase.is_nested(requested):
+        claims = settle(draws, staircase.game, claims, course)
     log_k = wealth(draws, staircase.game, claims, radii, course)
     held = np.logical_and.accumulate(is_proved(log_k, claims, draws.count), axis=1)
     if staircase.is_nested(requested):

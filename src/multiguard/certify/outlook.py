@@ -15,7 +15,7 @@ from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import scale_radii
 from multiguard.certify.rules import Rule, TopK
-from multiguard.certify.wealth import BETTING_CUTS, wealth
+from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, settle, wealth
 from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
@@ -113,7 +113,7 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
     for staircase, level in parts:
-        claims = staircase.claims(level)
+        claims = settle(draws, staircase.game, staircase.claims(level), ANYTIME)
         if claims:
             paces.append(_paces(draws, staircase.game, claims, rising))
             log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1])

@@ -5,7 +5,7 @@ nothing of the votes, so K of the first n draws is the same whatever follows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -26,12 +26,14 @@ _FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
 # Stakes are chosen again so many times from one cut to the next.
 _STEPS = 6
 # Steps in the search for the r that an option reaches.
-_REACH_STEPS, _TINY = 3, 1e-3
+_REACH_STEPS, _LEAST_PART = 3, 0.25
 # That r is uncertain by about this much, over the square root of the draws so far; bets are made for so many r below
 # and as many above, and for few r far below.
 _SPREAD, _FINE = 8.0, 64
 # There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
 _HOPE = 4.0
+# A claim without hope before the first cut has this fraction of the alpha of one with hope.
+_HOPELESS = 0.02
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,26 @@ def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, cou
     return best
 
 
+def settle(draws: Draws, game: Game, claims: Sequence[Claim], course: Course) -> list[Claim]:
+    """The same claims with alpha divided again: those without hope have a small part of it.
+
+    Only the draws before the first cut decide, and none of these is bet on.
+    """
+    ends = course.blocks(draws.count)
+    if len(claims) < 2 or not ends:
+        return list(claims)
+    first, planned, last = ends[0]
+    block = Block(draws, (first, last), planned, game, claims)
+    parts = np.exp([-claim.needed for claim in claims])
+    kept = np.full(len(claims), _HOPELESS)
+    for row, claim in enumerate(claims):
+        if not Bets(block, claim, _sets(block, claim), course).is_hopeful:
+            break
+        kept[row] = 1.0
+    settled = parts * kept * (parts.sum() / (parts * kept).sum())
+    return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
+
+
 def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: Course) -> Floats:
     """(radii,) the least over U of the best wealth."""
     outs = _sets(blocks[0], claim)
@@ -120,9 +142,14 @@ class Bets:
         reached = np.where(inside, self._reach(), -np.inf)
         self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
 
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether so much growth is expected at r = 0 that the claim may be made."""
+        return self.reach >= 1 / _HOPE - 1
+
     def grid(self, radii: Floats) -> Floats:
         """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
-        if self.reach < 1 / _HOPE - 1:
+        if not self.is_hopeful:
             return radii[:0]
         spread = _SPREAD / np.sqrt(self.block.first)
         near = self.reach + spread * np.arange(-_FINE, 2 * _FINE + 1) / _FINE
@@ -201,10 +228,10 @@ class Bets:
         at_zero = growth(np.zeros(len(options)))
         if not np.any(at_zero >= 0):
             return at_zero
-        r = self.ends * (1 - 1 / np.sqrt(np.maximum(at_zero, 0) + 1))
-        for _ in range(_REACH_STEPS):  # about a parabola that ends at the r where the law breaks
-            r = self.ends - (self.ends - r) / np.sqrt(np.maximum(growth(r) + 1, _TINY))
-            r = np.clip(r, 0.0, self.ends)
+        r, expected = np.zeros(len(options)), at_zero
+        for _ in range(_REACH_STEPS):  # the growth is nearly linear in what is left of r
+            r = np.maximum(self.ends - (self.ends - r) / np.maximum(expected / 2 + 1, _LEAST_PART), 0.0)
+            expected = growth(r)
         return np.where(at_zero >= 0, r, np.minimum(at_zero, 0))
 
 
