@@ -1,6 +1,5 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
-from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
 from multiguard.certify.noise import (
@@ -25,7 +24,6 @@ from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold,
 from multiguard.certify.single_labels import label_radii
 
 __all__ = [
-    "BETTING_RADII",
     "METHODS",
     "BandAblation",
     "Gaussian",

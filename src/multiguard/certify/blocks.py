@@ -10,6 +10,7 @@ from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.bets import Game, Ladders, breaking, ladders, payoffs, scores_of, smoothed
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
+from multiguard.certify.shifts import Shift
 from multiguard.certify.tally import MOST_COUNTED, RivalHits, Tally, count_sets, hit_bits, near_labels, rival_sets
 
 # Draws that were never seen are added to those seen.
@@ -89,7 +90,7 @@ class Block:
         order = ladder.order.reshape(len(self.members), len(sizes), -1)
         counts = np.take_along_axis(np.stack([table[:, :, 0] for table in tables], axis=1), order, axis=2)
         if any(table.shape[2] > 1 for table in tables):
-            x = _fair_payoffs(counts.reshape(ladder.order.shape), ladder).reshape(order.shape)
+            x = _fair_payoffs(counts.reshape(ladder.order.shape), ladder, self.game.shift).reshape(order.shape)
             for v, table in enumerate(tables):
                 along = np.take_along_axis(table, order[:, v, :, None], axis=1)
                 hardest = np.einsum("sc,sct->st", x[:, v], along).argmin(axis=1)
@@ -141,10 +142,10 @@ class Block:
         return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
 
 
-def _fair_payoffs(counts: Floats, ladder: Ladders) -> Floats:
+def _fair_payoffs(counts: Floats, ladder: Ladders, shift: Shift) -> Floats:
     """(rows, cells) the payoffs of a bet made for these counts where they just break, along the ladder."""
-    scores = scores_of(smoothed(counts, ladder.possible, UNSEEN))
-    return payoffs(scores, ladder.gaps, ladder.least, breaking(scores, ladder.gaps, ladder.least))
+    scores = scores_of(smoothed(counts, ladder.possible, UNSEEN), shift)
+    return payoffs(scores, ladder.gaps, ladder.least, breaking(scores, ladder.gaps, ladder.least, shift), shift)
 
 
 def _rival_sizes(into: int, most: int) -> tuple[int, ...]:

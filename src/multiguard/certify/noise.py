@@ -16,6 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arguments import check_sigma, is_real, is_whole
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.layers import scale_radii
+from multiguard.certify.shifts import GAUSSIAN_SHIFT, PROBABILITY_SHIFT, Shift
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
@@ -25,6 +27,8 @@ _MARGIN = 1e-11
 _BITS = 160
 # Images are smaller than this.
 _MOST_PIXELS = 10_000_000
+# The D at which bets make their claims are about so far apart, or further.
+_STEP_OF_D = 0.001
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Gaussian:
     whole: ClassVar[bool] = False
     attacker: ClassVar[str] = "l2-norm"
     axis_label: ClassVar[str] = "R (l2-norm)"
+    shift: ClassVar[Shift] = GAUSSIAN_SHIFT
+    betting_r: ClassVar[Floats] = np.arange(251) / 50
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_sigma(self.sigma))
@@ -66,12 +72,18 @@ class Gaussian:
         reached = ndtr(ndtri(np.asarray(q, dtype=np.float64)) + self._scaled(radius))
         return np.minimum(reached * (1 + _MARGIN), 1.0)
 
+    def radii(self, r: Floats) -> Floats:
+        """Sigma r, rounded down."""
+        return scale_radii(r, self.sigma)
+
     def _scaled(self, radius: ArrayLike) -> Floats:
         return np.nextafter(_check_radius(radius, whole=False) / self.sigma, np.inf)
 
 
 class _TotalVariation:
     """Noises whose `down` and `up` move a probability by D, the total variation that the attacker can cause."""
+
+    shift: ClassVar[Shift] = PROBABILITY_SHIFT
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, rounded up."""
@@ -106,9 +118,10 @@ class Uniform(_TotalVariation):
     whole: ClassVar[bool] = False
     attacker: ClassVar[str] = "l1-norm"
     axis_label: ClassVar[str] = "R (l1-norm)"
+    betting_r: ClassVar[Floats] = np.arange(0.0, 1.0, _STEP_OF_D)
 
     def __post_init__(self) -> None:
-        if not (is_real(self.half_width) and math.isfinite(self.half_width) and self.half_width > 0):
+        if not (is_real(self.half_width) and math.isfinite(2 * self.half_width) and self.half_width > 0):
             raise InvalidInputError(
                 f"half_width is half the width of the uniform noise, positive and finite, got {self.half_width!r}"
             )
@@ -124,7 +137,11 @@ class Uniform(_TotalVariation):
     def variation(self, radius: ArrayLike) -> Floats:
         """D = R / (2 b), at most 1, rounded up."""
         given = _check_radius(radius, whole=False)
-        return np.minimum(np.where(given > 0, np.nextafter(given / 2 / self.half_width, np.inf), 0.0), 1.0)
+        return np.minimum(np.where(given > 0, np.nextafter(given / (2 * self.half_width), np.inf), 0.0), 1.0)
+
+    def radii(self, r: Floats) -> Floats:
+        """2 b r for r = D, rounded down."""
+        return scale_radii(r, 2 * self.half_width)
 
 
 @dataclass(frozen=True)
@@ -164,6 +181,18 @@ class PixelAblation(_TotalVariation):
         table = _ablation_table(self.keep, self.pixels)
         most = np.minimum(_check_radius(radius, whole=True), len(table) - 1)
         return table[most.astype(np.int64)]
+
+    def radii(self, r: Floats) -> Floats:
+        """The most changed pixels with D at most r; infinite r stay as they are."""
+        most = np.searchsorted(_ablation_table(self.keep, self.pixels), r, side="right") - 1.0
+        return np.where(np.isfinite(r), most, r)
+
+    @property
+    def betting_r(self) -> Floats:
+        """The D of 0, 1, 2, ... changed pixels, below 1; where they are close, some of them."""
+        table = _ablation_table(self.keep, self.pixels)
+        places = np.searchsorted(table, Uniform.betting_r, side="right") - 1
+        return table[np.unique(places)]
 
 
 @dataclass(frozen=True)
@@ -208,8 +237,9 @@ class BandAblation(_TotalVariation):
         return np.where((met == 0) | (met == self.columns), met // self.columns, np.nextafter(met / self.columns, 1.0))
 
 
-Noise = Gaussian | Uniform | PixelAblation | BandAblation
-_NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
+SampledNoise = Gaussian | Uniform | PixelAblation
+Noise = SampledNoise | BandAblation
+NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
 
 
 def parse_noise(text: str, size: tuple[int, int] | None = None) -> Noise:
@@ -226,10 +256,10 @@ def parse_noise(text: str, size: tuple[int, int] | None = None) -> Noise:
     PixelAblation(keep=45, pixels=1024)
     """
     kind, _, value = text.strip().partition(":")
-    if kind not in _NOISES:
-        raise InvalidInputError(f"{unknown_name('noise', kind, _NOISES)}; expected {_FORMS}")
+    if kind not in NOISES:
+        raise InvalidInputError(f"{unknown_name('noise', kind, NOISES)}; expected {_FORMS}")
     try:
-        if not _NOISES[kind].whole:
+        if not NOISES[kind].whole:
             return Gaussian(float(value)) if kind == Gaussian.kind else Uniform(float(value))
         part, slash, whole = value.partition("/")
         counted = int(whole) if slash else None
@@ -253,12 +283,22 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
     if sigma is not None:
         return Gaussian(sigma)
     if not isinstance(noise, Noise):
-        names = ", ".join(each.__name__ for each in _NOISES.values())
+        names = ", ".join(each.__name__ for each in NOISES.values())
         raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
     return noise
 
 
 _FORMS = "gaussian:SIGMA, uniform:HALF_WIDTH, pixels:KEEP/PIXELS or band:WIDTH/COLUMNS"
+
+
+def check_sampled(noise: Noise) -> SampledNoise:
+    """The noise, if its draws are a random sample."""
+    if isinstance(noise, BandAblation):
+        raise InvalidInputError(
+            f"the noise {noise} has all {noise.columns} positions of the band and no random draws; only the method "
+            "'enumerated' certifies it, from the votes of every position"
+        )
+    return noise
 
 
 def _ablation(kind: str, part: int, counted: int | None, size: tuple[int, int] | None) -> Noise:

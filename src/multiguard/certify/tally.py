@@ -104,7 +104,10 @@ class Tally:
     """
 
     def __init__(self, hits_in: Ints, rivals: RivalHits | None = None) -> None:
-        self.hits_in, self.losses = hits_in.astype(np.float64), None if rivals is None else Losses(rivals, hits_in.shape)
+        self.hits_in, self.losses = (
+            hits_in.astype(np.float64),
+            None if rivals is None else Losses(rivals, hits_in.shape),
+        )
         self._plain = np.zeros(1)
 
     def add(self, step: int, logs: Floats) -> Floats:
