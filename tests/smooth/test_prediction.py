@@ -110,9 +110,9 @@ def test_raised_set_radii():
     hits = np.zeros((100, 6), bool)
     hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
-    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01)
+    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01, method="joint")
     alone = np.sort(found.radii)[::-1]
-    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005).true
+    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005, method="joint").true
     assert np.any(together < alone)
     assert found.set_radii == tuple(np.maximum(together, alone))
     assert list(found.set_radii) == sorted(found.set_radii, reverse=True)

@@ -103,12 +103,13 @@ class Block:
         near = min(near_labels(v, _MOST_HARD, v), self.rivals - before) if 1 < v <= MOST_COUNTED else v
         if near == v or self.game.most_out == 1:
             own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
-            seen = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1]).reshape(*shape, 1)
+            flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
+            seen: Floats = flat.reshape(*shape, 1).astype(np.float64)
         else:
             hits = hit_bits(self._draw[: self._start], self._place[: self._start] - before, near, self.first)
             seen = count_sets(rows, hits, rival_sets(near, v), shape)
         a, b = self.game.cells()
-        table: Floats = np.tensordot(self._overlaps, seen.astype(np.float64), 1)[:, a, b]
+        table: Floats = np.tensordot(self._overlaps, seen, 1)[:, a, b]
         return table
 
     def within(self, sets: Ints) -> Bools:

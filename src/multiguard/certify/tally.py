@@ -53,8 +53,9 @@ def count_sets(rows: Ints, hits: Ints, sets: Ints, shape: tuple[int, int]) -> Fl
     kinds, count = np.unique(rows << labels | hits, return_counts=True)
     own = (kinds[:, None] >> np.arange(labels) & 1) @ sets
     keys = ((kinds >> labels)[:, None] * shape[1] + own) * columns + np.arange(columns)
-    weights = np.repeat(count, columns)
-    return np.bincount(keys.ravel(), weights, minlength=shape[0] * shape[1] * columns).reshape(*shape, columns)
+    weights = np.repeat(count.astype(np.float64), columns)
+    counted: Floats = np.bincount(keys.ravel(), weights, minlength=shape[0] * shape[1] * columns)
+    return counted.reshape(*shape, columns)
 
 
 def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:
@@ -164,7 +165,8 @@ class Losses:
         outside = -np.sort(-self._last, axis=1)[:, : self.v]
         instead = np.sort(self._first, axis=1)[:, : outside.shape[1] - 1]
         more = np.cumsum(outside[:, 1:] - instead, axis=1).max(axis=1, initial=0.0)
-        return np.maximum(most, self._fewer.max(axis=1) + outside[:, 0] + more)
+        beside: Floats = self._fewer.max(axis=1) + outside[:, 0] + more
+        return np.maximum(most, beside)
 
     def _by_label(self, step: int, each: Floats) -> Floats:
         """(pairs, labels) the sum of `each`, (pairs, a, B), over the draws of a step that hit the label."""

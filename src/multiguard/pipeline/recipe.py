@@ -32,7 +32,9 @@ class CertifyPart:
     methods: Annotated[
         tuple[Method, ...],
         Help(
-            "joint, coupled, betting, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"
+            "coupled, joint, betting, paper, independent, jia, cohen or all "
+            "[coupled; threshold: joint; adaptive votes: betting].",
+            "method",
         ),
     ] = ()
     radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method, Rule, TopK, certified_size
 from multiguard.certify.arrays import Ints
 from multiguard.evaluate import Curve
+from multiguard.evaluate.certifier import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
 from multiguard.results import Results
@@ -112,6 +113,9 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
 
 def label_method(run: Results) -> str:
     """The method that proves what is claimed of single labels."""
+    proved = run.certificates
+    if not proved.labelled and is_one_claim(proved.config.rule, proved.methods):
+        return proved.methods[0]
     fixed = run.provenance.get("stops") is None and not run.provenance.get("earlier_draws")
     return "joint" if fixed else "betting"
 

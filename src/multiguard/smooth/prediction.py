@@ -71,7 +71,7 @@ def confirm_labels(
     num_labels: int,
     sigma: float,
     alpha: float,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 

@@ -271,8 +271,8 @@ class Smoother:
                 `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
-            methods: The methods to prove with, the first for `Results.recall` and its like; by default "joint" for a
-                fixed number of draws, otherwise "betting", the only one that is valid then.
+            methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled"
+                (the threshold rule: "joint") for a fixed number of draws, otherwise "betting", the only valid one.
             draws: n, a fixed number of draws per input; by default each input takes as many as it needs.
             max_draws: The most draws that an input then takes.
             radii: Where more draws must be able to prove more; by default sigma / 2, sigma, 3/2 sigma and 2 sigma.
