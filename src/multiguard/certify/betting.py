@@ -3,8 +3,8 @@
 If fewer than e labels of L survive, some pair (U, V) is broken: U in L with |U| = d - e + 1 is out, V outside L with
 |V| = k - e + 1 is in. Each draw is a bet against the pair, chosen from earlier draws, whose payoff has mean at most 1
 while the pair is broken at r. So K, the product of the payoffs, ever reaches 1/a with probability at most a (Ville).
-Size e is claimed at r once K has reached E / alpha for every pair, at r and at every smaller r of a list fixed
-beforehand; E is the number of sizes. `docs/theory.md` has the proof.
+Size e is claimed at r once K has reached 1 / (f_e alpha) for every pair, at r and at every smaller r of a list fixed
+beforehand; f_e is the fraction of alpha that the first draws give to the size. `docs/theory.md` has the proof.
 """
 
 from collections.abc import Sequence

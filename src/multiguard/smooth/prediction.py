@@ -78,7 +78,8 @@ def confirm_labels(
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
     labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
     same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
-    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
+    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number;
+    by default that of `certified_radii` proves the set and that of `label_radii` its labels.
     """
     options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
     (_, level), *alone = claim_levels(labels, alpha)
