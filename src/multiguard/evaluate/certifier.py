@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Gaussian, Method, Radii, Rule, TopK, certified_radii_batch, rules
+from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch, rules
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import LABEL_METHODS, label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
@@ -28,7 +29,8 @@ class Certifier:
 
     About the ground truth the claims on L as a set take all of alpha, and so does the claim on each label alone. About
     labels chosen from pilot draws all claims hold at once: half of alpha is for the set, half for its labels, an equal
-    part each. Where the set is always one label, there is one claim only, and it has all of alpha.
+    part each. Where the set is always one label, there is one claim only, and it has all of alpha. Of a band ablation
+    every band votes: nothing is random, alpha plays no part, and the votes that certify may choose the labels, too.
 
     Args:
         votes: The run.
@@ -55,8 +57,8 @@ class Certifier:
                 "draws choose"
             )
         self.config, self._source, self._rule = config, source, config.rule
-        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.sigma}
-        self._label_method = default_method(run)
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
+        self._label_method, self._enumerated = default_method(run), isinstance(run.noise, BandAblation)
         self._raised = {self._label_method, set_method(config.rule, run)}
         self._is_one_claim = source == "pilot" and is_one_claim(config.rule, methods)
         if self._is_one_claim:
@@ -90,6 +92,8 @@ class Certifier:
         """L: the true labels, or those that the smoothed classifier would return if the pilot draws were all."""
         if self._source == "truth":
             return row.labels
+        if self._enumerated:
+            return self._rule.returned(self._array(row.votes), self._options["num_labels"])
         if row.pilot is None:
             raise VotesError(
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
@@ -145,13 +149,13 @@ class Certifier:
         return as_array(votes, self._rule.name)
 
 
-def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
-    """The methods, if each is known to the rule and there is at least one; repeated ones once."""
+def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = None) -> tuple[Method, ...]:
+    """The methods, if there is at least one and each is known to the rule and to the noise; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:
         raise InvalidInputError("methods is empty: name at least one, such as 'coupled'")
-    return tuple(dict.fromkeys(check_method(method, rule) for method in methods))
+    return tuple(dict.fromkeys(check_method(method, rule, noise) for method in methods))
 
 
 def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
@@ -161,13 +165,12 @@ def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
 
 def set_method(rule: Rule, run: Provenance) -> Method:
     """The method that proves what is claimed of sets if none is named."""
-    fixed = default_method(run)
-    return rules.default_method(rule, Gaussian(run.sigma)) if fixed == "joint" else fixed
+    return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise)
 
 
 def default_method(run: Provenance) -> Method:
     """The method that proves what is claimed of single labels: for a fixed number of draws the fastest."""
-    return "betting" if _why_not_fixed(run) else "joint"
+    return "betting" if _why_not_fixed(run) else rules.default_label_method(run.noise)
 
 
 def _why_not_fixed(run: Provenance) -> str | None:
@@ -181,7 +184,7 @@ def _why_not_fixed(run: Provenance) -> str | None:
 
 def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
-    checked = check_methods((set_method(rule, run),) if methods is None else methods, rule)
+    checked = check_methods((set_method(rule, run),) if methods is None else methods, rule, run.noise)
     others = [method for method in checked if method != "betting"]
     why = _why_not_fixed(run)
     if why is not None and others:
