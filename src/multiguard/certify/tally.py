@@ -53,9 +53,8 @@ def count_sets(rows: Ints, hits: Ints, sets: Ints, shape: tuple[int, int]) -> Fl
     kinds, count = np.unique(rows << labels | hits, return_counts=True)
     own = (kinds[:, None] >> np.arange(labels) & 1) @ sets
     keys = ((kinds >> labels)[:, None] * shape[1] + own) * columns + np.arange(columns)
-    weights = np.repeat(count.astype(np.float64), columns)
-    counted: Floats = np.bincount(keys.ravel(), weights, minlength=shape[0] * shape[1] * columns)
-    return counted.reshape(*shape, columns)
+    counted = np.bincount(keys.ravel(), np.repeat(count, columns), minlength=shape[0] * shape[1] * columns)
+    return counted.reshape(*shape, columns).astype(np.float64)
 
 
 def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:

@@ -19,7 +19,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Progress, certify_configs, per_unit
-from multiguard.evaluate.certifier import resolve_methods
+from multiguard.evaluate.certifier import default_method, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import curves
 from multiguard.evaluate.scores import check_radius
@@ -157,7 +157,7 @@ def tune(
     candidates: list[Candidate] = []
     for number, one in enumerate(votes):
         configs = [CertifyConfig(rule, alpha, n).resolve(one.provenance) for rule in rules]
-        (proven_by,) = resolve_methods(None if method is None else (method,), rules[0], one.provenance)
+        (proven_by,) = resolve_methods((method or default_method(one.provenance),), rules[0], one.provenance)
         counter = per_unit(progress and _part(progress, number * len(rules), whole), len(rules))
         certified = certify_configs(one.subset(ids), configs, [proven_by], "truth", counter, sets_only=True)
         candidates += [_candidate(number, certificates, at, metric) for certificates in certified]
