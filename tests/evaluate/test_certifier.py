@@ -14,7 +14,7 @@ from tests.evaluate.votes_cases import (
 )
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
@@ -116,7 +116,7 @@ def test_chosen_labels(tmp_path, kind) -> None:
     rule = found.config.rule
     for position, labels in enumerate(found.labels):
         fresh = as_array(votes.row(position).votes, rule.name)
-        one = confirm_labels(labels, fresh, rule, num_labels=12, sigma=0.5, alpha=0.01, method="joint")
+        one = confirm_labels(labels, fresh, rule, num_labels=12, noise=Gaussian(0.5), alpha=0.01, method="joint")
         assert found.radii["joint"][position].tolist() == list(one.set_radii)
         assert found.label_radii[position].tolist() == list(one.radii)
         if votes.rule == "threshold":
@@ -171,7 +171,7 @@ def test_one_label(tmp_path, methods: list[str]) -> None:
     fresh = np.random.default_rng(0).permutation(fresh)
     votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
     found = certify_votes(votes, CertifyConfig(TopK(1, 1), 0.01), methods=methods, labels="pilot")
-    options = {"num_labels": 5, "sigma": run.sigma}
+    options = {"num_labels": 5, "noise": run.noise}
     one_claim = methods in (["coupled"], ["joint"])
     options["alpha"] = 0.01 if one_claim else 0.005
     alone = certified_radii(fresh, [2], TopK(1, 1), method=methods[0] if one_claim else "joint", **options).true
