@@ -14,7 +14,7 @@ from tests.evaluate.votes_cases import (
 )
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
