@@ -99,7 +99,7 @@ def test_good_model():
     code, said = checked("templates")
     assert code == 0, said
     assert "nothing looks wrong" in said
-    assert "100 draws that all agree on one label prove radius" in said
+    assert "100 draws that all agree on one label prove l2-norm " in said
     assert "8 images x 100 draws take about" in said
     assert "recall on 8 images: " in said
 
