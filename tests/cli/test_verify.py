@@ -98,7 +98,7 @@ def test_larger_radius(home, monkeypatch):
     """A radius that was raised by one bit is found, and the image is named."""
 
     def raise_one(certificates, curves):
-        last = certificates.radii["coupled"][2]
+        last = certificates.radii["joint"][2]
         last[:] = np.where(last < 0, 5e-324, np.nextafter(last, np.inf))
         return certificates, curves
 
@@ -125,7 +125,7 @@ def test_raised_curve(home, monkeypatch):
 def test_damage(home):
     """A flipped bit in the certificates or in the votes, and an edited copy, are findings, not mistakes."""
     copy = home / "certificates/curves.csv"
-    copy.write_text(copy.read_text().replace("coupled", "couqled", 1))
+    copy.write_text(copy.read_text().replace("joint", "jolnt", 1))
     assert verified()[1] == ["FAILED  not what the certificates say, though it lies beside them: curves.csv"]
     for path in (home / "votes/votes-00000.parquet", home / "certificates" / CERTIFICATES_NAME):
         content = bytearray(path.read_bytes())
