@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
-from multiguard.certify import Threshold, TopK
+from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.pipeline.draw_limits import fewest_draws, largest_radius
 
 DATA = ["--data", "digits", "--size", 16, "--images", 8]
@@ -184,7 +184,9 @@ def test_impossible_kind(name, output, more, message):
 def test_fewest_draws(rule):
     """One draw fewer proves nothing, and more draws prove more."""
     fewest = fewest_draws(rule, 20, 0.001)
-    radii = [largest_radius(draws, rule, 20, 0.5, 0.001) for draws in (fewest - 1, fewest, 4 * fewest, 16 * fewest)]
+    radii = [
+        largest_radius(draws, rule, 20, Gaussian(0.5), 0.001) for draws in (fewest - 1, fewest, 4 * fewest, 16 * fewest)
+    ]
     assert radii[0] < 0 <= radii[1] < radii[2] < radii[3]
 
 

@@ -265,7 +265,9 @@ def check_radius(radius: ArrayLike, noise: Noise) -> Floats:
         raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
     parts = requested[requested != np.floor(requested)]
     if noise.whole and len(parts):
-        raise InvalidInputError(f"radius is {plain(parts[0])}, but counts pixels ({noise.attacker}); give whole numbers")
+        raise InvalidInputError(
+            f"radius is {plain(parts[0])}, but counts pixels ({noise.attacker}); give whole numbers"
+        )
     return requested
 
 
