@@ -6,7 +6,7 @@ from scipy import stats
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError
 from multiguard.models import load
 from multiguard.smooth import Smoother
@@ -51,7 +51,8 @@ def test_top_k_radii():
     prediction = one.predict(image, TopK(3, 2), draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
-        assert radius == certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3).true[0]
+        alone = certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3, method="joint")
+        assert radius == alone.true[0]
     expected = certified_radii(hits, prediction.labels, TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert prediction.set_radii == tuple(np.maximum(expected, np.sort(prediction.radii)[::-1]))
     assert prediction.set_radii[0] > prediction.set_radii[2]
@@ -98,7 +99,7 @@ def test_one_label(rule):
     hits[:, 3], hits[::7, 1], hits[3::7, 2] = True, True, True
     votes = hits if isinstance(rule, Threshold) else np.argsort(~hits, axis=1, kind="stable")[:, :2]
     votes = votes if rule != TopK(1, 1) else np.full((200, 1), 3)
-    found = confirm_labels((3,), votes, rule, num_labels=5, sigma=0.5, alpha=0.01)
+    found = confirm_labels((3,), votes, rule, num_labels=5, noise=Gaussian(0.5), alpha=0.01)
     expected = certified_radii(votes, [3], rule, num_labels=5, sigma=0.5, alpha=0.01)
     assert found.radii == found.set_radii == tuple(expected.true)
     assert found.other_radii == (None if expected.false is None else tuple(expected.false))
@@ -110,9 +111,9 @@ def test_raised_set_radii():
     hits = np.zeros((100, 6), bool)
     hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
-    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01)
+    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, noise=Gaussian(0.5), alpha=0.01, method="joint")
     alone = np.sort(found.radii)[::-1]
-    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005).true
+    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005, method="joint").true
     assert np.any(together < alone)
     assert found.set_radii == tuple(np.maximum(together, alone))
     assert list(found.set_radii) == sorted(found.set_radii, reverse=True)
@@ -185,7 +186,7 @@ def test_adaptive_prediction(score_threshold) -> None:
     for sample in Images(6):
         found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, seed=1, image_id=sample.id)
         whole = as_array(one.votes(sample.image, 400, seed=1, image_id=sample.id), rule.name)
-        options = {"num_labels": 5, "sigma": 0.5, "alpha": 0.05, "method": "betting"}
+        options = {"num_labels": 5, "noise": Gaussian(0.5), "alpha": 0.05, "method": "betting"}
         same = [
             draws
             for draws in (50, 100, 200, 300, 400)

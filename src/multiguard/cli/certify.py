@@ -32,7 +32,7 @@ _Out = Annotated[
 ]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "coupled", "betting", "paper", "independent", "jia"),
+    "top-k": ("coupled", "joint", "betting", "paper", "independent", "jia"),
     "threshold": ("joint", "coupled", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
