@@ -119,6 +119,26 @@ def test_foreign_card(tmp_path, text, message):
         load_folder(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"sigma": 0.25', '"sigma": 0.5'),
+        ('"output": "logits"', '"output": "probabilities"'),
+        ('"image_size": [\n  16', '"image_size": [\n  32'),
+        ('"mean": [\n  0.5', '"mean": [\n  0.25'),
+        ('"std": [\n  0.2', '"std": [\n  0.5'),
+    ],
+)
+def test_edited_card(tmp_path, network, old, new):
+    """No field of the card can change unnoticed: its checksum covers them all."""
+    save_folder(tmp_path, card(), network)
+    text = (tmp_path / "model.json").read_text(encoding="utf-8")
+    assert text.count(old) == 1, text
+    (tmp_path / "model.json").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ModelError, match="its sha256 is another one, so it was edited or damaged"):
+        load_folder(tmp_path)
+
+
 def test_empty_folder(tmp_path):
     """An empty folder is refused with what was expected."""
     with pytest.raises(ModelError, match="expected a model folder"):

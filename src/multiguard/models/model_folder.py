@@ -100,8 +100,9 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
 
 def write_card(path: Path, card: ModelCard) -> None:
-    """Write the folder's model.json; `read_card` reads it."""
-    text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
+    """Write the folder's model.json with the sha256 of all that it says; `read_card` reads and compares it."""
+    content = {"format": FORMAT, **asdict(card)}
+    text = json.dumps({**content, "sha256": checksum(content)}, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 
@@ -110,6 +111,11 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
+        if content.pop("sha256", expected := checksum(content)) != expected:
+            raise ModelError(
+                f"{file}: its sha256 is another one, so it was edited or damaged; copy it again from its source, or train "
+                "again"
+            )
         if content.pop("format", None) != FORMAT:
             raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
         card = convert(content, ModelCard)

@@ -17,6 +17,7 @@ from multiguard.smooth.settings import Settings
 
 _ROWS = 8  # of a batch of the probe, where there are as many images
 _FEWEST_ROWS = 2
+_ENOUGH_IMAGES = 4  # weak logits of a single image may all lie in [0, 1]; those of several do not
 _AGAIN = 0.001  # of the spread of all scores: the same batch differs by the order of sums at most
 _TOLERANCE = 0.01  # of the spread of all scores: batches of other sizes differ in the last digits only
 _LARGE_STATISTIC = 1.5  # of a mean or a standard deviation of pixels in [0, 1]
@@ -38,8 +39,9 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job]) -> li
     if scores is None or under_noise is None:  # the vote says at which image
         return []
     _check_function(classifier, noisy, under_noise)
+    scores = scores[: len(jobs)]
     _check_kind(classifier, scores, under_noise, settings)
-    return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores[: len(jobs)], under_noise)]
+    return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
 
 
 def check_state(classifier: Classifier, before: str) -> None:
@@ -102,7 +104,8 @@ def _check_kind(classifier: Classifier, scores: Tensor, under_noise: Tensor, set
             f"{classifier.name}: scores from {low:.3g} to {high:.3g} are no probabilities; if they are logits, say "
             "--output logits (output='logits')"
         )
-    if settings.score_threshold is not None and _look_like_probabilities(classifier, scores, under_noise):
+    sure = len(scores) >= _ENOUGH_IMAGES or _sum_to_one(scores)
+    if settings.score_threshold is not None and sure and _look_like_probabilities(classifier, scores, under_noise):
         raise ModelError(
             f"{classifier.name}: all scores lie in [0, 1], as probabilities do, and are declared logits, so that the "
             "threshold would return every label, or none; --output probabilities (output='probabilities')"
@@ -113,6 +116,10 @@ def _look_like_probabilities(classifier: Classifier, *scores: Tensor) -> bool:
     """Whether scores that are declared logits all lie in [0, 1], with and without noise."""
     inside = all(float(each.min()) >= 0 and float(each.max()) <= 1 for each in scores)
     return inside and classifier.output == "logits"
+
+
+def _sum_to_one(scores: Tensor) -> bool:
+    return bool(((scores.sum(1) - 1).abs() < 1e-3).all())
 
 
 def check_unit(image: Tensor, classifier: Classifier) -> list[str]:
@@ -145,7 +152,7 @@ def _statistic_warnings(classifier: Classifier) -> Iterator[str]:
 def _score_warnings(classifier: Classifier, scores: Tensor, under_noise: Tensor) -> Iterator[str]:
     low, high = float(scores.min()), float(scores.max())
     if _look_like_probabilities(classifier, scores, under_noise):
-        summed = " and sum to 1 (softmax?)" if bool(((scores.sum(1) - 1).abs() < 1e-3).all()) else ""
+        summed = " and sum to 1 (softmax?)" if _sum_to_one(scores) else ""
         yield f"scores are declared logits, but all lie in [0, 1]{summed}, as probabilities do; --output probabilities"
     if len(scores) > 1 and high > low and float(scores.std(0).max()) < _TOLERANCE * (high - low):
         yield "scores hardly depend on the image: does the model expect pixels in 0..255, or divide by 255 again?"
