@@ -9,30 +9,39 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-ACCIDENT, OUT, SOURCE = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 JOB = "train --data digits --model cnn:2 --size 16 --images 64 --val-images 60 --epochs 4 --out"
 
 
-def stop_after_epoch() -> None:
+def stop_after_epoch(accident: str, out: Path) -> None:
     """End or stop this process once an epoch is stored."""
-    while not (OUT / "state/last.safetensors").exists():
+    while not (out / "state/last.safetensors").exists():
         time.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGKILL if ACCIDENT == "kill" else signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGKILL if accident == "kill" else signal.SIGSTOP)
 
 
-if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    if ACCIDENT == "edit":
-        copy = OUT.parent / "edited"
-        shutil.copytree(SOURCE, copy / "multiguard", ignore=shutil.ignore_patterns("weights", "__pycache__"))
-        with (copy / "multiguard/train/losses.py").open("a") as file:
-            file.write("\n# another loss\n")
-        sys.path.insert(0, str(copy))
-    else:
-        threading.Thread(target=stop_after_epoch, daemon=True).start()
+def prepare(accident: str, out: Path, source: Path) -> None:
+    """The accident of the second process: it stops after an epoch, or runs edited code of multiguard."""
+    if accident != "edit":
+        threading.Thread(target=stop_after_epoch, args=(accident, out), daemon=True).start()
+        return
+    copy = out.parent / "edited"
+    shutil.copytree(source, copy / "multiguard", ignore=shutil.ignore_patterns("weights", "__pycache__"))
+    with (copy / "multiguard/train/losses.py").open("a") as file:
+        file.write("\n# another loss\n")
+    sys.path.insert(0, str(copy))
 
-from multiguard.cli.main import run  # noqa: E402 - after the choice of its code
-from multiguard.train import loop  # noqa: E402
 
-loop.COLLECTIVES_TIMEOUT = timedelta(seconds=15)
-sys.argv = ["multiguard", *JOB.split(), str(OUT)]
-run()
+def main(accident: str, out: str, source: str) -> None:
+    """Train, with the accident at the first start of the second process."""
+    if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        prepare(accident, Path(out), Path(source))
+    from multiguard.cli.main import run
+    from multiguard.train import loop
+
+    loop.COLLECTIVES_TIMEOUT = timedelta(seconds=60)
+    sys.argv = ["multiguard", *JOB.split(), out]
+    run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

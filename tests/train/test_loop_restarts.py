@@ -37,4 +37,4 @@ def test_edited_code(tmp_path):
     done = torchrun("edit", tmp_path / "model", restarts=0)
     assert done.returncode != 0
     assert "this process runs other code of multiguard than the main one" in done.stdout + done.stderr
-    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "model/model.json").exists()

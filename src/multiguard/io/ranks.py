@@ -49,7 +49,7 @@ def package_checksum() -> str:
 
 
 def check_code(main: str) -> None:
-    """Raises `InvalidInputError` unless this process runs the code of the main one, whose `package_checksum` this is."""
+    """Raises `InvalidInputError` unless this process runs the code of the main one, which has this checksum."""
     if main != package_checksum():
         raise InvalidInputError(
             "this process runs other code of multiguard than the main one, though the version may be the same; install "

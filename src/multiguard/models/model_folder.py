@@ -113,8 +113,7 @@ def read_card(path: Path) -> ModelCard:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
         if content.pop("sha256", expected := checksum(content)) != expected:
             raise ModelError(
-                f"{file}: its sha256 is another one, so it was edited or damaged; copy it again from its source, or train "
-                "again"
+                f"{file}: its sha256 is another one, so it was edited or damaged; copy it again, or train again"
             )
         if content.pop("format", None) != FORMAT:
             raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
