@@ -3,8 +3,10 @@
 Needs timm but no network access: weights are random. Rates are medians of interleaved rounds. The bare forward pass
 is the hardest one to match: weights and a prepared batch in bfloat16, channels last, compiled, nothing copied back.
 The loop of the paper's public code is float32, batch 32, noise made on the CPU, one-hot counting.
+`--parts` measures some of it: `--parts light adaptive` takes less than a minute.
 """
 
+import argparse
 import io
 import statistics
 import tempfile
@@ -264,7 +266,7 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     """An adaptive run end to end: the rate of a run with fixed draws, and that run's first draws."""
-    jpegs = Jpegs(192, size, len(smoother.classifier.label_names))
+    jpegs = Jpegs(1024, size, len(smoother.classifier.label_names))
     plan = AdaptivePlan(TopK(10, 3), radii=(0.1, 0.5), max_draws=1000)
     with tempfile.TemporaryDirectory() as folder:
 
@@ -280,8 +282,8 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
         same = np.mean(ranked == smoother.votes(jpegs[95].image, len(ranked), seed=0, image_id="95.jpg"))
     return show(
         [
-            (f"192 JPEGs, adaptive, {mean:.0f} draws on average", f"{found:,.0f} draws/s", ""),
-            ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
+            (f"{len(jpegs):,} JPEGs, adaptive, {mean:.0f} draws on average", f"{found:,.0f} draws/s", ""),
+            ("  of the rate of one image", f"{found / alone:.3f}", ">= 0.9"),
             ("  ranks of one image as drawn alone", f"{same:.4f}", "near 1"),
         ]
     )
@@ -294,16 +296,29 @@ def show(rows: list[Row]) -> list[Row]:
     return rows
 
 
+PARTS = ("noise", "light", "memory", "dataset", "threshold", "adaptive", "heavy", "loop", "halving")
+
+
 def main() -> None:
-    """Measure everything, then print the complete table again."""
+    """Measure the parts, then print the complete table again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parts = set(parser.parse_args().parts)
     start = time.perf_counter()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
-    table = noise_identity()
-    rows, light, light_rate = speed("tf_efficientnet_lite0", 80, 224, 512, 40, 0.85)
-    table += rows + noise_cost(512, 224) + peak_memory(light, 224) + whole_dataset(light, 224, 1_000, light_rate)
-    table += threshold_rule(224, light_rate) + adaptive_run(light, 224, light_rate)
-    rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 16, 0.95)
-    table += rows + noise_cost(128, 448) + against_public_loop("resnet101", 20, 448, heavy_rate) + halving(224)
+    table = noise_identity() if "noise" in parts else []
+    if parts & {"light", "memory", "dataset", "threshold", "adaptive"}:
+        rows, light, light_rate = speed("tf_efficientnet_lite0", 80, 224, 512, 40, 0.97)
+        table += rows + noise_cost(512, 224)
+        table += peak_memory(light, 224) if "memory" in parts else []
+        table += whole_dataset(light, 224, 1_000, light_rate) if "dataset" in parts else []
+        table += threshold_rule(224, light_rate) if "threshold" in parts else []
+        table += adaptive_run(light, 224, light_rate) if "adaptive" in parts else []
+    if parts & {"heavy", "loop"}:
+        rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 16, 0.97)
+        table += rows + noise_cost(128, 448)
+        table += against_public_loop("resnet101", 20, 448, heavy_rate) if "loop" in parts else []
+    table += halving(224) if "halving" in parts else []
     print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, {time.perf_counter() - start:.0f} s in total")
     show(table)
 

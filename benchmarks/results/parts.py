@@ -11,6 +11,7 @@ from benchmarks import adaptive
 from benchmarks.results.drawing import Panel, curves_figure, study_figures, tradeoff_figure
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, family_table, markdown, radius_index, scores_table
 from benchmarks.results.runs import Run
+from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import percent_value, plain, round_down
 from multiguard.report import Study
 from multiguard.report.families import METHOD_NAMES, methods_family
@@ -22,7 +23,7 @@ ALL_SCORES = ("precision", "recall", "f1")
 ROWS: dict[str, Sequence[str]] = {
     "k_prime": ("recall",),
     "k": ALL_SCORES,
-    "sigma": ("recall",),
+    "noise": ("recall",),
     "n": ("recall",),
     "alpha": ("recall",),
     "training": ("recall",),
@@ -31,7 +32,7 @@ _WORDS = {
     "methods": "Certified precision, recall and F1 of four methods against the radius",
     "k_prime": "The same for several k'",
     "k": "The same for several k",
-    "sigma": "The same for several sigma",
+    "noise": "The same for several noise levels",
     "n": "The same for several numbers of draws",
     "alpha": "The same for several alpha",
     "training": "The same with and without noise in training",
@@ -54,7 +55,7 @@ def second_terms(study: Study, prefix: str) -> dict[str, str]:
     lines = {name: study.main_curve(name, "mean").scores for name in ("paper", "independent")}
     rows = []
     for half in (1, 2, 3, 4):
-        radius = half * study.main.certificates.sigma / 2
+        radius = half * typical_radius(study.main.certificates.noise) / 2
         index = radius_index(lines["paper"].radius, radius)
         for name, word in (("paper", "with"), ("independent", "without")):
             values = [percent_value(float(getattr(lines[name], score)[index])) for score in ALL_SCORES]

@@ -46,7 +46,7 @@ def exact_probability(label: int, k_prime: int, means: np.ndarray, sigma: float)
 def test_rank_frequencies(source, k_prime):
     """The frequencies of ranked votes match exact probabilities."""
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
-    smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise=source)
+    smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise_source=source)
     ranked = smoother.votes(means, draws, seed=1, image_id="exact")
     counts = hits_from_ranked(ranked, k_prime=k_prime, num_labels=4).sum(axis=0)
     for label in range(4):
@@ -67,7 +67,7 @@ def test_batch_size(source, batch_size):
     f = load(watch, labels=["a", "b"], output="logits")
 
     def look(batch_size: int) -> Tensor:
-        one = Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise=source)
+        one = Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise_source=source)
         one.probe([IMAGE])
         seen.clear()
         one.votes(IMAGE, 64, seed=0, image_id="a")
@@ -82,7 +82,7 @@ def test_batch_size(source, batch_size):
 @SOURCES
 def test_parts(source, classifier):
     """Votes drawn in parts are parts of the votes."""
-    smoother = Smoother(classifier, sigma=0.5, device="cpu", noise=source)
+    smoother = Smoother(classifier, sigma=0.5, device="cpu", noise_source=source)
     whole = smoother.votes(IMAGE, 50, seed=0, image_id="a")
     parts = [smoother.votes(IMAGE, 25, seed=0, image_id="a", first_draw=first) for first in (0, 25)]
     assert np.array_equal(np.concatenate(parts), whole)
@@ -105,7 +105,7 @@ def test_random_seeds(classifier):
 def test_shared_batches(source, kind, classifier, draws):
     """Images that share batches get the votes that they get alone."""
     images = {f"{i}": np.random.default_rng(i).random((3, 4, 4), dtype=np.float32) for i in range(5)}
-    smoother = Smoother(classifier, sigma=0.5, batch_size=16, device="cpu", noise=source, **kind)
+    smoother = Smoother(classifier, sigma=0.5, batch_size=16, device="cpu", noise_source=source, **kind)
     together = dict(smoother.stream(images.items(), draws, seed=3))
     assert list(together) == list(images)
     for image_id, image in images.items():
@@ -128,10 +128,10 @@ def test_mixed_images():
 @SOURCES
 def test_reused_id(source, classifier):
     """The same id with another image is classified again."""
-    smoother = Smoother(classifier, sigma=0.1, device="cpu", noise=source)
+    smoother = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
     first = smoother.votes(IMAGE, 20, seed=0, image_id="a")
     smoother.votes(1 - IMAGE, 20, seed=0, image_id="a")
-    fresh = Smoother(classifier, sigma=0.1, device="cpu", noise=source)
+    fresh = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
     assert np.array_equal(
         smoother.votes(1 - IMAGE, 20, seed=0, image_id="a"), fresh.votes(1 - IMAGE, 20, seed=0, image_id="a")
     )
@@ -150,7 +150,7 @@ def test_pixel_noise(source, clamp):
 
     f = load(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     image = np.full((3, 8, 8), 51, dtype=np.uint8)
-    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise=source).votes(image, 300, seed=0, image_id="a")
+    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise_source=source).votes(image, 300, seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
     assert pixels.min() < (1e-6 if clamp else -0.4)
     assert (pixels.min() >= -1e-6) == clamp
@@ -179,7 +179,9 @@ def test_vote_bytes(labels, dtype):
 def test_set_frequencies(source):
     """The frequencies of sets match exact probabilities."""
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
-    smoother = Smoother(identity(4, "probabilities"), sigma=sigma, score_threshold=0.5, device="cpu", noise=source)
+    smoother = Smoother(
+        identity(4, "probabilities"), sigma=sigma, score_threshold=0.5, device="cpu", noise_source=source
+    )
     counts = smoother.votes(means, draws, seed=1, image_id="exact").hits().sum(axis=0)
     for label in range(4):
         exact = stats.norm.sf(0.5, means[label], sigma)
@@ -210,7 +212,7 @@ def test_sets_of_scores(source, labels):
         return seen[-1]
 
     g = load(watch, labels=f.label_names, output=f.output)
-    one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise=source, batch_size=7)
+    one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise_source=source, batch_size=7)
     one.probe([image])
     seen.clear()
     votes = one.votes(image, 40, seed=0, image_id="a")

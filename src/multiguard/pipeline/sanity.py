@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from multiguard.certify.noise import Gaussian
 from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.models.classifier import Classifier
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words, rule_words
@@ -40,8 +41,8 @@ def look_at(prepared: "PreparedVote") -> Sanity:
     A model that fails on these images is left to the vote, which says at which image.
     """
     warnings, facts = prepared.run.check(), list[str]()
-    if prepared.sigma > _LARGE_SIGMA:
-        warnings.append(f"sigma is {prepared.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255")
+    if isinstance(noise := prepared.noise, Gaussian) and noise.sigma > _LARGE_SIGMA:
+        warnings.append(f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255")
     radius = radius_words(prepared)
     (warnings if "nothing" in radius else facts).append(radius)
     _look_at_scores(prepared, warnings, facts)
@@ -50,6 +51,8 @@ def look_at(prepared: "PreparedVote") -> Sanity:
 
 def _look_at_scores(prepared: "PreparedVote", warnings: list[str], facts: list[str]) -> None:
     smoother, samples = prepared.run.smoother, prepared.run.some_images()
+    if not samples:
+        return
     classifier, settings = smoother.classifier, smoother.settings
     jobs = [smoother.job(sample.image, 1, seed=0, image_id=sample.id) for sample in samples]
     noisy = noisy_images(jobs, settings)
@@ -71,7 +74,7 @@ def radius_words(prepared: "PreparedVote") -> str:
     """The largest radius that the draws of a vote can prove, in words."""
     draws, labels = prepared.job.part.most_draws, len(prepared.classifier.label_names)
     rule: Rule = TopK(1, 1) if prepared.job.part.rule == "top-k" else Threshold(0.5)
-    radius = largest_radius(draws, rule, labels, prepared.sigma, _ALPHA)
+    radius = largest_radius(draws, rule, labels, prepared.noise, _ALPHA)
     if radius < 0:
         return nothing_words(draws, rule, labels, _ALPHA)
     if math.isinf(radius):
@@ -99,7 +102,7 @@ def _recall_warnings(clean: float, noisy: float, count: int, num_labels: int) ->
             "--mean, --std and --size"
         )
     elif noisy - chance < (clean - chance) / 2:
-        yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take a smaller --sigma"
+        yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take less of it"
 
 
 def _returned(num_labels: int) -> int:
