@@ -56,7 +56,7 @@ def _look_at_scores(prepared: "PreparedVote", warnings: list[str], facts: list[s
     classifier, settings = smoother.classifier, smoother.settings
     jobs = [smoother.job(sample.image, 1, seed=0, image_id=sample.id) for sample in samples]
     noisy = noisy_images(jobs, settings)
-    scores = model_scores(classifier, torch.stack([to_pixels(job.image) for job in jobs]))
+    scores = model_scores(classifier, torch.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
     noisy_scores = model_scores(classifier, noisy)
     if scores is None or noisy_scores is None:
         return

@@ -54,12 +54,17 @@ def check_state(classifier: Classifier, before: str) -> None:
 
 
 @torch.no_grad()
-def model_scores(classifier: Classifier, batch: Tensor) -> Tensor | None:
-    """The scores of a batch, on the host; None where the model fails, which the vote reports."""
+def model_scores(classifier: Classifier, batch: Tensor, *, of_shape: bool = False) -> Tensor | None:
+    """The scores of a batch, on the host; None where the model fails, which the vote reports.
+
+    With `of_shape`, scores of another number or kind than one per label raise `ModelError`.
+    """
     try:
         scores = classifier(batch.clone())  # some models work in place
         check_scores(scores, len(batch), len(classifier.label_names))
-    except Exception:  # any error of the user's model
+    except Exception as error:  # any error of the user's model
+        if of_shape and isinstance(error, ModelError):
+            raise
         return None
     return scores.float().cpu() if bool(torch.isfinite(scores).all()) else None
 
