@@ -23,7 +23,7 @@ from multiguard.certify import Gaussian
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
-from multiguard.models.weights import read_weights
+from multiguard.models.weight_files import read_weights
 
 LABELS = ("a", "b", "c")
 

@@ -20,7 +20,7 @@ from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
 from multiguard.models.huggingface_backbone import HF, build_hf
 from multiguard.models.spec import CARD_FILE, parse_spec
-from multiguard.models.weights import load_weights, read_weights
+from multiguard.models.weight_files import load_weights, read_weights
 
 FORMAT, _OLDER = 2, 1
 WEIGHTS_FILE = "model.safetensors"

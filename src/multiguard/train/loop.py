@@ -25,7 +25,7 @@ from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.models.spec import CARD_FILE
-from multiguard.models.weights import summary
+from multiguard.models.weight_files import summary
 from multiguard.train import checkpoint
 from multiguard.train.checkpoint import (
     CURVE_FILE,
