@@ -249,7 +249,8 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
-    if np.any(np.diff(radii.true) > 0) or (radii.false is not None and np.any(np.diff(radii.false) < 0)):
+    true, false = radii.true, np.empty(0) if radii.false is None else radii.false
+    if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
         raise InvalidInputError(f"image {index}: radii must be in order, as certified_radii returns them")
     if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
         raise InvalidInputError(
