@@ -251,7 +251,7 @@ def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
     true, false = radii.true, np.empty(0) if radii.false is None else radii.false
     if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
-        raise InvalidInputError(f"image {index}: radii must be in order, as certified_radii returns them")
+        raise InvalidInputError(f"image {index}: radii must be non-increasing (those of others non-decreasing), as certified_radii returns them")
     if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
         raise InvalidInputError(
             f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
