@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -84,7 +85,7 @@ def certify_command(
     show_scores(written, PlainConsole())
     if (reason := why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
-    echo(f"\n{closing_sentence(written)}")
+    echo(f"\n{fill(closing_sentence(written), 80)}")
     echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
 
 

@@ -31,6 +31,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.ragged import Ragged
+from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -251,7 +252,10 @@ def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
     true, false = radii.true, np.empty(0) if radii.false is None else radii.false
     if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
-        raise InvalidInputError(f"image {index}: radii must be non-increasing (those of others non-decreasing), as certified_radii returns them")
+        raise InvalidInputError(
+            f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as certified_radii "
+            "returns them"
+        )
     if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
         raise InvalidInputError(
             f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
@@ -309,8 +313,11 @@ def check_radius(radius: ArrayLike, noise: Noise) -> Floats:
     requested = np.atleast_1d(np.asarray(radius, dtype=np.float64))
     if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
         raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
-    if noise.whole and not np.all(requested == np.floor(requested)):
-        raise InvalidInputError(f"radius counts pixels ({noise.axis_label}) and must be whole numbers, got {radius!r}")
+    parts = requested[requested != np.floor(requested)]
+    if noise.whole and len(parts):
+        raise InvalidInputError(
+            f"radius is {plain(parts[0])}, but counts pixels ({noise.attacker}); give whole numbers"
+        )
     return requested
 
 
