@@ -253,8 +253,8 @@ def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     true, false = radii.true, np.empty(0) if radii.false is None else radii.false
     if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
         raise InvalidInputError(
-            f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as certified_radii "
-            "returns them"
+            f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
+            "certified_radii returns them"
         )
     if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
         raise InvalidInputError(
