@@ -17,7 +17,7 @@ IMAGE = np.array([1.5, 1.0, 0.3, 0.0, 0.0])
 def smoother(score_threshold: float | None = None) -> Smoother:
     """f scores five labels by the numbers of its noisy input."""
     options = {"labels": list("abcde"), "output": "probabilities", "score_threshold": score_threshold}
-    return Smoother(lambda x: x.clone(), sigma=0.5, device="cpu", batch_size=64, **options)
+    return Smoother(lambda x: x.clamp(0, 1), sigma=0.5, device="cpu", batch_size=64, **options)
 
 
 @pytest.mark.parametrize("score_threshold", [None, 0.5])
@@ -125,6 +125,6 @@ def test_noisy_copy(clamp) -> None:
         return noisy.flatten(1)[:, :3]
 
     one, image = Smoother(watch, sigma=0.5, labels=list("abc"), device="cpu", clamp=clamp), np.full((3, 2, 2), 0.5)
-    one.votes(image, 4, seed=3, image_id="a", stream="pilot")
+    list(one.run([one.job(image, 4, seed=3, image_id="a", stream="pilot")]))
     assert np.array_equal(one.noisy(image, 2, seed=3, image_id="a", stream="pilot"), seen[0][2])
     assert not np.array_equal(one.noisy(image, 2, seed=3, image_id="a"), seen[0][2])

@@ -157,6 +157,8 @@ def test_separate_noise(rule):
     f = load(watch, labels=["a", "b", "c"], output="logits")
     score_threshold = 0.5 if isinstance(rule, Threshold) else None
     one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
+    one.probe([np.zeros(3)])
+    seen.clear()
     one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
     assert len(set(seen)) == 100  # padding repeats some
 
