@@ -54,7 +54,7 @@ def _images(run: Run) -> Images:
     kept = [i for i, true in enumerate(votes.labels) if len(true)]
     ranked = [np.asarray(votes.ranked(i))[:n] for i in kept]
     labels = [list(votes.labels[i]) for i in kept]
-    return Images(ranked, labels, len(votes.provenance.label_names), votes.provenance.sigma)
+    return Images(ranked, labels, len(votes.provenance.label_names), votes.provenance.noise.sigma)
 
 
 def wrong_claims_block(draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.05)) -> dict[str, str]:
