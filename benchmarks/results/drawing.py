@@ -1,7 +1,7 @@
 """Figures of the results page as small SVG files: those of a report, and curves that the report has no figure for."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+IMAGES = "images/results"  # in the folder of the page
 _PATH, _DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
 _HEIGHT = 2.75
 
@@ -48,9 +49,14 @@ def study_figures(study: Study, folder: Path, prefix: str, keys: Sequence[str]) 
 
 def curves_figure(folder: Path, name: str, title: str, subtitle: str, panels: Sequence[Panel]) -> Path:
     """The panels side by side under one heading and one legend, as `name.svg`."""
+    return svg_figure(lambda: _figure(title, subtitle, panels), folder, name)
+
+
+def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
+    """A figure in the style of the report, as `name.svg`."""
     require_folder(folder)
     with canvas.fixed_style():
-        (path,) = canvas.save(_figure(title, subtitle, panels), folder, name, ["svg"])
+        (path,) = canvas.save(draw(), folder, name, ["svg"])
     return _copy_smaller(path, path)
 
 
