@@ -19,6 +19,7 @@ from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import Layers, crossing, scale_radii
 from multiguard.certify.rules import TopK
+from multiguard.certify.shifts import GAUSSIAN_SHIFT
 from multiguard.certify.theorem1 import paper_radii
 
 Solver = Callable[[Group, TopK, float], Floats]
@@ -74,11 +75,13 @@ def _terms(ordered: Floats, k_prime: int) -> Layers:
     """The first bound alone, and the sums of the first 1, 2, ... bounds, shared by k' layers."""
     sums = np.minimum(np.cumsum(ordered, axis=1) / k_prime, 1.0)
     weights = np.concatenate([[1.0], k_prime / np.arange(1, ordered.shape[1] + 1)])
-    return Layers.of(np.concatenate([ordered[:, :1], sums], axis=1)[:, :, None], weights)
+    return Layers.of(np.concatenate([ordered[:, :1], sums], axis=1)[:, :, None], weights, GAUSSIAN_SHIFT)
 
 
 def _crossing(left: Layers, right: Layers) -> Floats:
-    return crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
+    return crossing(
+        lambda r: left.moved(-r).max(axis=1), lambda r: right.moved(r).min(axis=1), left.rows, GAUSSIAN_SHIFT
+    )
 
 
 def statistics(k_prime: int) -> dict[str, Solver]:

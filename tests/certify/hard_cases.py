@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.certify import fifty_digits
 from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
-from multiguard.certify import Rule, Threshold, TopK
+from multiguard.certify import Gaussian, Rule, Threshold, TopK
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, count_votes
 from multiguard.certify.radii import solve
@@ -81,7 +81,7 @@ def holding(claims: Sequence[Claim | None], r: mpf, factor: float = 1) -> int:
 def top_k_radii(case: Case, method: str) -> NDArray[np.float64]:
     rule = TopK(case.k, case.k_prime)
     counts = counts_of(case.ballot, case.labels, rule)
-    return solve([counts], rule, ClopperPearson(), case.sigma, case.alpha, method)[0].true  # type: ignore[arg-type]
+    return solve([counts], rule, ClopperPearson(), Gaussian(case.sigma), case.alpha, method)[0].true  # type: ignore[arg-type]
 
 
 def check_top_k(case: Case, method: str) -> None:
@@ -97,7 +97,7 @@ def check_top_k(case: Case, method: str) -> None:
 def check_threshold(ballot: Ballot, labels: Sequence[int], t: float, sigma: float, alpha: float) -> None:
     """Check every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
     counts = counts_of(ballot, labels, Threshold(t))
-    found = solve([counts], Threshold(t), ClopperPearson(), sigma, alpha, "joint")[0]
+    found = solve([counts], Threshold(t), ClopperPearson(), Gaussian(sigma), alpha, "joint")[0]
     assert found.false is not None
     with mp.workdps(DIGITS):
         floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2)

@@ -7,6 +7,7 @@ from tests.certify.cases import random_distribution, random_ranked
 from tests.certify.limit import limit_radius
 
 from multiguard.certify import (
+    Gaussian,
     Rule,
     Threshold,
     TopK,
@@ -73,8 +74,8 @@ def test_single_radius() -> None:
         votes = random_ranked(rng, labels=8, depth=3, draws=300, spread=1.0)
         labels = np.argsort(-np.bincount(votes.ravel(), minlength=8))[:4]
         draws = read_draws(votes, labels, TopK(5, 3), 8)
-        full = betting_radii(draws, TopK(5, 3), 0.01)[0] >= 0.5
-        single = betting_radii(draws, TopK(5, 3), 0.01, at=(0.5,))[0] >= 0.5
+        full = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1))[0] >= 0.5
+        single = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1), at=(0.5,))[0] >= 0.5
         gained += int(single.sum()) - int(full.sum())
     assert gained > 0
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
 
-from multiguard.certify import Rule, Threshold, TopK, certified_radii, wealth
+from multiguard.certify import Gaussian, Rule, Threshold, TopK, certified_radii, wealth
 from multiguard.certify.bets import Game
 from multiguard.certify.betting import betting_radii, ceiling_radii, floor_radii
 from multiguard.certify.blocks import Claim
@@ -26,7 +26,7 @@ def too_many(wrong: int, cases: int, alpha: float) -> float:
 
 
 def size_one(rule: TopK) -> Claimed:
-    return lambda draws, alpha, course: betting_radii(draws, rule, alpha, course, at=(R,))[0][0] >= R
+    return lambda draws, alpha, course: betting_radii(draws, rule, alpha, Gaussian(1), course, at=(R,))[0][0] >= R
 
 
 # A classifier that breaks the claim exactly at R, its rule, L, and whether the claim is made at R.
@@ -37,13 +37,13 @@ CASES: dict[str, tuple[Staircase, Rule, list[int], Claimed]] = {
         floor_of_two(R, T),
         Threshold(T),
         [0, 1],
-        lambda d, a, course: floor_radii(d, Threshold(T), a, course, at=(R,))[0] >= R,
+        lambda d, a, course: floor_radii(d, Threshold(T), a, Gaussian(1), course, at=(R,))[0] >= R,
     ),
     "ceiling": (
         ceiling_of_two(R, T),
         Threshold(T),
         [0],
-        lambda d, a, course: ceiling_radii(d, Threshold(T), a, course, at=(R,))[1] >= R,
+        lambda d, a, course: ceiling_radii(d, Threshold(T), a, Gaussian(1), course, at=(R,))[1] >= R,
     ),
 }
 

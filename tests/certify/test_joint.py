@@ -8,7 +8,7 @@ import pytest
 from tests.certify.cases import random_distribution
 from tests.certify.limit import limit_radius
 
-from multiguard.certify import TopK, exact_radii
+from multiguard.certify import Gaussian, TopK, exact_radii
 from multiguard.certify.bounds import ClopperPearson, Exact
 from multiguard.certify.counts import VoteCounts, count_votes
 from multiguard.certify.radii import solve
@@ -54,11 +54,12 @@ def test_rival_layers(k_prime: int, exact: bool) -> None:
         sets, chances, labels = random_case(seed, c=8, k_prime=k_prime, d=d)
         weights = chances if exact else np.random.default_rng(seed).multinomial(2000, chances).astype(np.float64)
         for k in (2, 3, 5):
-            rule, options = TopK(k, k_prime), (Exact(chances) if exact else ClopperPearson(), 1.0, 0.01, "joint")
+            bounds, rule = Exact(chances) if exact else ClopperPearson(), TopK(k, k_prime)
             counts = replace(count_votes(sets, labels, rule, 8, weights), draws=1 if exact else 2000)
             plain = replace(counts, rival_mass=votes_alone(counts, rule))
             assert np.all(counts.rival_mass <= plain.rival_mass + 1e-12)
-            ours, theirs = (each.true for each in solve([counts, plain], rule, *options))
+            solved = solve([counts, plain], rule, bounds, Gaussian(1), 0.01, "joint")
+            ours, theirs = (each.true for each in solved)
             found, before = [*found, *ours], [*before, *theirs]
     more = np.array(found) > np.array(before) + 1e-3
     assert np.all(np.array(found) >= np.array(before) - 1e-9)

@@ -10,6 +10,7 @@ from tests.certify.cases import Lines, random_sets, votes_and_labels
 from tests.certify.worst_cases import Staircase, floor_of_two, top_two_of_five, two_labels
 
 from multiguard.certify import (
+    Gaussian,
     Outlook,
     Rule,
     Threshold,
@@ -74,7 +75,7 @@ def test_claimed(rule: str) -> None:
 def test_round_radius() -> None:
     """A radius on the list of r needs that r, one just above it the next; a certificate has such radii exactly."""
     radii = np.array([0.0, 0.25, math.nextafter(0.25, 1), 3.0])
-    np.testing.assert_array_equal(needed_r(radii, 0.5), [0.0, 0.5, 0.52, 10.0])
+    np.testing.assert_array_equal(needed_r(radii, Gaussian(0.5)), [0.0, 0.5, 0.52, 10.0])
     votes, options = np.array([[0]] * 380 + [[1]] * 20), {"num_labels": 2, "sigma": 0.5, "method": "betting"}
     assert float(certified_radii(votes, [0], TopK(1, 1), **options).true[0] * 100).is_integer()
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from multiguard import MultiGuardError, Smoother, Threshold, TopK, certified_radii, certified_radii_batch, exact_radii
-from multiguard.certify import register_method
+from multiguard.certify import PixelAblation, Uniform, register_method
 
 RANKED = np.argsort(np.random.default_rng(0).normal([2.0, 1.0, 0.5, 0.0], 1.0, (250, 4)), axis=1)[:, ::-1]
 SETS = np.random.default_rng(1).random((250, 4)) < [0.9, 0.8, 0.2, 0.1]
 
 
-def like_joint(hits, labels, rule, *, sigma, alpha):
+def like_joint(hits, labels, rule, *, noise, alpha):
     """The joint certificate under another name."""
-    radii = certified_radii(hits, labels, rule, sigma=sigma, alpha=alpha)
+    radii = certified_radii(hits, labels, rule, noise=noise, alpha=alpha)
     return radii.true if radii.false is None else (radii.true, radii.false)
 
 
@@ -52,6 +52,13 @@ def test_lowered_claims():
     assert found.true.tolist() == [0.1, 0.1]
 
 
+def test_whole_radii():
+    """Radii that count pixels are rounded down to whole numbers."""
+    register_method("parts", lambda *_, **__: [2.7, -np.inf], guarantee="none", noises=("pixels",))
+    found = certified_radii(RANKED, [0, 1], TopK(2, 1), noise=PixelAblation(3, 20), num_labels=4, method="parts")
+    assert found.true.tolist() == [2.0, -np.inf]
+
+
 @pytest.mark.parametrize("returned", [[0.1], [0.1, np.nan], [0.1, -0.2], [[0.1, 0.2]]])
 def test_wrong_form(returned):
     """What is not one radius per claim is refused by the method's name."""
@@ -68,6 +75,7 @@ def test_wrong_form(returned):
         ({"name": "all"}, "no built-in method"),
         ({"guarantee": " "}, "say what holds"),
         ({"rules": ("top",)}, "rules must be some of top-k, threshold"),
+        ({"noises": ("l2",)}, "noises must be some of gaussian, uniform, pixels, band"),
     ],
 )
 def test_refusals(change, message):
@@ -80,9 +88,11 @@ def test_refusals(change, message):
 def test_unknown_method():
     """An unknown method is refused with the known ones; a registered one only where its rule is meant."""
     register_method("ranks-only", like_joint, guarantee="that of joint")
-    with pytest.raises(MultiGuardError, match="cohen, mine, ranks-only"):
+    with pytest.raises(MultiGuardError, match="cohen, enumerated, mine, ranks-only"):
         certified_radii(RANKED, [0], TopK(2, 1), sigma=0.5, num_labels=4, method="other")
     with pytest.raises(MultiGuardError, match="method of the threshold rule 'ranks-only'"):
         certified_radii(SETS, [0], Threshold(0.5), sigma=0.5, method="ranks-only")
+    with pytest.raises(MultiGuardError, match=r"'mine' was registered for gaussian noise, not uniform:0\.5"):
+        certified_radii(RANKED, [0], TopK(2, 1), noise=Uniform(0.5), num_labels=4, method="mine")
     with pytest.raises(MultiGuardError, match="no exact radii"):
         exact_radii(np.eye(2, dtype=bool), [0.9, 0.1], [0], TopK(1, 1), sigma=1.0, method="mine")

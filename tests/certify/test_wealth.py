@@ -10,11 +10,12 @@ from scipy.special import ndtr
 from tests.certify.cases import random_ranked
 from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
 
-from multiguard.certify import BETTING_RADII, Rule, Threshold, TopK, blocks, certified_radii, wealth
+from multiguard.certify import Gaussian, Rule, Threshold, TopK, blocks, certified_radii, wealth
 from multiguard.certify.bets import Game, ladders, payoffs, stakes
 from multiguard.certify.betting import ceilings, floors, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
+from multiguard.certify.shifts import GAUSSIAN_SHIFT
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
 RADII = np.array([0.0, 0.1, 0.42, 0.9, 1.6])
@@ -158,7 +159,7 @@ def most_mean_where_broken(game: Game, u: int, v: int, r: float, rng: np.random.
     ladder = ladders(game, (u,), (v,))
     gaps, least = ladder.gaps[0], float(ladder.least[0])
     scores = -np.sort(-4 * rng.standard_normal((1, len(gaps))), axis=1)
-    x = payoffs(scores, ladder.gaps, ladder.least, np.array([r]))[0]
+    x = payoffs(scores, ladder.gaps, ladder.least, np.array([r]), GAUSSIAN_SHIFT)[0]
     tails = np.concatenate([scores, -np.sort(-3 * rng.standard_normal((60, len(gaps))), axis=1)])
     low, high = np.full(len(tails), -60.0), np.full(len(tails), 60.0)
     for _ in range(70):
@@ -208,7 +209,7 @@ def test_radii_list() -> None:
     radius = certified_radii(votes * 3, [0], TopK(1, 1), sigma=0.3, num_labels=2, method="betting").true[0]
     step = round(float(radius) / 0.3 * 50)
     assert step > 10
-    exact = Fraction(0.3) * Fraction(float(BETTING_RADII[step]))
+    exact = Fraction(0.3) * Fraction(float(Gaussian.betting_r[step]))
     assert Fraction(float(radius)) <= exact < Fraction(float(np.nextafter(radius, 1)))
 
 
@@ -219,7 +220,10 @@ def test_fractions(c: int, d: int) -> None:
         np.zeros((1, d), dtype=np.bool_), np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), c - d
     )
     threshold = Threshold(0.5)
-    for staircase in (top_k_sizes(draws, TopK(3 % c + 1, 2)), floors(draws, threshold), ceilings(draws, threshold)):
+    for staircase in (
+        top_k_sizes(draws, TopK(3 % c + 1, 2), GAUSSIAN_SHIFT),
+        *(each(draws, threshold, GAUSSIAN_SHIFT) for each in (floors, ceilings)),
+    ):
         levels = [exp(-claim.needed) for claim in staircase.claims(0.2)]
         assert min(levels, default=1.0) > 0
         assert sum(levels) <= 0.2 * (1 + 1e-12)

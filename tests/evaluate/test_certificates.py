@@ -95,7 +95,7 @@ def test_cohen(tmp_path) -> None:
     """Cohen is allowed where every image has at most one label."""
     ranked = np.array([[4]] * 95 + [[3]] * 5)
     votes = stored_votes(tmp_path, [ranked] * 2, [[4], []])
-    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), methods=METHODS)
+    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), methods=METHODS[:-1])
     assert found.radii["cohen"][0][0] > 0
     assert found.radii["cohen"][1].shape == (0,)
 

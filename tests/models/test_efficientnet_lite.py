@@ -39,6 +39,28 @@ def test_timm_logits(variant, size):
 
 
 @torch.no_grad()
+def test_size():
+    """lite:N@SIZE is lite:N on the resized image, with the same tensors; so it is behind a U-Net."""
+    torch.manual_seed(0)
+    plain, sized = (build_backbone(name, 3).network.eval() for name in ("lite:0", "lite:0@64"))
+    sized.load_state_dict(plain.state_dict())
+    images = torch.randn(1, 3, 48, 40)
+    resized = functional.interpolate(images, size=(64, 64), mode="bilinear")
+    torch.testing.assert_close(sized(images), plain(resized))
+    behind = build_backbone("unet:8+lite:0@64", 3).network.eval()
+    cleaned = behind.denoiser(images)
+    torch.testing.assert_close(behind(images), behind.network(cleaned))
+    assert behind.network.size == 64
+
+
+@pytest.mark.parametrize("name", ["lite:0@31", "lite:0@1025", "lite:0@", "lite:0@x", "lite:0@064"])
+def test_wrong_size(name):
+    """A size that is no number from 32 to 1024 is refused."""
+    with pytest.raises(ModelError, match="SIZE from 32 to 1024"):
+        build_backbone(name, 3)
+
+
+@torch.no_grad()
 def test_imagenet_weights(lite0_weights):
     """The published weights fit by name, and give timm's logits."""
     weights = load_file(lite0_weights)

@@ -1,8 +1,16 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
-from multiguard.certify.betting import BETTING_RADII
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.counts import hits_from_ranked
+from multiguard.certify.noise import (
+    BandAblation,
+    Gaussian,
+    Noise,
+    PixelAblation,
+    Uniform,
+    parse_noise,
+    resolve_noise,
+)
 from multiguard.certify.outlook import Outlook, betting_outlooks
 from multiguard.certify.radii import (
     Radii,
@@ -16,15 +24,19 @@ from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold,
 from multiguard.certify.single_labels import label_radii
 
 __all__ = [
-    "BETTING_RADII",
     "METHODS",
+    "BandAblation",
+    "Gaussian",
     "Method",
+    "Noise",
     "Outlook",
+    "PixelAblation",
     "Radii",
     "Rule",
     "RuleName",
     "Threshold",
     "TopK",
+    "Uniform",
     "betting_outlooks",
     "certified_radii",
     "certified_radii_batch",
@@ -35,5 +47,7 @@ __all__ = [
     "hits_from_ranked",
     "label_radii",
     "make_rule",
+    "parse_noise",
     "register_method",
+    "resolve_noise",
 ]

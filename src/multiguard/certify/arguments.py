@@ -28,14 +28,14 @@ def check_count(name: str, value: int, most: int | None = None) -> int:
 
 def check_fraction(name: str, value: float) -> float:
     """The value, if it lies strictly between 0 and 1."""
-    if not (_is_real(value) and 0 < value < 1):
+    if not (is_real(value) and 0 < value < 1):
         raise InvalidInputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
     return float(value)
 
 
 def check_alpha(alpha: float) -> float:
     """The error allowed, if it is above 0 and below 1."""
-    if not (_is_real(alpha) and _LEAST_ALPHA <= alpha < 1):
+    if not (is_real(alpha) and _LEAST_ALPHA <= alpha < 1):
         raise InvalidInputError(
             f"alpha is the error allowed: above 0 (not below {_LEAST_ALPHA}) and below 1, got {alpha!r}"
         )
@@ -44,7 +44,7 @@ def check_alpha(alpha: float) -> float:
 
 def check_sigma(sigma: float) -> float:
     """The standard deviation of the noise, if it is positive and finite."""
-    if not (_is_real(sigma) and math.isfinite(sigma) and sigma > 0):
+    if not (is_real(sigma) and math.isfinite(sigma) and sigma > 0):
         raise InvalidInputError(
             f"sigma is the standard deviation of the noise and must be positive and finite, got {sigma!r}"
         )
@@ -53,7 +53,7 @@ def check_sigma(sigma: float) -> float:
 
 def check_forecast_margin(forecast_margin: float) -> float:
     """The forecast margin, if it is not negative; infinity is allowed."""
-    if not (_is_real(forecast_margin) and forecast_margin >= 0):
+    if not (is_real(forecast_margin) and forecast_margin >= 0):
         raise InvalidInputError(
             f"forecast_margin must be a number of standard deviations, at least 0, got {forecast_margin!r}"
         )
@@ -110,7 +110,8 @@ def each_image(
             raise InvalidInputError(f"image {index}: {error}") from error
 
 
-def _is_real(value: object) -> bool:
+def is_real(value: object) -> bool:
+    """Whether the value is a real number, of Python or NumPy, and no boolean."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 

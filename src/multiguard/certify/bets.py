@@ -2,10 +2,10 @@
 
 A draw that hits a labels of S and b labels of T is worth W: H_S/u - H_T/v for the top-k rule, H_S/u - t for a floor of
 the threshold rule, t - H_T/v for a ceiling. Where the pair is broken, W has mean at most 0 at x + delta. Let its values
-be w_0 < w_1 < ... For any scores z_1 >= z_2 >= ...
+be w_0 < w_1 < ... For any probabilities q_1 >= q_2 >= ..., with slope_l the slope of `down` at q_l,
 
-    slope_l = exp(z_l r - r^2/2),   h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,
-    b0 = sum_l (w_l - w_{l-1}) (slope_l Phi(z_l) - Phi(z_l - r)) - w_0
+    h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,
+    b0 = sum_l (w_l - w_{l-1}) (slope_l q_l - down(q_l)) - w_0
 
 have E[h(W)] <= b0 at x, so that 1 + stake (h(W) - b0) has mean at most 1. `docs/theory.md` has the proof.
 """
@@ -14,15 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
 
-# The largest r at which a law is taken to break.
-_FURTHEST = 6.4
 _STEPS = 12
-# Scores beyond this have slopes so large or small that they only lose digits.
-_MOST_SCORE = 5.0
 # b0 is raised by this fraction of the largest numbers it is made of, and no bet pays less than _LEAST_PAYOFF.
 _ROUNDING = 1e-12
 _LEAST_PAYOFF = 1e-4
@@ -38,12 +34,14 @@ class Game:
         most_out: The most labels of T that a draw can hit; 0 without T.
         most_hits: The most labels that a draw can hit.
         threshold: t of the threshold rule; None for the top-k rule.
+        shift: How a perturbation moves the law of W.
     """
 
     most_in: int
     most_out: int
     most_hits: int
     threshold: float | None = None
+    shift: Shift = GAUSSIAN_SHIFT
 
     def cells(self) -> tuple[Ints, Ints]:
         """(cells,) and (cells,) the labels of S and of T that a draw hits, all that is possible."""
@@ -93,38 +91,36 @@ def ladders(game: Game, us: tuple[int, ...], vs: tuple[int, ...]) -> Ladders:
     return Ladders(order, np.diff(rising, axis=1), rising[:, 0], np.take_along_axis(possible, order, axis=1))
 
 
-def scores_of(law: Floats) -> Floats:
-    """Phi^-1 of the probability of each value or more, but the least; law: (rows, cells) along a ladder."""
-    tails: Floats = ndtri(np.clip(np.cumsum(law[:, :0:-1], axis=1)[:, ::-1], 0.0, 1.0))
-    return tails
+def scores_of(law: Floats, shift: Shift) -> Floats:
+    """The score of the probability of each value or more, but the least; law: (rows, cells) along a ladder."""
+    return shift.scores(np.clip(np.cumsum(law[:, :0:-1], axis=1)[:, ::-1], 0.0, 1.0))
 
 
-def law_of(scores: Floats) -> Floats:
+def law_of(scores: Floats, shift: Shift) -> Floats:
     """(rows, cells) the law along a ladder that has these scores, or the running minimum of them."""
-    kept = np.clip(scores, -_MOST_SCORE, _MOST_SCORE)
     tails = np.zeros((len(scores), scores.shape[1] + 2))
     tails[:, 0] = 1.0
-    tails[:, 1:-1] = ndtr(np.minimum.accumulate(kept, axis=1))
+    tails[:, 1:-1] = shift.moved(np.minimum.accumulate(shift.kept(scores), axis=1), 0.0)
     law: Floats = tails[:, :-1] - tails[:, 1:]
     return law
 
 
-def breaking(scores: Floats, gaps: Floats, least: Floats) -> Floats:
-    """(rows,) about the r up to which C > 0 for a law with these scores, at most 6.4; 0 where there is none."""
-    low, high = np.zeros(len(scores)), np.full(len(scores), _FURTHEST)
+def breaking(scores: Floats, gaps: Floats, least: Floats, shift: Shift) -> Floats:
+    """(rows,) about the r up to which C > 0 for a law with these scores; 0 where there is none."""
+    low, high = np.zeros(len(scores)), np.full(len(scores), shift.furthest)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        kept = least + np.einsum("ij,ij->i", gaps, ndtr(scores - middle[:, None])) > 0
+        kept = least + np.einsum("ij,ij->i", gaps, shift.moved(scores, -middle[:, None])) > 0
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     return low
 
 
-def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats) -> Floats:
+def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats, shift: Shift) -> Floats:
     """(rows, cells) h(W) - b0 along the ladder, b0 rounded up: its mean at x is at most 0 while the pair is broken."""
-    z = np.minimum.accumulate(np.clip(scores, -_MOST_SCORE, _MOST_SCORE), axis=1)
+    z = np.minimum.accumulate(shift.kept(scores), axis=1)
     r = r[:, None]
-    slopes = np.minimum.accumulate(np.exp(z * r - r**2 / 2), axis=1)
-    b0 = np.einsum("ij,ij->i", gaps, slopes * ndtr(z) - ndtr(z - r)) - least
+    slopes = np.minimum.accumulate(shift.slopes(z, r), axis=1)
+    b0 = np.einsum("ij,ij->i", gaps, slopes * shift.moved(z, 0.0) - shift.moved(z, -r)) - least
     b0 += _ROUNDING * (np.einsum("ij,ij->i", gaps, slopes + 1) - least)
     x = np.zeros((len(gaps), gaps.shape[1] + 1))
     np.cumsum(gaps * slopes, axis=1, out=x[:, 1:])

@@ -19,11 +19,11 @@ from multiguard.certify.blocks import Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 from multiguard.certify.layers import At
+from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
+from multiguard.certify.shifts import Shift
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course, wealth
 
-# The r = R / sigma at which claims are made; between two of them the smaller one counts.
-BETTING_RADII: Floats = np.arange(251) / 50
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
 # T has at most so many labels where a draw may hit any number of them.
@@ -58,7 +58,7 @@ class Staircase:
 
 
 def betting_radii(
-    draws: Draws, rule: Rule, alpha: float, course: Course = ANYTIME, at: At = None
+    draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
 ) -> tuple[Floats, Floats | None]:
     """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings.
 
@@ -66,8 +66,10 @@ def betting_radii(
     """
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
-        return np.concatenate([certain, _claimed(draws, top_k_sizes(draws, rule), alpha, course, at)]), None
-    return floor_radii(draws, rule, alpha / 2, course, at), ceiling_radii(draws, rule, alpha / 2, course, at)
+        claimed = _claimed(draws, top_k_sizes(draws, rule, noise.shift), alpha, noise, course, at)
+        return np.concatenate([certain, claimed]), None
+    options = alpha / 2, noise, course, at
+    return floor_radii(draws, rule, *options), ceiling_radii(draws, rule, *options)
 
 
 def course_of(method: Method, draws: Draws) -> Course:
@@ -75,14 +77,18 @@ def course_of(method: Method, draws: Draws) -> Course:
     return fixed_course(draws.count) if method == "coupled" else ANYTIME
 
 
-def floor_radii(draws: Draws, rule: Threshold, alpha: float, course: Course = ANYTIME, at: At = None) -> Floats:
+def floor_radii(
+    draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
+) -> Floats:
     """(d,) the r up to which at least 1, 2, ..., d labels of L are claimed to stay in."""
-    return _claimed(draws, floors(draws, rule), alpha, course, at)
+    return _claimed(draws, floors(draws, rule, noise.shift), alpha, noise, course, at)
 
 
-def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, course: Course = ANYTIME, at: At = None) -> Floats:
+def ceiling_radii(
+    draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
+) -> Floats:
     """(c - d,) the r up to which at most 0, 1, ... labels outside L are claimed to come in."""
-    return _claimed(draws, ceilings(draws, rule), alpha, course, at)[::-1]
+    return _claimed(draws, ceilings(draws, rule, noise.shift), alpha, noise, course, at)[::-1]
 
 
 def certain_sizes(draws: Draws, rule: TopK) -> int:
@@ -90,26 +96,26 @@ def certain_sizes(draws: Draws, rule: TopK) -> int:
     return min(draws.num_true, rule.k, max(0, rule.k - draws.rivals))
 
 
-def top_k_sizes(draws: Draws, rule: TopK) -> Staircase:
+def top_k_sizes(draws: Draws, rule: TopK, shift: Shift) -> Staircase:
     """The sizes that have to be proved, each with the same fraction of alpha."""
     d, sizes = draws.num_true, range(certain_sizes(draws, rule) + 1, min(draws.num_true, rule.k) + 1)
-    game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime)
+    game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime, shift=shift)
     return Staircase(game, [(d - e + 1, rule.k - e + 1) for e in sizes], np.full(len(sizes), 1 / max(1, len(sizes))))
 
 
-def floors(draws: Draws, rule: Threshold) -> Staircase:
+def floors(draws: Draws, rule: Threshold, shift: Shift) -> Staircase:
     """At least 1, 2, ..., d labels of L stay in, each with the same fraction of alpha."""
     d = draws.num_true
-    game = Game(_most_subset(d), 0, d, rule.t)
+    game = Game(_most_subset(d), 0, d, rule.t, shift)
     return Staircase(game, [(d - e, 0) for e in range(d)], np.full(d, 1 / max(1, d)))
 
 
-def ceilings(draws: Draws, rule: Threshold) -> Staircase:
+def ceilings(draws: Draws, rule: Threshold, shift: Shift) -> Staircase:
     """At most c - d - 1, ..., 1, 0 labels outside L come in; fractions like ..., 1/12, 1/6, 1/2."""
     most = min(draws.rivals, _MOST_TOGETHER)
     sizes = np.arange(draws.rivals, 0, -1)
     fractions = (1 - 1e-12) * (1 + 1 / max(1, draws.rivals)) / (sizes * (sizes + 1))
-    return Staircase(Game(0, most, most, rule.t), [(0, int(size)) for size in sizes], fractions)
+    return Staircase(Game(0, most, most, rule.t, shift), [(0, int(size)) for size in sizes], fractions)
 
 
 def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
@@ -118,11 +124,11 @@ def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
     return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
 
 
-def _claimed(draws: Draws, staircase: Staircase, alpha: float, course: Course, at: At) -> Floats:
+def _claimed(draws: Draws, staircase: Staircase, alpha: float, noise: SampledNoise, course: Course, at: At) -> Floats:
     """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
     if not staircase.pairs:
         return np.empty(0)
-    radii = BETTING_RADII if at is None else np.unique(check_radii(at))
+    radii = noise.betting_r if at is None else np.unique(check_radii(at))
     requested = None if at is None else len(radii)
     claims = staircase.claims(alpha, requested)
     log_k = wealth(draws, staircase.game, claims, radii, course)

@@ -12,6 +12,7 @@ from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.rivals import rival_mass
 from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
+from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
 from multiguard.errors import InvalidInputError
 
 # Up to this many labels every subset of L is used (2^12 = 4096 of them).
@@ -173,6 +174,7 @@ class Group:
 
     Attributes:
         counts: The counts of each image.
+        shift: How a perturbation moves the probabilities of their noise.
         images: How many images there are.
         num_true: d, the number of labels in the L of each image.
         num_labels: c, the number of labels there are.
@@ -182,8 +184,8 @@ class Group:
         mass_on_labels: (images, d) the mass of each label of L.
     """
 
-    def __init__(self, counts: Sequence[VoteCounts]) -> None:
-        self.counts, self.images = counts, len(counts)
+    def __init__(self, counts: Sequence[VoteCounts], shift: Shift = GAUSSIAN_SHIFT) -> None:
+        self.counts, self.images, self.shift = counts, len(counts), shift
         self.draws = np.array([each.draws for each in counts], dtype=np.float64)
         self.labels = np.stack([each.labels for each in counts])
         self.label_mass = np.stack([each.label_mass for each in counts])
@@ -193,7 +195,7 @@ class Group:
     @property
     def suspects(self) -> "Group":
         """The same images with the most hit labels outside L in place of L; for the threshold rule only."""
-        return Group([counts.suspects for counts in self.counts if counts.suspects is not None])
+        return Group([counts.suspects for counts in self.counts if counts.suspects is not None], self.shift)
 
     def rivals(self, most: int) -> Floats:
         """(images, <= most) the largest masses outside L, downwards."""

@@ -10,13 +10,13 @@ is a lower bound of the mean of W at x + delta; for `Threshold` W = H_S/u - t, a
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws
 from multiguard.certify.layers import crossing
 from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.shifts import Shift
 from multiguard.certify.subsets import best_within, subset_sizes
 
 # Every subset of L is tried up to so many labels, beyond them single labels.
@@ -27,17 +27,18 @@ _MOST_LABELS = 14
 _MARGIN = 1e-11
 
 
-def coupled_radii(draws: Draws, chances: Floats, rule: Rule) -> tuple[Floats, Floats | None]:
+def coupled_radii(draws: Draws, chances: Floats, rule: Rule, shift: Shift) -> tuple[Floats, Floats | None]:
     """As `betting_radii`, each row of `draws` with its chance in place of being a draw; every r counts."""
     d, rivals = draws.num_true, draws.rivals
     if isinstance(rule, TopK):
         sizes = min(d, rule.k)
         certain = min(sizes, max(0, rule.k - rivals))
         pairs = [(d - e + 1, rule.k - e + 1) for e in range(certain + 1, sizes + 1)]
-        r = _Means(draws, chances, Game(min(d, rule.k_prime), rule.k_prime, rule.k_prime)).radii(pairs)
+        r = _Means(draws, chances, Game(min(d, rule.k_prime), rule.k_prime, rule.k_prime, shift=shift)).radii(pairs)
         return np.minimum.accumulate(np.concatenate([np.full(certain, np.inf), r])), None
-    floors = _Means(draws, chances, Game(d, 0, d, rule.t)).radii([(d - e, 0) for e in range(d)])
-    ceilings = _Means(draws, chances, Game(0, rivals, rivals, rule.t)).radii([(0, m + 1) for m in range(rivals)])
+    floors = _Means(draws, chances, Game(d, 0, d, rule.t, shift)).radii([(d - e, 0) for e in range(d)])
+    out = _Means(draws, chances, Game(0, rivals, rivals, rule.t, shift))
+    ceilings = out.radii([(0, m + 1) for m in range(rivals)])
     return np.minimum.accumulate(floors), np.maximum.accumulate(ceilings)
 
 
@@ -61,7 +62,8 @@ class _Means:
         ladder = ladders(game, *widths)
         self.row = self.us[:, None] * len(widths[1]) + self.vs
         laws = _laws(hits_in @ subsets.T, hits_out @ rivals.T, chances, game)
-        self.scores = _scores(np.take_along_axis(laws, ladder.order[self.row.ravel()], axis=1))
+        self.shift = game.shift
+        self.scores = self._scores(np.take_along_axis(laws, ladder.order[self.row.ravel()], axis=1))
         self.gaps, self.least = ladder.gaps[self.row.ravel()], ladder.least[self.row.ravel()]
 
     def radii(self, pairs: Sequence[tuple[int, int]]) -> Floats:
@@ -72,11 +74,11 @@ class _Means:
         def weakest(r: Floats) -> Floats:
             return np.array([self._weakest(float(at), *pair) for at, pair in zip(r, pairs, strict=True)])
 
-        return crossing(weakest, lambda r: np.zeros(len(r)), len(pairs))
+        return crossing(weakest, lambda r: np.zeros(len(r)), len(pairs), self.shift)
 
     def _weakest(self, r: float, out: int, into: int) -> float:
         """The least over U and V of the largest C over S in U and T in V."""
-        kept = np.einsum("ij,ij->i", self.gaps, ndtr(self.scores - r))
+        kept = np.einsum("ij,ij->i", self.gaps, self.shift.moved(self.scores, -r))
         means = (self.least + (1 - _MARGIN) * kept).reshape(self.row.shape)
         means[(self.us == 0) & (out > 0)] = -np.inf
         means[:, (self.vs == 0) & (into > 0)] = -np.inf
@@ -84,6 +86,11 @@ class _Means:
         sets = best_within(np.ascontiguousarray(within[:, : 1 << self.together]), np.maximum)
         among = sets[:, subset_sizes(self.together) == into]
         return float(min(among.min(initial=np.inf), within[:, 1 << self.together :].min(initial=np.inf)))
+
+    def _scores(self, laws: Floats) -> Floats:
+        """As `scores_of`, with the digits of tails near 1 too."""
+        above, below = np.cumsum(laws[:, :0:-1], axis=1)[:, ::-1], np.cumsum(laws[:, :-1], axis=1)
+        return self.shift.scores(np.minimum(above, 1.0), below)
 
     def _within_u(self, means: Floats, out: int) -> Floats:
         """(sets U, T) the largest mean over S in U; for many labels single ones of which every U has one."""
@@ -97,13 +104,6 @@ def _subsets(labels: Ints, width: int | None = None) -> Ints:
     marks = np.zeros((1 << len(labels), len(labels) if width is None else width), np.int64)
     marks[:, labels] = np.arange(len(marks))[:, None] >> np.arange(len(labels)) & 1
     return marks
-
-
-def _scores(laws: Floats) -> Floats:
-    """As `scores_of`, with the digits of tails near 1 too."""
-    above, below = np.cumsum(laws[:, :0:-1], axis=1)[:, ::-1], np.cumsum(laws[:, :-1], axis=1)
-    scores: Floats = np.where(above > 0.5, -ndtri(np.minimum(below, 1.0)), ndtri(np.minimum(above, 1.0)))
-    return scores
 
 
 def _laws(hits_in: Ints, hits_out: Ints, chances: Floats, game: Game) -> Floats:

@@ -19,6 +19,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.rules import Threshold
+from multiguard.certify.shifts import Shift
 from multiguard.certify.subsets import AcrossFloors, best_within, layer_mass, levels, subset_sizes, weakest_out
 
 # The fraction of the ceilings' alpha for single labels, chosen on half of the COCO images.
@@ -29,15 +30,15 @@ def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) ->
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
     kept = weakest_out(group, range(1, d + 1), d, AcrossFloors(alpha, d), bounds)
-    r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d).reshape(d, -1).T
+    r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, group.shift).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
 
 def independent_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, d) as `joint_floors`, each label by itself."""
     lower = bounds.lower(group.mass_on_labels, group.draws[:, None], alpha / group.num_true)
-    left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: left.shift(-r)[:, 0], lambda r: np.full(len(r), rule.t), lower.size)
+    left = Layers.of(lower.reshape(-1, 1, 1), np.ones(1), group.shift)
+    r = crossing(lambda r: left.moved(-r)[:, 0], lambda r: np.full(len(r), rule.t), lower.size, group.shift)
     return -np.sort(-r.reshape(lower.shape), axis=1)
 
 
@@ -49,11 +50,12 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) 
     among, beside = _SuspectSide(suspects, each, bounds), _beside(group, [level[0] for level in each], bounds)
     few = crossing(
         lambda r: np.full(len(r), rule.t),
-        lambda r: np.maximum(among(r), beside.shift(r)[:, 0]),
+        lambda r: np.maximum(among(r), beside.moved(r)[:, 0]),
         group.images * together,
+        group.shift,
     )
     upper = bounds.upper(group.rivals(rivals)[:, together:], group.draws[:, None], single)
-    r = np.concatenate([few.reshape(together, -1).T, _stays_out(upper, rule.t)], axis=1)
+    r = np.concatenate([few.reshape(together, -1).T, _stays_out(upper, rule.t, group.shift)], axis=1)
     return np.maximum.accumulate(r, axis=1)
 
 
@@ -61,13 +63,13 @@ def independent_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bo
     """(images, c - d) as `joint_ceilings`, each label by itself."""
     rivals = group.num_labels - group.num_true
     upper = bounds.upper(group.rivals(rivals), group.draws[:, None], alpha / rivals)
-    return _stays_out(upper, rule.t)
+    return _stays_out(upper, rule.t, group.shift)
 
 
-def _stays_out(upper: Floats, t: float) -> Floats:
+def _stays_out(upper: Floats, t: float, shift: Shift) -> Floats:
     """The r up to which up(upper) < t, in the shape of `upper`."""
-    right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1))
-    r = crossing(lambda r: np.full(len(r), t), lambda r: right.shift(r)[:, 0], upper.size)
+    right = Layers.of(upper.reshape(-1, 1, 1), np.ones(1), shift)
+    r = crossing(lambda r: np.full(len(r), t), lambda r: right.moved(r)[:, 0], upper.size, shift)
     return r.reshape(upper.shape)
 
 
@@ -100,7 +102,8 @@ class _SuspectSide:
         self.sizes = range(1, len(each) + 1)
         mass = layer_mass(suspects, suspects.num_true)
         rows = [self._rows(suspects, mass, level, bounds) for level in each]
-        self.layers = Layers.of(np.concatenate(rows), 1 / np.maximum(self.members, 1))
+        present = np.arange(1, suspects.num_true + 1) <= self.members[:, None]
+        self.layers = Layers.of(np.concatenate(rows), 1 / np.maximum(self.members, 1), suspects.shift, present)
 
     def _rows(self, suspects: Group, mass: Floats, level: Floats, bounds: Bounds) -> Floats:
         """(images, 2^w, w) the layers of every T that fits into a V with as many labels as levels."""
@@ -108,11 +111,11 @@ class _SuspectSide:
         members = self.members[inside][:, None]
         counted = bounds.upper(mass[:, inside], suspects.draws[:, None, None], level[members - 1])
         layers = np.ones_like(mass)
-        layers[:, inside] = np.where(np.arange(1, suspects.num_true + 1) <= members, counted, 0.0)
+        layers[:, inside] = counted
         return layers
 
     def __call__(self, r: Floats) -> Floats:
-        means = self.layers.shift(r)
+        means = self.layers.moved(r)
         means[:, 0] = np.inf
         least = best_within(means, np.minimum).reshape(len(self.sizes), -1, len(self.members))
         return np.concatenate([row[:, self.members == v].max(axis=1) for row, v in zip(least, self.sizes, strict=True)])
@@ -123,6 +126,7 @@ def _beside(group: Group, each: Sequence[float], bounds: Bounds) -> Layers:
     together = len(each)
     mass, draws = group.rivals(together + 1)[:, together:], group.draws[:, None]
     if mass.shape[1] == 0:
-        return Layers.of(np.zeros((group.images * together, 1, 1)), np.ones(1))
+        none = np.zeros((1, 1), dtype=np.bool_)
+        return Layers.of(np.zeros((group.images * together, 1, 1)), np.ones(1), group.shift, none)
     singles = [bounds.upper(mass, draws, level) for level in each]
-    return Layers.of(np.concatenate(singles)[:, :, None], np.ones(1))
+    return Layers.of(np.concatenate(singles)[:, :, None], np.ones(1), group.shift)

@@ -35,7 +35,7 @@ def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Float
     one_size = alpha / group.sizes(rule.k)
     left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
     right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
-    r = crossing(left, lambda r: right.shift(r).min(axis=1), right.rows)
+    r = crossing(left, lambda r: right.moved(r).min(axis=1), right.rows, group.shift)
     return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
 
 
@@ -56,5 +56,6 @@ def _right_side(group: Group, e: int, rule: TopK, alpha: float, bounds: Bounds) 
     counted = bounds.upper(seen, draws[:, :, None], level[used, None])
     caps[:, used] = np.minimum(caps[:, used], counted)
     sizes = np.arange(1, s + 1)
-    caps[:, depth[None, :] > sizes[:, None]] = 0.0
-    return Layers.of(fill(caps, sums), 1 / sizes)
+    present = depth <= sizes[:, None]
+    caps[:, ~present] = 0.0
+    return Layers.of(fill(caps, sums), 1 / sizes, group.shift, present)

@@ -1,24 +1,22 @@
-"""Sums of shifted Gaussian probabilities, the two sides of every certificate, and where they cross.
+"""Sums of moved probabilities, the two sides of every certificate, and where they cross.
 
-A region of input space that has probability q around the image x keeps at least `down(q) = Phi(Phi^-1(q) - r)`
-around any x + delta with |delta| <= r sigma, and has at most `up(q) = Phi(Phi^-1(q) + r)` there (Neyman-Pearson).
-Each side of a certificate is a maximum or minimum over *terms*, each a weighted sum of such *layers*.
+An event that has probability q at the image x has at least `down(q)` and at most `up(q)` at every x + delta that the
+attacker can make (`shifts.py`). Each side of a certificate is a maximum or minimum over *terms*, each a weighted sum
+of such *layers*.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arrays import Bools, Floats
+from multiguard.certify.shifts import Shift
 
 # The only r that matter, where that is known.
 At = tuple[float, ...] | None
 
-# No finite Phi^-1 of a double differs from another by as much as this, so what holds here holds for every r.
-_BEYOND = 80.0
-# The bracket shrinks to _BEYOND / 2**_STEPS, about 1e-10.
+# The bracket of r shrinks to 2**-_STEPS of itself, 1e-10 at most.
 _STEPS = 40
 # The left side must exceed the right by this fraction: 25 times the largest error of Phi(Phi^-1(q) + r) that was found.
 _MARGIN = 1e-11
@@ -29,20 +27,30 @@ _LEAST_NORMAL = 2.0**-1021
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Terms of layers: a term is its weight times the sum of its shifted probabilities.
+    """Terms of layers: a term is its weight times the sum of its moved probabilities.
+
+    A layer of probability 0 is not one that is absent: `up(0)` may be above 0.
 
     Attributes:
-        scores: (layers, rows, terms), Phi^-1 of each probability; -inf for a layer that is not there.
+        scores: (layers, rows, terms), the score of each probability; -inf for a layer that is not there.
         weights: (rows or 1, terms).
+        shift: How a perturbation moves scores.
     """
 
     scores: Floats
     weights: Floats
+    shift: Shift
 
     @staticmethod
-    def of(probabilities: Floats, weights: Floats) -> "Layers":
-        """Layers of these probabilities, (rows, terms, layers), the terms weighted alike in every row."""
-        return Layers(ndtri(np.ascontiguousarray(np.moveaxis(probabilities, -1, 0))), weights[None, :])
+    def of(probabilities: Floats, weights: Floats, shift: Shift, present: Bools | None = None) -> "Layers":
+        """Layers of these probabilities, (rows, terms, layers), the terms weighted alike in every row.
+
+        present: (terms, layers) which of them there are; all by default.
+        """
+        scores = shift.scores(np.ascontiguousarray(np.moveaxis(probabilities, -1, 0)))
+        if present is not None:
+            scores = np.where(present.T[:, None, :], scores, -np.inf)
+        return Layers(scores, weights[None, :], shift)
 
     @staticmethod
     def stack(blocks: Sequence["Layers"], absent: float) -> "Layers":
@@ -57,21 +65,21 @@ class Layers:
             weights[start : start + block.rows, :own_terms] = block.weights
             start += block.rows
         if absent:
-            scores[0][weights == absent] = 0.0
-        return Layers(scores, weights)
+            scores[0][weights == absent] = 0.5
+        return Layers(scores, weights, blocks[0].shift)
 
     @property
     def rows(self) -> int:
         """How many rows there are."""
         return int(self.scores.shape[1])
 
-    def shift(self, r: Floats) -> Floats:
+    def moved(self, r: Floats) -> Floats:
         """The terms, (rows, terms), after every score of a row has moved by that row's r."""
-        sums: Floats = ndtr(self.scores + r[:, None]).sum(axis=0)
+        sums: Floats = self.shift.moved(self.scores, r[:, None]).sum(axis=0)
         return self.weights * sums
 
 
-def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int) -> Floats:
+def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, shift: Shift) -> Floats:
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
     `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
@@ -81,7 +89,7 @@ def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats]
     def holds(r: Floats) -> Bools:
         return left(r) * (1 - _MARGIN) > right(r)
 
-    low, high = np.zeros(rows), np.full(rows, _BEYOND)
+    low, high = np.zeros(rows), np.full(rows, shift.beyond)
     at_zero, always = holds(low), holds(high)
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -5,23 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
-from multiguard.certify.arguments import check_alpha, check_radii, check_sigma, each_image
+from multiguard.certify.arguments import check_alpha, check_radii, each_image
 from multiguard.certify.arrays import Bools, Floats
 from multiguard.certify.bets import Game, scores_of
-from multiguard.certify.betting import BETTING_RADII, Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.layers import scale_radii
+from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.wealth import BETTING_CUTS, wealth
 from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
 _HOPE = 4.0
-# Draws of each law that were never seen, and the scores beyond which they only lose digits.
-_UNSEEN, _MOST_SCORE = 0.4, 5.0
+# Nothing is claimed so far beyond the last r of the list.
+_BEYOND = 5.0
+# Draws of each law that were never seen.
+_UNSEEN = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +67,9 @@ def betting_outlooks(
     rule: Rule,
     *,
     num_labels: int,
-    sigma: float,
     radii: Sequence[float],
+    sigma: float | None = None,
+    noise: Noise | None = None,
     alpha: float = 0.001,
 ) -> list[Outlook]:
     """For each image where the claims of the method betting stand after the draws so far, any number of them.
@@ -77,8 +79,9 @@ def betting_outlooks(
         labels: For each image the indices of L.
         rule: The smoothed classifier.
         num_labels: c, the number of labels there are.
-        sigma: The standard deviation of the noise.
-        radii: The requested radii, in the unit of sigma.
+        radii: The requested radii.
+        sigma: The standard deviation of Gaussian noise; give this or `noise`.
+        noise: The noise, any but a `BandAblation`.
         alpha: The error allowed, as in `certified_radii`.
 
     >>> clear, open_, hopeless = [[0]] * 400, [[0]] * 75 + [[1]] * 25, [[0], [1]] * 200
@@ -91,32 +94,35 @@ def betting_outlooks(
     [False, True, False]
     """
     rule.check(num_labels)
-    r, alpha = needed_r(check_radii(radii), check_sigma(sigma)), check_alpha(alpha)
+    resolved, alpha = check_sampled(resolve_noise(sigma, noise)), check_alpha(alpha)
+    r = needed_r(check_radii(radii), resolved)
 
     def read(given: ArrayLike, true: ArrayLike) -> Outlook:
-        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, r)
+        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, resolved, r)
 
     return list(each_image(votes, labels, read))
 
 
-def needed_r(radii: Floats, sigma: float) -> Floats:
+def needed_r(radii: Floats, noise: SampledNoise) -> Floats:
     """(radii,) the least r of the list that is enough for each radius; far beyond its end where none is."""
-    listed = np.append(BETTING_RADII, 2 * BETTING_RADII[-1])
-    return listed[np.searchsorted(scale_radii(BETTING_RADII, sigma), radii)]
+    listed = np.append(noise.betting_r, noise.betting_r[-1] + _BEYOND)
+    return listed[np.searchsorted(noise.radii(noise.betting_r), radii)]
 
 
-def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
+def _outlook(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Floats) -> Outlook:
     rising, back = np.unique(r, return_inverse=True)
-    parts: list[tuple[Staircase, float]] = [(top_k_sizes(draws, rule), alpha)] if isinstance(rule, TopK) else []
-    if not isinstance(rule, TopK):
-        parts = [(floors(draws, rule), alpha / 2), (ceilings(draws, rule), alpha / 2)]
+    parts: list[tuple[Staircase, float]] = []
+    if isinstance(rule, TopK):
+        parts = [(top_k_sizes(draws, rule, noise.shift), alpha)]
+    else:
+        parts = [(floors(draws, rule, noise.shift), alpha / 2), (ceilings(draws, rule, noise.shift), alpha / 2)]
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
     for staircase, level in parts:
         claims = staircase.claims(level)
         if claims:
             paces.append(_paces(draws, staircase.game, claims, rising))
-            log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1])
+            log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1], noise.betting_r)
             claimed.append(is_proved(log_k, claims, draws.count))
             missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
@@ -124,16 +130,16 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, r: Floats) -> Outlook:
 
 
 def _wealth_where_likely(
-    draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, paces: Floats
+    draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, paces: Floats, every: Floats
 ) -> Floats:
     """(claims, radii) as `wealth`, but 0 for a claim whose pace shows that it has hardly any."""
     log_k, needed = np.zeros((len(claims), len(radii))), np.array([claim.needed for claim in claims])
     expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws.count - BETTING_CUTS[0])
     likely = np.flatnonzero(_HOPE * expected >= needed).tolist()
-    listed = radii <= BETTING_RADII[-1]
+    listed = radii <= every[-1]
     if likely and listed.any():
-        whole = wealth(draws, staircase.game, [claims[i] for i in likely], BETTING_RADII)
-        log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(BETTING_RADII, radii[listed])]
+        whole = wealth(draws, staircase.game, [claims[i] for i in likely], every)
+        log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(every, radii[listed])]
     return log_k
 
 
@@ -155,10 +161,11 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     law = options.counts[rows] + _UNSEEN / 2 * possible / possible.sum(axis=1, keepdims=True)
     law[:, 0] += _UNSEEN / 2
     law /= law.sum(axis=1, keepdims=True)
-    scores, r = np.clip(scores_of(law), -_MOST_SCORE, _MOST_SCORE), radii[:, None, None]
-    means = least + (gaps * ndtr(scores - r)).sum(axis=2)
+    shift, r = block.game.shift, radii[:, None, None]
+    scores = shift.kept(scores_of(law, shift))
+    means = least + (gaps * shift.moved(scores, -r)).sum(axis=2)
     h = np.zeros((len(radii), *law.shape))
-    np.cumsum(gaps * np.exp(scores * r - r**2 / 2), axis=2, out=h[:, :, 1:])
+    np.cumsum(gaps * shift.slopes(scores, r), axis=2, out=h[:, :, 1:])
     centre = (law * h).sum(axis=2, keepdims=True)
     variance = (law * (h - centre) ** 2).sum(axis=2)
     paces = means / np.sqrt(2 * np.maximum(variance, 1e-12))

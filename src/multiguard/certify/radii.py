@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, check_sigma, each_image
+from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, each_image
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, course_of
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, check_votes, count_votes, equal_groups, hits_from_ranked
 from multiguard.certify.coupled import coupled_radii
 from multiguard.certify.draws import read_draws
+from multiguard.certify.enumerated import enumerated_radii
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import scale_radii
-from multiguard.certify.registry import OwnMethod, own_method
+from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
+from multiguard.certify.registry import own_method
 from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
@@ -40,9 +41,10 @@ _CEILINGS: dict[Method, Solver] = {"joint": joint_ceilings, "independent": indep
 
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """What is proved about one image with the labels L, d of c, for every perturbation of l2-norm up to a radius.
+    """What is proved about one image with the labels L, d of c, for every perturbation up to a radius.
 
-    -inf where nothing is proved even at radius 0, +inf where nothing can fail; radii are never rounded up.
+    The unit is that of the noise: l2-norm, l1-norm, changed pixels or the side of a patch. -inf where nothing is proved
+    even at radius 0, +inf where nothing can fail; radii are never rounded up.
 
     Attributes:
         true: Non-increasing: at least e labels of L are returned up to true[e-1]; (min(d, k),) for `TopK`, (d,) for
@@ -71,47 +73,52 @@ def certified_radii(
     labels: ArrayLike,
     rule: Rule,
     *,
-    sigma: float,
+    sigma: float | None = None,
+    noise: Noise | None = None,
     alpha: float = 0.001,
     method: Method = "joint",
     num_labels: int | None = None,
 ) -> Radii:
     """With probability at least 1 - alpha over the draws, every radius returned holds, all of them at once.
 
-    `true[e-1]` holds if the smoothed classifier returns at least e labels of L under every perturbation of l2-norm up
-    to it; `false[m]` if it returns at most m other labels. (With `jia` each radius holds alone, and so does the
-    certified size at each fixed radius.) The promise is about one choice of `labels`, `rule`, `sigma` and draws, made
-    without looking at these votes; `labels` picked from the votes void it.
+    `true[e-1]` holds if the smoothed classifier returns at least e labels of L under every perturbation up to it
+    (Gaussian noise: of l2-norm up to it); `false[m]` if it returns at most m other labels. (With `jia` each radius
+    holds alone, and so does the certified size at each fixed radius.) The promise is about one choice of `labels`,
+    `rule`, noise and draws, made without looking at these votes; `labels` picked from the votes void it. For a
+    `BandAblation` nothing is random: its radii hold for certain, and `labels` may be picked from the votes.
 
     Args:
-        votes: The votes of independent draws, their noise N(0, sigma^2) in each coordinate: integers (draws, K'), the
+        votes: The votes of independent draws of the noise, or of every band in order: integers (draws, K'), the
             labels of each draw from the highest score down, of which the first k' count; or boolean (draws,
             num_labels), the labels that the base classifier returned. `Threshold` needs the latter.
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
-        sigma: The standard deviation of the noise, in the unit of the input (pixels in [0, 1]) and of the radii.
+        sigma: The standard deviation of Gaussian noise, in the unit of the input (pixels in [0, 1]) and of the radii;
+            short for `noise=Gaussian(sigma)`. Give exactly one of the two.
+        noise: The noise, which says what the attacker may do and what a radius counts.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
         method: "joint", "coupled", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
             1, corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "coupled" and
-            "betting" are sigma times those of `BETTING_RADII`. Those of "betting" hold for any number of draws, also
+            "betting" are some of `noise.radii(noise.betting_r)`. Those of "betting" hold for any number of draws, also
             one that was decided by looking at the votes, and a run may be extended by more draws. The other methods
-            need a number of draws fixed beforehand.
+            need a number of draws fixed beforehand. "enumerated" is the one method of a `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
     >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(3)
     array([0.361])
+    >>> from multiguard.certify import Uniform
+    >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), noise=Uniform(0.5), num_labels=3).true.round(3)
+    array([0.262])
     """
     given = np.asarray(votes)
     if num_labels is None:
         num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
-    options = check_options(rule, num_labels, sigma, alpha, method)
+    options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
-    if method in BETTING_METHODS:
-        return _bet(method, given, labels, rule, num_labels, sigma, alpha)
-    if (own := own_method(method)) is not None:
-        return _solve_own(own, given, labels, rule, num_labels, sigma, alpha)
+    if (alone := _by_image(rule, num_labels, *options)) is not None:
+        return alone(given, labels)
     return solve([count_votes(given, labels, rule, num_labels)], rule, ClopperPearson(), *options)[0]
 
 
@@ -121,7 +128,8 @@ def certified_radii_batch(
     rule: Rule,
     *,
     num_labels: int,
-    sigma: float,
+    sigma: float | None = None,
+    noise: Noise | None = None,
     alpha: float = 0.001,
     method: Method = "joint",
 ) -> list[Radii]:
@@ -136,15 +144,9 @@ def certified_radii_batch(
     >>> [each.true.round(3).tolist() for each in radii]
     [[-inf], [0.695]]
     """
-    options = check_options(rule, num_labels, sigma, alpha, method)
-    own = own_method(method)
-    if method in BETTING_METHODS or own is not None:
-        solver = partial(_bet, method) if own is None else partial(_solve_own, own)
-
-        def read(given: ArrayLike, true: ArrayLike) -> Radii:
-            return solver(given, true, rule, num_labels, sigma, alpha)
-
-        return list(each_image(votes, labels, read))
+    options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method)
+    if (alone := _by_image(rule, num_labels, *options)) is not None:
+        return list(each_image(votes, labels, alone))
     counts = each_image(votes, labels, lambda given, true: count_votes(given, true, rule, num_labels))
     return solve(list(counts), rule, ClopperPearson(), *options)
 
@@ -155,7 +157,8 @@ def exact_radii(
     labels: ArrayLike,
     rule: Rule,
     *,
-    sigma: float,
+    sigma: float | None = None,
+    noise: Noise | None = None,
     method: Method = "joint",
 ) -> Radii:
     """What `certified_radii` would prove with infinitely many draws: nothing is estimated, nothing can fail.
@@ -165,7 +168,8 @@ def exact_radii(
         probabilities: (sets,) how probable each of them is; they sum to 1.
         labels: As in `certified_radii`, and so are the others.
         rule: The smoothed classifier.
-        sigma: The standard deviation of the noise.
+        sigma: The standard deviation of Gaussian noise; give this or `noise`.
+        noise: The noise, any but a `BandAblation`.
         method: The method to prove with.
 
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
@@ -174,21 +178,22 @@ def exact_radii(
     """
     sets = np.asarray(vote_sets)
     num_labels = _columns("vote_sets", sets)
-    options = check_options(rule, num_labels, sigma, 0.5, method)
+    sampled = check_sampled(resolve_noise(sigma, noise))
+    options = check_options(rule, num_labels, sampled, 0.5, method)
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
     if own_method(method) is not None:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii")
     if method in BETTING_METHODS:
-        true, false = coupled_radii(read_draws(sets, labels, rule, num_labels), weights, rule)
-        return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
+        draws = read_draws(sets, labels, rule, num_labels)
+        return _radii(sampled, coupled_radii(draws, weights, rule, sampled.shift))
     counts = count_votes(sets, labels, rule, num_labels, weights)
     return solve([counts], rule, Exact(weights), *options)[0]
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
-    """How many labels of L are proved to survive every perturbation of l2-norm at most `radius`.
+    """How many labels of L are proved to survive every perturbation of at most `radius`.
 
     It holds wherever the radii do, at all values of `radius` at once if they were proved at once.
 
@@ -211,37 +216,50 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     return sizes
 
 
-def check_options(rule: Rule, num_labels: int, sigma: float, alpha: float, method: str) -> tuple[float, float, Method]:
-    """Sigma, alpha and the method, if each is within its range and the rule fits the number of labels."""
+def check_options(rule: Rule, num_labels: int, noise: Noise, alpha: float, method: str) -> tuple[Noise, float, Method]:
+    """The noise, alpha and the method, if they fit each other, and the rule the number of labels."""
     rule.check(num_labels)
-    return check_sigma(sigma), check_alpha(alpha), check_method(method, rule)
+    return noise, check_alpha(alpha), check_method(method, rule, noise)
 
 
-def _bet(
-    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
-) -> Radii:
-    """The radii of one image by a method that bets."""
-    draws = read_draws(votes, labels, rule, num_labels)
-    true, false = betting_radii(draws, rule, alpha, course_of(method, draws))
-    return Radii(scale_radii(true, sigma), None if false is None else scale_radii(false, sigma))
+def _by_image(
+    rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method
+) -> Callable[[ArrayLike, ArrayLike], Radii] | None:
+    """From votes and labels to radii, for a method that takes images one by one; None for the others."""
+    own = own_method(method)
+
+    def enumerate_bands(votes: ArrayLike, labels: ArrayLike) -> Radii:
+        assert isinstance(noise, BandAblation)
+        return Radii(*enumerated_radii(votes, labels, rule, num_labels, noise))
+
+    def bet(votes: ArrayLike, labels: ArrayLike) -> Radii:
+        draws, sampled = read_draws(votes, labels, rule, num_labels), check_sampled(noise)
+        return _radii(sampled, betting_radii(draws, rule, alpha, sampled, course_of(method, draws)))
+
+    def solve_own(votes: ArrayLike, labels: ArrayLike) -> Radii:
+        assert own is not None
+        true = check_labels(labels, num_labels, allow_none=True).tolist()
+        hits = check_votes(np.atleast_1d(votes), rule, num_labels)
+        if isinstance(rule, TopK):
+            hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
+        return Radii(*own.solve(hits, true, rule, noise, alpha))
+
+    if own is not None:
+        return solve_own
+    return bet if method in BETTING_METHODS else enumerate_bands if method == "enumerated" else None
 
 
-def _solve_own(
-    own: OwnMethod, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
-) -> Radii:
-    """The radii of one image by a registered method."""
-    true = check_labels(labels, num_labels, allow_none=True).tolist()
-    hits = check_votes(np.atleast_1d(votes), rule, num_labels)
-    if isinstance(rule, TopK):
-        hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
-    return Radii(*own.solve(hits, true, rule, sigma, alpha))
+def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
+    """The radii of these r."""
+    true, false = r
+    return Radii(noise.radii(true), None if false is None else noise.radii(false))
 
 
 def solve(
     counts: Sequence[VoteCounts],
     rule: Rule,
     bounds: Bounds,
-    sigma: float,
+    noise: Noise,
     alpha: float,
     method: Method | None,
 ) -> list[Radii]:
@@ -249,11 +267,12 @@ def solve(
 
     Without a method every image has one label, and the only claim is that this label is returned.
     """
-    radii: dict[int, Radii] = {}
+    sampled, radii = check_sampled(noise), dict[int, Radii]()
     for indices in equal_groups(counts, rule):
-        true, false = _solve_group(Group([counts[i] for i in indices]), rule, alpha, bounds, method)
+        group = Group([counts[i] for i in indices], sampled.shift)
+        true, false = _solve_group(group, rule, alpha, bounds, method)
         for row, i in enumerate(indices):
-            radii[i] = Radii(scale_radii(true[row], sigma), None if false is None else scale_radii(false[row], sigma))
+            radii[i] = _radii(sampled, (true[row], None if false is None else false[row]))
     return [radii[i] for i in range(len(counts))]
 
 

@@ -13,6 +13,7 @@ from multiguard.certify.arrays import Bools, Floats
 from multiguard.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from multiguard.certify.noise import Noise
     from multiguard.certify.rules import Rule, RuleName
 
 MethodFunction = Callable[..., Any]
@@ -27,20 +28,22 @@ class OwnMethod:
     function: MethodFunction
     guarantee: str
     rules: tuple[RuleName, ...]
+    noises: tuple[str, ...]
 
     def solve(
-        self, hits: Bools, labels: Sequence[int], rule: Rule, sigma: float, alpha: float
+        self, hits: Bools, labels: Sequence[int], rule: Rule, noise: Noise, alpha: float
     ) -> tuple[Floats, Floats | None]:
         """The radii of one image, in the form of those of all methods; anything else raises `InvalidInputError`."""
-        found = self.function(hits.copy(), tuple(labels), rule, sigma=sigma, alpha=alpha)
+        found = self.function(hits.copy(), tuple(labels), rule, noise=noise, alpha=alpha)
         true, false = (found, None) if rule.name == "top-k" else found
         sizes = min(len(labels), int(rule.options.get("k", len(labels))))
         # A larger e is a stronger claim, and a smaller m: the running minimum claims no more than was returned.
-        floors = np.minimum.accumulate(self._checked(true, sizes, "e = 1, 2, ..."))
+        whole = np.floor if noise.whole else np.positive
+        floors = whole(np.minimum.accumulate(self._checked(true, sizes, "e = 1, 2, ...")))
         if false is None:
             return floors, None
         ceilings = self._checked(false, hits.shape[1] - len(labels), "m = 0, 1, ...")
-        return floors, np.minimum.accumulate(ceilings[::-1])[::-1]
+        return floors, whole(np.minimum.accumulate(ceilings[::-1])[::-1])
 
     def _checked(self, radii: Any, count: int, claims: str) -> Floats:
         values = np.asarray(radii, dtype=np.float64)
@@ -56,11 +59,16 @@ _OWN: dict[str, OwnMethod] = {}
 
 
 def register_method(
-    name: str, function: MethodFunction, *, guarantee: str, rules: Sequence[RuleName] = ("top-k",)
+    name: str,
+    function: MethodFunction,
+    *,
+    guarantee: str,
+    rules: Sequence[RuleName] = ("top-k",),
+    noises: Sequence[str] = ("gaussian",),
 ) -> None:
     """Make a method of your own known wherever a method is named; its promise is yours to prove.
 
-    For each image `function(hits, labels, rule, sigma=..., alpha=...)` must return radii that all hold at once with
+    For each image `function(hits, labels, rule, noise=..., alpha=...)` must return radii that all hold at once with
     probability at least 1 - alpha over the draws, a number of them fixed beforehand, for `labels` chosen without them.
     Adaptive votes are refused. What it returns is checked for its form only.
 
@@ -70,22 +78,24 @@ def register_method(
         name: Lower-case letters, digits, - and _; no name of a built-in method. A name of yours may be registered
             again, and then means the new function.
         function: It takes `hits`, boolean (draws, c): the labels that the base classifier returned in each draw; the
-            indices of the `labels` to protect, the `rule`, `sigma` and `alpha`. For `TopK` it returns (min(d, k),), the
+            indices of the `labels` to protect, the `rule`, `noise` and `alpha`. For `TopK` it returns (min(d, k),), the
             radii up to which at least e = 1, 2, ... labels are returned; for `Threshold` a pair of (d,) such radii and
             (c - d,) radii up to which at most m = 0, 1, ... other labels are. -inf where nothing is proved.
         guarantee: What holds and why, in a sentence, for the reader of results.
         rules: The names of the rules that it is for.
+        noises: The kinds of noise that it is for: "gaussian", "uniform", "pixels" or "band".
 
     >>> from scipy.stats import norm
     >>> from multiguard.certify import TopK, certified_radii, clopper_pearson_lower
-    >>> def majority(hits, labels, rule, *, sigma, alpha):  # Cohen et al.: one label, in more than half of all draws
+    >>> def majority(hits, labels, rule, *, noise, alpha):  # Cohen et al.: one label, in more than half of all draws
     ...     least = clopper_pearson_lower(hits[:, labels[0]].sum(), len(hits), alpha)
-    ...     return [sigma * norm.ppf(least) if least > 0.5 else -np.inf]
+    ...     return [noise.sigma * norm.ppf(least) if least > 0.5 else -np.inf]
     >>> register_method("majority", majority, guarantee="p > 1/2 by Clopper-Pearson, then Neyman-Pearson")
     >>> votes = [[0]] * 90 + [[1]] * 10
     >>> certified_radii(votes, [0], TopK(1, 1), sigma=0.5, num_labels=3, method="majority").true.round(3)
     array([0.378])
     """
+    from multiguard.certify.noise import NOISES
     from multiguard.certify.rules import METHODS, RULES
 
     if not _NAME.fullmatch(name) or name in METHODS or name == "all":
@@ -97,7 +107,9 @@ def register_method(
         raise InvalidInputError(f"guarantee is empty: say what holds for the radii of {name!r}, and why")
     if not rules or not set(rules) <= set(RULES):
         raise InvalidInputError(f"rules must be some of {', '.join(RULES)}, not {list(rules)}")
-    _OWN[name] = OwnMethod(name, function, guarantee, tuple(rules))
+    if not noises or not set(noises) <= set(NOISES):
+        raise InvalidInputError(f"noises must be some of {', '.join(NOISES)}, not {list(noises)}")
+    _OWN[name] = OwnMethod(name, function, guarantee, tuple(rules), tuple(noises))
 
 
 def own_method(name: str) -> OwnMethod | None:

@@ -4,7 +4,9 @@ With p_i the probability that f returns label i for a noisy copy of the image, g
 (`TopK`) or every label with p_i >= t (`Threshold`).
 """
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -12,14 +14,15 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.arrays import Ints
-from multiguard.certify.registry import own_methods
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.registry import own_method, own_methods
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
 RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
 Method = str  # one of `METHODS`, or a name given to `register_method`
-METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "cohen")
+METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "cohen", "enumerated")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Threshold:
 
     t: float
     name: ClassVar[RuleName] = "threshold"
-    methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent")
+    methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent", "enumerated")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "t", check_fraction("threshold", self.t))
@@ -108,10 +111,14 @@ class Threshold:
         check_sets(votes, num_labels)
         return np.asarray(votes.sum(axis=0))
 
+    def needed(self, draws: int) -> int:
+        """The fewest hits in so many draws that are a fraction of at least t; t is the decimal number as written."""
+        return math.ceil(Fraction(repr(self.t)) * draws)
+
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
         """The labels that g would return if these draws were all, most hits first, perhaps none; ties as in `TopK`."""
-        fractions = self.hits(votes, num_labels) / len(votes)
-        return tuple(int(label) for label in np.argsort(-fractions, kind="stable") if fractions[label] >= self.t)
+        hits = self.hits(votes, num_labels)
+        return tuple(int(label) for label in np.argsort(-hits, kind="stable") if hits[label] >= self.needed(len(votes)))
 
 
 Rule = TopK | Threshold
@@ -144,13 +151,29 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
     return TopK(k, k_prime)
 
 
-def check_method(method: str, rule: Rule) -> Method:
-    """The method, if the rule has it or a user registered it for the rule."""
+def check_method(method: str, rule: Rule, noise: Noise | None = None) -> Method:
+    """The method, if the rule has it or a user registered it for the rule, and it is for this noise."""
     known = (*rule.methods, *own_methods(rule.name))
+    if method in known and noise is not None:
+        _check_noise(method, noise)
     if method in known:
         return method
     raise InvalidInputError(
         f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
+    )
+
+
+def _check_noise(method: Method, noise: Noise) -> None:
+    """Raises unless the method is for this noise."""
+    own = own_method(method)
+    if own is not None and noise.kind not in own.noises:
+        raise InvalidInputError(f"the method {method!r} was registered for {', '.join(own.noises)} noise, not {noise}")
+    if own is not None or (method == "enumerated") == isinstance(noise, BandAblation):
+        return
+    if method == "enumerated":
+        raise InvalidInputError(f"the method 'enumerated' is for band noise, not {noise}; use another, such as 'joint'")
+    raise InvalidInputError(
+        f"the method {method!r} needs random draws, and the noise {noise} has every position once; use 'enumerated'"
     )
 
 

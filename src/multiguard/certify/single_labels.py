@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_alpha, check_labels, check_sigma, each_image
+from multiguard.certify.arguments import check_alpha, check_labels, each_image
 from multiguard.certify.arrays import Floats
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, course_of, floor_radii
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, check_votes, count_votes
 from multiguard.certify.draws import read_draws
-from multiguard.certify.layers import scale_radii
+from multiguard.certify.enumerated import enumerated_radii
+from multiguard.certify.noise import BandAblation, Noise, resolve_noise
 from multiguard.certify.radii import solve
-from multiguard.certify.rules import Method, Rule, TopK
+from multiguard.certify.rules import Method, Rule, TopK, check_method
 from multiguard.errors import InvalidInputError
 
 
@@ -24,14 +25,16 @@ def label_radii(
     rule: Rule,
     *,
     num_labels: int,
-    sigma: float,
+    sigma: float | None = None,
+    noise: Noise | None = None,
     alpha: float = 0.001,
     method: Method = "joint",
 ) -> Floats:
     """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
 
     For `TopK` that is against all other labels. Several labels together hold with what is left of 1 after alpha for
-    each. The arguments are those of `certified_radii`; the method is "joint", "coupled" or "betting".
+    each. The arguments are those of `certified_radii`; the method is "joint", "coupled" or "betting", or "enumerated"
+    for a band.
 
     Returns:
         (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
@@ -41,7 +44,7 @@ def label_radii(
     >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
     array([-inf, 1.04])
     """
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
+    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "noise": noise, "method": method}
     return label_radii_batch([votes], [labels], rule, alphas=[alpha], **options)[0]
 
 
@@ -51,22 +54,26 @@ def label_radii_batch(
     rule: Rule,
     *,
     num_labels: int,
-    sigma: float,
     alphas: Sequence[float],
+    sigma: float | None = None,
+    noise: Noise | None = None,
     method: Method = "joint",
 ) -> list[Floats]:
     """For each image the promise of `label_radii`, each with an alpha of its own."""
     rule.check(num_labels)
-    sigma, alphas = check_sigma(sigma), [check_alpha(alpha) for alpha in alphas]
-    if method in BETTING_METHODS:
+    resolved, alphas = resolve_noise(sigma, noise), [check_alpha(alpha) for alpha in alphas]
+    if method not in ("joint", "enumerated", *BETTING_METHODS):
+        raise InvalidInputError(
+            f"the method of single labels must be joint, coupled, betting or enumerated, got {method!r}"
+        )
+    check_method(method, rule, resolved)
+    if method != "joint":
         levels = iter(alphas)
 
         def alone(given: ArrayLike, true: ArrayLike) -> Floats:
-            return _bet_alone(method, given, true, rule, num_labels, sigma, next(levels))
+            return _alone(method, given, true, rule, num_labels, resolved, next(levels))
 
         return list(each_image(votes, labels, alone))
-    if method != "joint":
-        raise InvalidInputError(f"the method of single labels must be joint, coupled or betting, got {method!r}")
 
     def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
@@ -78,22 +85,25 @@ def label_radii_batch(
     for alpha in dict.fromkeys(alphas):
         same = [i for i, each in enumerate(alphas) if each == alpha]
         counts = [counts for i in same for counts in images[i]]
-        solved = iter(solve(counts, rule, ClopperPearson(), sigma, alpha, None))
+        solved = iter(solve(counts, rule, ClopperPearson(), resolved, alpha, None))
         for i in same:
             radii[i] = np.array([next(solved).true[0] for _ in images[i]])
     return radii
 
 
-def _bet_alone(
-    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, sigma: float, alpha: float
+def _alone(
+    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise, alpha: float
 ) -> Floats:
-    """(d,) the radius of each label of one image by a method that bets."""
-    r = np.empty(np.size(labels))
-    for i, label in enumerate(np.atleast_1d(labels)):
-        draws = read_draws(votes, [label], rule, num_labels)
+    """(d,) the radius of each label of one image by a method that bets or enumerates."""
+    own = [[label] for label in np.atleast_1d(labels).tolist()]
+    if isinstance(noise, BandAblation):
+        return np.array([enumerated_radii(votes, label, rule, num_labels, noise)[0][0] for label in own])
+    r = np.empty(len(own))
+    for i, label in enumerate(own):
+        draws = read_draws(votes, label, rule, num_labels)
         course = course_of(method, draws)
         if isinstance(rule, TopK):
-            r[i] = betting_radii(draws, rule, alpha, course)[0][0]
+            r[i] = betting_radii(draws, rule, alpha, noise, course)[0][0]
         else:
-            r[i] = floor_radii(draws, rule, alpha, course)[0]
-    return scale_radii(r, sigma)
+            r[i] = floor_radii(draws, rule, alpha, noise, course)[0]
+    return noise.radii(r)

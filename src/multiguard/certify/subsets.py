@@ -94,11 +94,11 @@ class SubsetSide:
             inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
             level = spending.subsets(out)[self.members[inside] - 1]
             lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
-        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1))
+        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1), group.shift)
 
     def __call__(self, r: Floats) -> Floats:
         """(rows,) the bound at each row's r."""
-        best = best_within(self.layers.shift(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
+        best = best_within(self.layers.moved(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
         weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
         return np.concatenate(weakest)
 
@@ -126,11 +126,12 @@ class OverlapSide:
         shared = np.minimum(taken, k_prime)
         means = np.minimum(np.cumsum(single, axis=1) / shared, 1.0)
         overlap = bounds.lower(at_least(group)[:, e - 1 :], draws, each_layer)
-        return Layers.of(means[:, :, None], shared / taken), Layers.of(overlap[:, None, :], np.array([1 / out]))
+        singles = Layers.of(means[:, :, None], shared / taken, group.shift)
+        return singles, Layers.of(overlap[:, None, :], np.array([1 / out]), group.shift)
 
     def __call__(self, r: Floats) -> Floats:
         """(rows,) the bound at each row's r."""
-        best: Floats = np.maximum(self.singles.shift(-r).max(axis=1), self.overlaps.shift(-r)[:, 0])
+        best: Floats = np.maximum(self.singles.moved(-r).max(axis=1), self.overlaps.moved(-r)[:, 0])
         return best
 
 

@@ -12,6 +12,7 @@ at least 1 - alpha, and with them every size and every radius.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.rules import TopK
+from multiguard.certify.shifts import Shift
 from multiguard.errors import InvalidInputError
 
 
@@ -30,11 +32,9 @@ def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, secon
     lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
     upper = bounds.upper(group.rivals(rule.k), draws, level)
     cap = rule.k_prime - lower.sum(axis=1)
-    sides = [
-        _sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap, rule.k_prime, second_terms)
-        for e in group.uncertain_sizes(rule.k)
-    ]
-    return group.with_certain_sizes(_solve(sides), rule.k)
+    terms = _Terms(rule.k_prime, group.shift, second_terms)
+    sides = [terms.sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap) for e in group.uncertain_sizes(rule.k)]
+    return group.with_certain_sizes(_solve(sides, group.shift), rule.k)
 
 
 def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
@@ -47,11 +47,11 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     level = alpha / group.num_labels
     draws = group.draws[:, None]
     lower = bounds.lower(group.mass_on_labels, draws, level)
-    sides = []
+    sides, terms = [], _Terms(rule.k_prime, group.shift)
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
-        sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, True))
-    return -np.sort(-np.stack(_solve(sides), axis=1), axis=1)[:, : group.sizes(rule.k)]
+        sides.append(terms.sides(own, upper, rule.k_prime - own[:, 0]))
+    return -np.sort(-np.stack(_solve(sides, group.shift), axis=1), axis=1)[:, : group.sizes(rule.k)]
 
 
 def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
@@ -64,27 +64,40 @@ def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Float
     return paper_radii(group, rule, alpha, bounds)
 
 
-def _solve(sides: Sequence[tuple[Layers, Layers]]) -> list[Floats]:
+def _solve(sides: Sequence[tuple[Layers, Layers]], shift: Shift) -> list[Floats]:
     """The crossing of each pair of sides, all of them found together."""
     if not sides:
         return []
     left = Layers.stack([left for left, _ in sides], absent=0.0)
     right = Layers.stack([right for _, right in sides], absent=np.inf)
-    r = crossing(lambda r: left.shift(-r).max(axis=1), lambda r: right.shift(r).min(axis=1), left.rows)
+    r = crossing(lambda r: left.moved(-r).max(axis=1), lambda r: right.moved(r).min(axis=1), left.rows, shift)
     return np.split(r, len(sides))
 
 
-def _sides(lower: Floats, upper: Floats, cap: Floats, k_prime: int, second_terms: bool) -> tuple[Layers, Layers]:
-    """Both sides for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
-    left = _terms(lower, lower[:, :1], k_prime, second_terms, np.full_like(cap, k_prime))
-    return left, _terms(upper[:, ::-1], upper[:, -1:], k_prime, second_terms, cap)
+@dataclass(frozen=True)
+class _Terms:
+    """The terms of Theorem 1.
 
+    Attributes:
+        k_prime: How many layers share a sum of bounds.
+        shift: How a perturbation moves probabilities.
+        second_terms: Whether there are such sums, beside the single term.
+    """
 
-def _terms(ordered: Floats, single: Floats, k_prime: int, second_terms: bool, cap: Floats) -> Layers:
-    """The single term, and behind it the joint terms: sums of the first 1, 2, ... bounds shared by k' layers."""
-    if not second_terms:
-        return Layers.of(single[:, :, None], np.ones(1))
-    sums = np.minimum(np.cumsum(ordered, axis=1), cap[:, None])
-    probabilities = np.concatenate([single, np.clip(sums / k_prime, 0.0, 1.0)], axis=1)
-    weights = np.concatenate([[1.0], k_prime / np.arange(1, ordered.shape[1] + 1)])
-    return Layers.of(probabilities[:, :, None], weights)
+    k_prime: int
+    shift: Shift
+    second_terms: bool = True
+
+    def sides(self, lower: Floats, upper: Floats, cap: Floats) -> tuple[Layers, Layers]:
+        """Both sides for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
+        left = self._side(lower, lower[:, :1], np.full_like(cap, self.k_prime))
+        return left, self._side(upper[:, ::-1], upper[:, -1:], cap)
+
+    def _side(self, ordered: Floats, single: Floats, cap: Floats) -> Layers:
+        """The single term, and behind it the joint terms: sums of the first 1, 2, ... bounds shared by k' layers."""
+        if not self.second_terms:
+            return Layers.of(single[:, :, None], np.ones(1), self.shift)
+        sums = np.minimum(np.cumsum(ordered, axis=1), cap[:, None])
+        probabilities = np.concatenate([single, np.clip(sums / self.k_prime, 0.0, 1.0)], axis=1)
+        weights = np.concatenate([[1.0], self.k_prime / np.arange(1, ordered.shape[1] + 1)])
+        return Layers.of(probabilities[:, :, None], weights, self.shift)

@@ -29,9 +29,8 @@ _STEPS = 6
 _UNSEEN = 0.7
 # Halvings in the search for the r that an option reaches.
 _HALVINGS = 8
-# That r is uncertain by about this much, over the square root of the draws so far; bets are made for so many r below
-# and as many above, and for few r far below.
-_SPREAD, _FINE = 8.0, 64
+# That r is uncertain; bets are made for so many r from what is expected to what is likely, and for few r far below.
+_FINE = 64
 # There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
 _HOPE = 4.0
 
@@ -111,8 +110,8 @@ class Bets:
         self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
         self.law = self._law()
-        self.scores = scores_of(self.law)
-        self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least)
+        self.scores = scores_of(self.law, block.game.shift)
+        self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
         reached = np.where(inside, self._reach(), -np.inf)
         self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
@@ -121,7 +120,7 @@ class Bets:
         """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
         if self.reach < 1 / _HOPE - 1:
             return radii[:0]
-        spread = _SPREAD / np.sqrt(self.block.first)
+        spread = self.block.game.shift.spread / np.sqrt(self.block.first)
         near = self.reach + spread * np.arange(-_FINE, 2 * _FINE + 1) / _FINE
         below = near[0] - spread * 2.0 ** np.arange(6)
         listed = np.searchsorted(radii, np.concatenate([below[::-1], near]))
@@ -182,7 +181,8 @@ class Bets:
         """(pairs, cells) the law that just breaks at r, and the payoffs that have mean 0 for it."""
         gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
         scores = self.scores[option] - (self.ends[option] - r)[:, None]
-        return law_of(scores), payoffs(scores, gaps, least, r)
+        shift = self.block.game.shift
+        return law_of(scores, shift), payoffs(scores, gaps, least, r, shift)
 
     def _reach(self) -> Floats:
         """(options,) up to which r each option is expected to reach what is needed; negative where none is."""

@@ -23,8 +23,9 @@ _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32
 _MAX_WIDTH = 2048
 _TIMM_SIZE = _LITE_SIZE = 224
-_LITE = re.compile(r"(?:unet:([1-9]\d{0,2})\+)?lite:([0-4])")
-ARCHITECTURES = "cnn, cnn:WIDTH, lite:0 to lite:4, unet:WIDTH+lite:0 to lite:4, or timm:NAME"
+_LITE = re.compile(r"(?:unet:([1-9]\d{0,2})\+)?lite:([0-4])(?:@([1-9]\d{1,3}))?")
+_LITE_SIZES = range(32, 1025)
+ARCHITECTURES = "cnn, cnn:WIDTH, lite:0 to lite:4, unet:WIDTH+lite:0 to lite:4, lite:2@SIZE, or timm:NAME"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,8 @@ def build_backbone(
 
     Args:
         architecture: "cnn" or "cnn:WIDTH"; "lite:0" to "lite:4", EfficientNet-Lite; "unet:WIDTH+lite:0" to "lite:4",
-            the same behind a denoiser that is trained with it; or "timm:NAME".
+            the same behind a denoiser that is trained with it; either with "@SIZE" behind it, which resizes what
+            EfficientNet-Lite gets, noise included; or "timm:NAME".
         classes: The number of labels c.
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
@@ -107,11 +109,13 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
 
 def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout: float) -> Backbone:
     parts = _LITE.fullmatch(architecture)
-    if parts is None:
-        raise ModelError(f"unknown architecture '{architecture}': expected lite:0 to lite:4, or unet:WIDTH+lite:0")
+    if parts is None or (parts[3] is not None and int(parts[3]) not in _LITE_SIZES):
+        expected = "lite:0 to lite:4, or unet:WIDTH+lite:0, or lite:2@SIZE with a SIZE from 32 to 1024"
+        raise ModelError(f"unknown architecture '{architecture}': expected {expected}")
     if weights == PRETRAINED:
         raise ModelError(f"{architecture} has no weights to download; give a file, such as timm's of the same network")
-    network: nn.Module = EfficientNetLite(classes, int(parts[2]), dropout=dropout)
+    size = None if parts[3] is None else int(parts[3])
+    network: nn.Module = EfficientNetLite(classes, int(parts[2]), dropout=dropout, size=size)
     fresh = () if weights is None else _fill(network, Path(weights), ("classifier",))
     own_head = weights is not None and not fresh
     if parts[1] is not None:

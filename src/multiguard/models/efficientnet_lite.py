@@ -37,10 +37,12 @@ class EfficientNetLite(nn.Module):
         classes: The number of labels c.
         variant: 0 to 4; a higher one is wider and deeper.
         dropout: The fraction of the head's inputs that a training step drops.
+        size: The height and width to which images are resized first; None to take them as they are.
     """
 
-    def __init__(self, classes: int, variant: int = 0, *, dropout: float = 0.0) -> None:
+    def __init__(self, classes: int, variant: int = 0, *, dropout: float = 0.0, size: int | None = None) -> None:
         super().__init__()
+        self.size = size
         self.conv_stem = _conv(3, _STEM, 3, stride=2)
         self.bn1 = _norm(_STEM)
         self.blocks, channels = _stages(*_SCALES[variant])
@@ -51,6 +53,8 @@ class EfficientNetLite(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """The last feature map, (B, 3, height, width) to (B, 1280, height / 32, width / 32), rounded up."""
+        if self.size is not None:
+            images = functional.interpolate(images, size=(self.size, self.size), mode="bilinear", align_corners=False)
         stem = functional.relu6(self.bn1(self.conv_stem(images)))
         return functional.relu6(self.bn2(self.conv_head(self.blocks(stem))))
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from multiguard.certify import TopK
-from multiguard.certify.betting import BETTING_RADII
-from multiguard.certify.layers import scale_radii
+from multiguard.certify import Gaussian, TopK
 from multiguard.io.rounding import confidence, plain
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.report.single_file import as_script_json
@@ -50,10 +48,11 @@ def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]
     from markupsafe import Markup
 
     facts = model_facts(predictor, part)
+    noise = Gaussian(facts["sigma"])
     style = "\n".join(_text(*name) for name in _STYLES)
     script = f'(() => {{\n"use strict";\n{"".join(_text(*name) for name in _SCRIPTS)}}})();\n'
     data = facts | {
-        "grid": scale_radii(BETTING_RADII[: _LAST + 1 : _STEP], facts["sigma"]).tolist(),
+        "grid": noise.radii(noise.betting_r[: _LAST + 1 : _STEP]).tolist(),
         "start": _START,
         "methods": ["betting"],
         "confidence": confidence(facts["alpha"]),

@@ -49,6 +49,7 @@ class Trainer:
         self.accelerator, self.device = accelerator, cast(torch.device, accelerator.device)
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         on_gpu = self.device.type == "cuda"
+        torch.backends.cudnn.benchmark = on_gpu  # every step has the same shapes
         self.amp = on_gpu and torch.cuda.is_bf16_supported()
         self.layout = torch.channels_last if on_gpu else torch.contiguous_format
         self.loss = LOSSES[config.loss]
