@@ -18,15 +18,12 @@ page. Radii are kept in EVIDENCE/kept.
 """
 
 import argparse
-import shlex
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.results import blocks, figure_rows
-from benchmarks.results.adaptive_draws import tradeoff_block
 from benchmarks.results.corrections import statistics_block, wrong_claims_block
 from benchmarks.results.distance import distance_block
 from benchmarks.results.facts import costs, facts
@@ -47,6 +44,7 @@ from benchmarks.results.runs import Run, open_run
 from benchmarks.results.sources import MAIN, Source, open_arrays, open_votes
 from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
 from benchmarks.results.waterfall import waterfall_block
+from multiguard.certify import Method
 
 _SIGMAS = ("0.25", "0.5", "1")
 _ARRAYS_SIGMA = 0.5
@@ -55,7 +53,6 @@ _OPTIONAL, _MISSING = (
     ("threshold", "row-training", "waterfall", "vote-cost", "speed"),
     "*Not measured on these networks.*",
 )
-_FAST = tuple(method for method in METHODS if method != "betting")
 
 
 def main() -> None:
@@ -63,7 +60,7 @@ def main() -> None:
     options = _arguments()
     made: dict[str, str] = {}
     if options.evidence is not None:
-        made |= coco_blocks(Evidence(options.evidence), options.out)
+        made |= coco_blocks(Evidence(options.evidence), options.out, quick=options.quick)
     if options.digits is not None:
         made |= digits_blocks(open_run(options.digits), options.out, options.digits_commit)
     if options.small_cases:
@@ -97,18 +94,20 @@ class Evidence:
         return found
 
 
-def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
-    """All that the votes on MS-COCO show."""
+def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[str, str]:
+    """All that the votes on MS-COCO show; `quick` leaves out the methods that bet, which take minutes."""
+    methods = METHODS[2:] if quick else METHODS
+    others, best = [method for method in methods if method != "betting"], methods[0]
     source, get = evidence.main(), evidence.get
     sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
     more, adaptive = get("coco-0.5/votes-more") or get("earlier/votes-more"), get("coco-0.5/votes-adaptive")
     older, clean, threshold = get("older/votes"), get("clean/votes"), get("coco-0.5/votes-threshold")
     attack = evidence.folder / "coco-0.5" / "attack"
     made: dict[str, str] = {}
-    made |= _timed("main", lambda: methods_block(sources, MAIN, METHODS, docs))
+    made |= _timed("main", lambda: methods_block(sources, MAIN, methods, docs))
     for rule in (SMALL, STRICT):
-        made |= _timed("main", lambda rule=rule: methods_block(sources, rule, _FAST, docs))
-    made |= _timed("draws", lambda: draws_block(source, more, adaptive))
+        made |= _timed("main", lambda rule=rule: methods_block(sources, rule, others, docs))
+    made |= _timed("draws", lambda: draws_block(source, more, adaptive, best))
     pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
     made |= _timed("tuned", lambda: tuned_block(pairs))
     if threshold is not None:
@@ -121,15 +120,16 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
     )
     made |= _timed("sigma", lambda: figure_rows.sigma_row(sources, docs))
     made |= _timed("terms", lambda: figure_rows.second_terms_row(source))
-    made |= _timed("jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL)))
+    made |= _timed(
+        "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), list(dict.fromkeys(("paper", "joint", best))))
+    )
     if clean is not None:
         made |= _timed("training", lambda: figure_rows.training_row(source, clean, docs))
     made |= _timed("statistics", lambda: statistics_block(source, (MAIN, SMALL), docs))
     if older is not None:
-        made |= _timed("waterfall", lambda: waterfall_block(older, get("earlier/votes"), source, sources, docs))
-    made |= _timed("distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None))
+        made |= _timed("waterfall", lambda: waterfall_block(older, get("earlier/votes"), source, sources, docs, best))
+    made |= _timed("distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None, best))
     made |= _timed("labels", lambda: labels_block(source, docs))
-    made |= _timed("tradeoff", lambda: tradeoff_block(more or source, docs))
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
@@ -137,8 +137,8 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
     made |= certify_cost_block([source, *([more] if more else [])], (MAIN,))
     made |= votes_block(list(evidence.found.values()))
     made |= {name: _MISSING for name in _OPTIONAL if name not in made}
-    made["headline"] = _headline(source)
-    made["made"] = _made(sources)
+    made["headline"] = _headline(source, others)
+    made["made"] = _made(list(evidence.found.values()), quick=quick)
     return made
 
 
@@ -149,7 +149,7 @@ def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
     return made
 
 
-def _headline(source: Source) -> str:
+def _headline(source: Source, methods: Sequence[Method]) -> str:
     """The table of README: certified recall of every method on the same votes."""
     names = {
         "coupled": "**coupled** (ours: one bet per draw)",
@@ -158,16 +158,16 @@ def _headline(source: Source) -> str:
         "independent": "independent (without its joint terms)",
         "jia": "jia (each label on its own)",
     }
-    return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
+    return scores_table("method", [(names[method], source.scores(MAIN, method)) for method in methods])
 
 
-def _made(sources: list[Source]) -> str:
+def _made(sources: Sequence[Source], *, quick: bool) -> str:
     """The command, the commit and the time that the generated parts took."""
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     spent = sum(sum(one.seconds.values()) for one in sources)
-    command = shlex.join(["python", "-m", "benchmarks.results", *sys.argv[1:]])
-    took = f"certifying took {spent:,.0f} s of processor time on a CPU"
-    return f"`{command}` at commit {found.stdout.strip()}; {took}."
+    command = f"python -m benchmarks.results evidence{' --quick' * quick}"
+    took = f"certifying took {spent:,.0f} s of processor time on one core of a CPU"
+    return f"Made by `{command}` at commit {found.stdout.strip()}; {took}."
 
 
 def digits_blocks(run: Run, docs: Path, commit: str | None) -> dict[str, str]:
@@ -186,6 +186,7 @@ def write(page: Path, made: Mapping[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
+    parser.add_argument("--quick", action="store_true", help="leave out the methods coupled and betting")
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")
     parser.add_argument("--small-cases", action="store_true", help="the exact limit, and wrong claims in closed form")

@@ -1,13 +1,12 @@
 """Figures of the results page as small SVG files: those of a report, and curves that the report has no figure for."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from benchmarks.results.tradeoff import draw_tradeoff
 from multiguard.certify.arrays import Floats
 from multiguard.io.files import require_folder
 from multiguard.report import Study, canvas, draw_figures
@@ -57,12 +56,6 @@ def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
     require_folder(folder)
     with canvas.fixed_style():
         (path,) = canvas.save(draw(), folder, name, ["svg"])
-    return _copy_smaller(path, path)
-
-
-def tradeoff_figure(rows: Sequence[Mapping[str, Any]], folder: Path, subtitle: str) -> Path:
-    """Certified recall against the number of draws, as `tradeoff.svg`."""
-    (path,) = draw_tradeoff(rows, folder, subtitle=subtitle, formats=["svg"])
     return _copy_smaller(path, path)
 
 

@@ -46,13 +46,13 @@ def _triples(scores: Scores) -> list[str]:
     return [" / ".join(values) if values[0] else "" for values in each]
 
 
-def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
+def draws_block(source: Source, more: Source | None, adaptive: Source | None, method: Method) -> dict[str, str]:
     """Certified recall at k' = 3, k = 10 with a fixed n, with more draws, and with adaptive ones."""
     lines = (
         [(source, source.draws)] if more is None else [(source, source.draws), (more, source.draws), (more, more.draws)]
     )
     rows = [
-        [f"`{one.name}`", f"{n:,}, fixed", str(len(one)), "coupled", *cells(one.scores(MAIN, "coupled", n), "recall")]
+        [f"`{one.name}`", f"{n:,}, fixed", str(len(one)), method, *cells(one.scores(MAIN, method, n), "recall")]
         for one, n in lines
     ]
     if adaptive is not None:
@@ -74,7 +74,7 @@ def tuned_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]
             for method in _TUNED
         ]
     if len(pairs) > 1:
-        rows += _tuned_rows("chosen, too", Choice([one for source, _ in pairs for one in k_primes(source)], "recall"))
+        rows += _tuned_rows("chosen", Choice([one for source, _ in pairs for one in k_primes(source)], "recall"))
     return {"tuned": markdown(["sigma", "", *RADIUS_HEADS], rows, words=2)}
 
 

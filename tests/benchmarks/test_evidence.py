@@ -67,7 +67,9 @@ def test_choice(folder):
 def test_limits(folder):
     """What is proved from the exact law is never above what no method can prove."""
     source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
-    rows = [line.split(" | ") for line in distance_block(source, None, None, None)["distance"].splitlines()[2:]]
+    rows = [
+        line.split(" | ") for line in distance_block(source, None, None, None, "coupled")["distance"].splitlines()[2:]
+    ]
     values = {row[0].strip("| "): [float(cell.strip(" |")) for cell in row[3:]] for row in rows}
     upper = values["no method can prove more from the law of the votes"]
     lower = values["proved from the law of the votes, if it were exact"]
@@ -85,4 +87,4 @@ def test_coco_blocks(folder, tmp_path):
     source: Source = Evidence(folder).main()
     assert f"`{source.name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
-    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics", "tradeoff"} <= drawn
+    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics"} <= drawn
