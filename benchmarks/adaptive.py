@@ -36,7 +36,7 @@ def load(paths: Sequence[Path], k_prime: int) -> tuple[Images, int, float]:
     found = read_votes(paths[0])
     kept = [i for i, true in enumerate(found.labels) if len(true)]
     images = [found.ranked(i)[:, :k_prime] for i in kept], [np.asarray(found.labels[i]) for i in kept]
-    return images, len(found.provenance.label_names), found.provenance.sigma
+    return images, len(found.provenance.label_names), found.provenance.noise.sigma
 
 
 def draw_until_settled(images: Images, plan: AdaptivePlan, options: dict[str, Any]) -> list[NDArray[np.integer]]:

@@ -140,7 +140,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     certificates, rule = results.certificates, results.certificates.config.rule
     if results.provenance["weights_hash"] != card.weights_sha256:
         raise InvalidInputError("the votes were drawn with other weights than those in the folder")
-    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.sigma != card.sigma:
+    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.noise != card.noise:
         raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
     if certificates.failures or not certificates.labelled:
         raise InvalidInputError("the certificates must be about the true labels of images that could all be read")
@@ -148,18 +148,18 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     if tuple(data.ids) != certificates.ids:
         raise InvalidInputError(f"{root} does not hold exactly the images that were voted on, in their order")
     classifier, pixels, method = _SmallBatches(load_folder(folder)), load_pixels(data), certificates.methods[0]
-    radii = tuple(card.sigma * radius for radius in _RADII)
+    radii = tuple(card.noise.sigma * radius for radius in _RADII)
     return Measured(
         weights_sha256=card.weights_sha256,
         parameters=sum(weights.numel() for weights in classifier.parameters()),
         task="objects in photos",
         licence="Apache-2.0",
         labels=len(card.label_names),
-        sigma=card.sigma,
+        sigma=card.noise.sigma,
         data=f"MS-COCO 2014 validation ({data.name})",
         images=len(data),
-        map_clean=noisy_map(classifier, pixels, 0.0),
-        map_noisy=noisy_map(classifier, pixels, card.sigma),
+        map_clean=noisy_map(classifier, pixels, None),
+        map_noisy=noisy_map(classifier, pixels, card.noise),
         k=rule.k,
         k_prime=rule.k_prime,
         draws=certificates.config.n,

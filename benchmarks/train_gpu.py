@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from multiguard.certify import Gaussian
 from multiguard.data import Pixels, load_pixels
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
@@ -104,7 +105,7 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
         result = train(backbone, pixels, val_pixels, config, out, compiled=args.compile)
         seconds = time.perf_counter() - started
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        noisy = noisy_map(load_folder(out).to(device), val_pixels, args.sigma, seed=config.seed)
+        noisy = noisy_map(load_folder(out).to(device), val_pixels, Gaussian(args.sigma), seed=config.seed)
     rates = [record["images_per_second"] for record in result.card.history]
     best = result.kept
     print(

@@ -27,7 +27,7 @@ def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
         ],
         ["labels", str(len(provenance["label_names"]))],
         ["network", f"{provenance['model']}, weights {str(provenance['weights_hash'])[:12]}"],
-        ["noise", f"sigma {plain(provenance['sigma'])}, seed {provenance['seed']}, before normalisation"],
+        ["noise", f"{provenance['noise']}, seed {provenance['seed']}, before normalisation"],
         [
             "draws per image",
             f"{provenance['draws']:,}, of which the first {run.study.config.draws:,} certify unless n is varied",

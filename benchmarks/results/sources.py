@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import multiguard.certify
 from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Gaussian
 from multiguard.certify.single_labels import label_radii_batch
 from multiguard.evaluate import Scores, set_scores
 from multiguard.io.rounding import plain
@@ -123,9 +124,10 @@ def open_votes(folder: Path, name: str, kept: Path) -> Source:
     rows = [run.row(i, adaptive=run.adaptive) for i in positions]
     votes = [row.ranked if run.rule == "top-k" else row.hits for row in rows]
     labels = [list(run.labels[i]) for i in positions]
-    names, sigma = run.provenance.label_names, run.provenance.sigma
+    names, noise = run.provenance.label_names, run.provenance.noise
+    assert isinstance(noise, Gaussian)
     return Source(
-        name, votes, labels, len(names), sigma, _digest(votes, labels), kept, run.subset({row.image_id for row in rows})
+        name, votes, labels, len(names), noise.sigma, _digest(votes, labels), kept, run.subset({row.image_id for row in rows})
     )
 
 

@@ -34,7 +34,7 @@ def test_noise_streams():
 @pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 def test_noisy_copies(smoother, source):
     """Copies carry the noise of their draws, whatever else is in the batch."""
-    settings = Smoother(smoother.classifier, sigma=SIGMA, k_max=2, device="cpu", noise=source).settings
+    settings = Smoother(smoother.classifier, sigma=SIGMA, k_max=2, device="cpu", noise_source=source).settings
     images, keys = torch.zeros(2, 3, 16, 16), (b"a" * 16, b"b" * 16)
     both = NoisyCopies(settings).make(images, keys, 5, 4)
     alone = NoisyCopies(settings).make(images[1:], keys[1:], 6, 2)

@@ -8,6 +8,7 @@ from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackPlan, Victim, attack_images
 from multiguard.certify import Threshold, TopK, certified_radii_batch
+from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
 from multiguard.smooth import Smoother
 
@@ -61,7 +62,7 @@ def _image(result, proved, rule, plan):
 def _attacks(rule, images, plan):
     return Attacks(
         config=CertifyConfig(rule, ALPHA, DRAWS),
-        sigma=SIGMA,
+        noise=Gaussian(SIGMA),
         label_names=tuple("0123456789"),
         labelled=True,
         methods=("joint",),

@@ -126,7 +126,7 @@ def test_unlabelled_folder(deployed, votes):
     unlabelled = votes("unlabelled")
     assert unlabelled.ids == ("0.png", "2.png", "4.png", "sub/1.png", "sub/3.png")
     assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
-    assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 images at sigma 0.5: ")
+    assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 images, gaussian:0.5: ")
     said = json.loads((deployed[0] / "unlabelled/source.json").read_text())
     assert tuple(Source.from_dict(said["data"]).open().ids) == unlabelled.ids
 
@@ -163,7 +163,7 @@ def test_adaptive_votes(deployed, votes, tmp_path):
     assert set(draws) <= set(STOPS)
     assert len(set(draws)) > 1
     assert adaptive.provenance.stopping["radii"] == (0.1, 0.3)
-    told = f"an average of {np.mean(draws):.1f} votes on each of 6 images at sigma 0.5: {deployed[0] / 'adaptive'}\n"
+    told = f"an average of {np.mean(draws):.1f} votes on each of 6 images, gaussian:0.5: {deployed[0] / 'adaptive'}\n"
     assert deployed[1]["adaptive"].splitlines(keepends=True)[1] == told
     out = done("certify", deployed[0] / "adaptive", *TOP_K, "--out", tmp_path / "c")
     assert f"adaptive draws: {np.mean(draws):.1f} per image on average, 300 at most" in out
@@ -203,7 +203,7 @@ def test_threshold_prediction(deployed):
     assert len(image["labels"]) + len(image["other_radii"]) == 10
     assert len(image["set_radii"]) == len(image["labels"]) > 0
     text = done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6))
-    assert "t = 0.4, sigma = 0.5. 50 draws chose the labels, others certify them" in " ".join(text.split())
+    assert "t = 0.4, gaussian:0.5. 50 draws chose the labels, others certify them" in " ".join(text.split())
     lines = text.splitlines()
     others = lines[next(n for n, line in enumerate(lines) if "other labels that may come in" in line) + 1 :]
     radii = [-np.inf if radius is None else radius for radius in image["other_radii"]]

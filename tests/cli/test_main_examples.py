@@ -64,7 +64,7 @@ def test_example_outputs(examples):
     """Every example says where its output is."""
     home, said = examples
     assert said["train"].endswith("model: runs/digits\n")
-    assert said["vote"].endswith("60 votes on each of 5 images at sigma 0.25: runs/votes\n")
+    assert said["vote"].endswith("60 votes on each of 5 images, gaussian:0.25: runs/votes\n")
     assert said["certify"].endswith("certificates.parquet, curves.csv and labels.csv: runs/certificates\n")
     assert said["report"].endswith("report: runs/report.html\n")
     for name in ("votes/source.json", "certificates/curves.csv", "report.html", "figures", "tables"):
@@ -119,8 +119,8 @@ def test_other_sigma_refused(place):
     before = state(place / "runs/votes")
     code, out, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5)
     assert code == 2
-    assert out.startswith("note: runs/digits was made for sigma 0.25; this votes at 0.5\n")
-    assert "runs/votes holds the votes of another run: sigma differs. Vote with --force" in err
+    assert out.startswith("note: runs/digits was made for gaussian:0.25; this votes with gaussian:0.5\n")
+    assert "runs/votes holds the votes of another run: noise differs. Vote with --force" in err
     assert err.count("\n") == 1
     assert state(place / "runs/votes") == before
 
@@ -131,7 +131,9 @@ def test_force_in_other_process(place, variables, monkeypatch):
     before = state(place)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ready = prepare_vote(VoteJob(ModelPart("runs/digits"), Source("digits", images=5), place / "runs/votes", sigma=0.5))
+    ready = prepare_vote(
+        VoteJob(ModelPart("runs/digits"), Source("digits", images=5), place / "runs/votes", "gaussian:0.5")
+    )
     with pytest.raises((VotesError, ValueError)):
         ready.vote(force=True)  # refused, or without the others that it expects
     with pytest.raises(InvalidInputError, match="other settings"):
@@ -147,7 +149,7 @@ def test_force_votes_again(place):
     """With --force the votes of another sigma are replaced."""
     code, _, err = command(*example_of("vote"), *SMALL["vote"], "--sigma", 0.5, "--force")
     assert code == 0, err
-    assert read_votes(place / "runs/votes").provenance.sigma == 0.5
+    assert read_votes(place / "runs/votes").provenance.noise.sigma == 0.5
 
 
 def test_force_with_mistake(place):
@@ -260,7 +262,7 @@ def test_prediction_table(examples):
     code, text, err = command(*_predicting(home, "--json"))
     assert code == 0, err
     found = json.loads(text)
-    assert (found["k"], found["k_prime"], found["sigma"], found["size"]) == (4, 2, 0.25, 16)
+    assert (found["k"], found["k_prime"], found["noise"], found["size"]) == (4, 2, "gaussian:0.25", 16)
     assert found["precision"] == ("bfloat16" if cpu_has_bfloat16() else "float32")
     assert found["images"][0]["draws"] in (50, 100, 200)
     labels = found["images"][0]["labels"]
@@ -405,10 +407,10 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
         ),
         (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
         ([*VOTE, "--mean", "a"], "expected numbers"),
-        (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no sigma given"),
+        (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no noise given"),
         (
             ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],
-            "must be positive and finite, got 0.0",
+            "sigma is 0.0; without noise there is no certificate",
         ),
         (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
         (["run", "digitz", "--out", "v"], "did you mean 'digits'"),

@@ -84,7 +84,7 @@ def test_other_noise_and_seed(home):
     """Votes of other noise and seed are refused, and both are named."""
     assert command(*VOTE, "--out", "v")[0] == 0
     err = refused(*VOTE, "--seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
-    assert "sigma and seed differ. Vote with --force to throw them away, or choose another folder." in err
+    assert "noise and seed differ. Vote with --force to throw them away, or choose another folder." in err
 
 
 @pytest.mark.parametrize(

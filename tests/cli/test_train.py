@@ -24,7 +24,7 @@ def test_train_example(tmp_path, monkeypatch):
     example = example_of(command("train", "--help")[1])
     code, out, err = command(*example, "--epochs", 1, "--images", 64, "--val-images", 50)
     assert code == 0, err
-    assert re.search(r"epoch +1  sigma 0\.25  loss +\d", out)
+    assert re.search(r"epoch +1  gaussian:0\.25  loss +\d", out)
     assert "best epoch 1: mAP 0." in out
     assert (tmp_path / "runs/digits/model.json").is_file()
 
@@ -51,7 +51,7 @@ def test_data_check_process():
     [
         (["train", "--data", "digitz", "--out", "x"], "unknown dataset 'digitz': did you mean 'digits'?"),
         (["train", "--data", "digits", "--out", "x", "--loss", "als"], "did you mean 'asl'"),
-        (["train", "--data", "digits", "--out", "x", "--sigma", "-1"], "sigma is -1.0; it must be at least 0"),
+        (["train", "--data", "digits", "--out", "x", "--sigma", "-1"], "--sigma is -1.0; expected 0 or more"),
         (["train", "--data", "coco", "--root", ".", "--out", "x"], "no model given for 'coco'"),
         (["train", "--data", "digits", "--out", "x", "--weights", "no.pth"], "no.pth: no such weights file"),
         (["data", "check", "coco"], "coco: no root folder given"),
@@ -158,12 +158,12 @@ def test_help_defaults():
         said[words.split()[0].removeprefix("--")] = default and default[1]
     usual, digits = hyperparameters_for("coco"), hyperparameters_for("digits")
     for field in fields(Hyperparameters):
-        if field.name in ("val_sigma", "loss"):
+        if field.name in ("val_noise", "loss"):
             continue
         one, two = (shown(getattr(recipe, field.name)) for recipe in (usual, digits))
         name = "batch-size" if field.name == "batch" else field.name.replace("_", "-")
         assert said[name] == (one if one == two else f"{one}; digits {two}"), field.name
-    assert (said["val-sigma"], said["loss"]) == ("sigma", usual.loss)
+    assert (said["val-noise"], said["loss"]) == ("noise", usual.loss)
 
 
 def test_image_problems(tmp_path):

@@ -89,12 +89,12 @@ def test_wrapped_votes(home, make):
             path.rename(home / "images" / f".{path.name}")
     done("vote", "--model", "mine", *DATA, "--out", "short")
     long, short = (read_votes(home / name) for name in ("long", "short"))
-    assert (short.provenance.label_names, short.provenance.sigma) == (tuple(LABELS), 0.5)
+    assert (short.provenance.label_names, str(short.provenance.noise)) == (tuple(LABELS), "gaussian:0.5")
     for index in range(2):
         assert (short.ranked(index) == long.ranked(index)).all()
     assert short.provenance.classifier_hash == long.provenance.classifier_hash
     asked = ["predict", "images/0.png", "--model", "mine", "--k", 2, "--draws", 20, "--seed", 1, "--json"]
-    assert json.loads(done(*asked))["sigma"] == 0.5
+    assert json.loads(done(*asked))["noise"] == "gaussian:0.5"
 
 
 def test_repeated_wrap(home):
@@ -121,7 +121,7 @@ def test_changed_files(home):
     assert (code, "labels.txt is missing or not as it was when it was wrapped" in err) == (2, True), err
     done("wrap", *make_code(home), "--out", "code")
     card = home / "code" / "wrap.json"
-    text = card.read_text().replace('"sigma"', '"sigmo"')
+    text = card.read_text().replace('"noise"', '"nose"')
     card.write_text(text)
     code, _, err = command("vote", "--model", "code", *DATA, "--sigma", 1, "--out", "v")
     assert (code, "wrap.json cannot be used" in err) == (2, True), err
@@ -153,12 +153,12 @@ def test_detector_with_thresholds(home):
 
 def test_denoised_folder(home):
     """A trained model folder votes, predicts and is attacked behind a denoiser that is named beside it."""
-    card = ModelCard("cnn:2", tuple("0123456789"), (16, 16), (0.5,), (0.5,), sigma=0.0)
+    card = ModelCard("cnn:2", tuple("0123456789"), (16, 16), (0.5,), (0.5,), None)
     save_folder(home / "clean", card, build_backbone("cnn:2", 10).network)
     write_denoiser(home / "clean.safetensors")
     model = ["--model", "clean", "--denoiser", "clean.safetensors", "--sigma", 0.25]
     out = done("vote", *model, "--data", "digits", "--images", 3, "--draws", 60, "--seed", 0, "--out", "run/votes")
-    assert "at sigma 0.25" in out
+    assert "images, gaussian:0.25" in out
     run = read_votes(home / "run/votes").provenance
     assert run.model == "ffdnet(sigma=0.25)+cnn:2"
     done("certify", "run/votes", "--k", 9, "--k-prime", 2, "--alpha", 0.4)
@@ -168,7 +168,7 @@ def test_denoised_folder(home):
     code, _, err = command(*attack, "--out", "again")
     assert (code, "is not the classifier that" in err) == (2, True), err
     asked = ["predict", "images/0.png", *model, "--k", 2, "--draws", 20, "--seed", 1, "--json"]
-    assert json.loads(done(*asked))["sigma"] == 0.25
+    assert json.loads(done(*asked))["noise"] == "gaussian:0.25"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
 
 
@@ -34,7 +35,7 @@ def top_k_attacks() -> Attacks:
     )
     return Attacks(
         config=CertifyConfig(TopK(2, 1), 0.001, 100),
-        sigma=0.5,
+        noise=Gaussian(0.5),
         label_names=("cat", "dog", "=cmd", "emu"),
         labelled=True,
         methods=("joint", "paper"),
@@ -63,7 +64,7 @@ def threshold_attacks() -> Attacks:
     )
     return Attacks(
         config=CertifyConfig(Threshold(0.5), 0.001, 100),
-        sigma=0.5,
+        noise=Gaussian(0.5),
         label_names=("a", "b", "c", "d"),
         labelled=False,
         methods=("joint",),

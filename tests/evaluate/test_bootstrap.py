@@ -6,10 +6,11 @@ from scipy import stats
 from tests.evaluate.votes_cases import as_lists, random_votes
 
 from multiguard.certify import TopK, certified_size
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, bootstrap, certify_votes, curves, paired_differences, radius_grid
 
-GRID = radius_grid(0.5, step=0.25)
+GRID = radius_grid(Gaussian(0.5), step=0.25)
 
 
 @pytest.fixture(scope="module")

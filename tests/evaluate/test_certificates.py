@@ -9,6 +9,7 @@ from tests.evaluate.votes_cases import assert_same_certificates, random_votes, s
 from tests.shared_data import COCO_VOTES
 
 from multiguard.certify import METHODS, TopK, certified_radii, hits_from_ranked
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certificates, certify_votes, curves
 
@@ -30,7 +31,7 @@ def test_images_alone(votes, n) -> None:
     found = certify_votes(votes, config, methods=methods)
     assert found.methods == methods
     assert found.config.n == (n or 200)
-    assert (found.ids, found.labels, found.sigma) == (votes.ids, votes.labels, 0.5)
+    assert (found.ids, found.labels, found.noise) == (votes.ids, votes.labels, Gaussian(0.5))
     options = {"rule": TopK(3, 2), "sigma": 0.5, "alpha": 0.01}
     finite = 0
     for position, true in enumerate(votes.labels):

@@ -15,13 +15,14 @@ from tests.evaluate.votes_cases import (
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
 from multiguard.smooth.prediction import confirm_labels
 from multiguard.votes import LabelSets, VoteRow
 from multiguard.votes.types import as_array
 
-GRID = radius_grid(0.5, step=0.25)
+GRID = radius_grid(Gaussian(0.5), step=0.25)
 METHODS = {"top-k": ("joint", "paper"), "threshold": ("joint", "independent")}
 
 
@@ -69,7 +70,7 @@ def test_images_alone(tmp_path, kind) -> None:
     found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
     config, labelled = found.config, votes.provenance.labelled
     assert (found.rule_name, found.methods, found.labelled) == (votes.rule, methods, labelled)
-    assert (found.ids, found.sigma, config.n) == (votes.ids, 0.5, 200)
+    assert (found.ids, found.noise, config.n) == (votes.ids, Gaussian(0.5), 200)
     assert found.draws == ((40, 100, 200) * 3 if votes.adaptive else (200,) * 9)
     assert (found.false_radii is None) == (votes.rule == "top-k")
     finite = 0

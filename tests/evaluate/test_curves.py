@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
 from multiguard.certify import TopK
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores
+from multiguard.evaluate import (
+    CertifyConfig,
+    certify_votes,
+    curves,
+    label_scores,
+    radius_grid,
+    set_scores,
+    typical_radius,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +30,7 @@ def certified(tmp_path_factory):
 
 def test_averagings(certified) -> None:
     """Curves are of every method in both averagings."""
-    grid = radius_grid(0.5)
+    grid = radius_grid(Gaussian(0.5))
     found = curves(certified, grid)
     assert [(c.method, c.averaging) for c in found] == [
         ("joint", "mean"), ("joint", "pooled"), ("jia", "mean"), ("jia", "pooled"),
@@ -37,7 +46,7 @@ def test_averagings(certified) -> None:
         for name in ("radius", "precision", "recall", "f1"):
             np.testing.assert_array_equal(getattr(curve.scores, name), getattr(expected, name))
         assert (curve.scores.images, curve.scores.without_labels) == (8, 3)
-        assert (curve.config, curve.sigma, curve.bands) == (certified.config, 0.5, None)
+        assert (curve.config, curve.noise, curve.bands) == (certified.config, Gaussian(0.5), None)
 
 
 def test_edge_of_radius(certified) -> None:
@@ -52,7 +61,7 @@ def test_edge_of_radius(certified) -> None:
 
 def test_label_scores(certified) -> None:
     """Labels are counted one by one."""
-    grid = radius_grid(0.5, step=0.1)
+    grid = radius_grid(Gaussian(0.5), step=0.1)
     found = label_scores(certified, grid)
     for one in found:
         label = certified.label_names.index(one.label)
@@ -78,7 +87,7 @@ def test_grid_floats(sigma, step, count) -> None:
     """Each radius is the float that its text means."""
     to = None if count is None else float(Decimal(repr(step if step else sigma / 20)) * count)
     try:
-        grid = radius_grid(sigma, to=to, step=step)
+        grid = radius_grid(Gaussian(sigma), to=to, step=step)
     except InvalidInputError:
         assert (to or 3 * sigma) / (step or sigma / 20) > 99_999
         return
@@ -91,22 +100,20 @@ def test_grid_floats(sigma, step, count) -> None:
 
 def test_default_grid() -> None:
     """The default grid has 61 radii up to 3 sigma."""
-    grid = radius_grid(0.5)
+    grid = radius_grid(Gaussian(0.5))
     assert len(grid) == 61
     assert grid[:7].tolist() == [0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15]
     assert grid[-1] == 1.5
-    assert radius_grid(0.1, to=0.3, step=0.1).tolist() == [0.0, 0.1, 0.2, 0.3]
-    assert radius_grid(np.float64(0.5)).tolist() == grid.tolist()
+    assert radius_grid(Gaussian(0.1), to=0.3, step=0.1).tolist() == [0.0, 0.1, 0.2, 0.3]
+    assert radius_grid(Gaussian(np.float64(0.5))).tolist() == grid.tolist()
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"sigma": 0},
-        {"sigma": np.nan},
-        {"sigma": 0.5, "step": -1},
-        {"sigma": 0.5, "to": np.inf},
-        {"sigma": 1, "step": 1e-9},
+        {"noise": Gaussian(0.5), "step": -1},
+        {"noise": Gaussian(0.5), "to": np.inf},
+        {"noise": Gaussian(1), "step": 1e-9},
     ],
 )
 def test_refused_grids(arguments) -> None:
@@ -122,3 +129,25 @@ def test_refused_radii(certified, radius) -> None:
         curves(certified, radius)
     with pytest.raises(InvalidInputError, match="radius"):
         label_scores(certified, radius)
+
+
+def test_whole_grids() -> None:
+    """Where pixels are counted, radii are 0, 1, 2, ... up to where most draws are the attacker's."""
+    for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
+        grid = radius_grid(noise)
+        assert grid.tolist() == list(range(len(grid)))
+        assert noise.variation(grid[-1]) <= 0.6 < noise.variation(grid[-1] + 1)
+    assert radius_grid(BandAblation(4, 32), to=6, step=2).tolist() == [0, 2, 4, 6]
+    assert radius_grid(Uniform(0.5)).tolist()[-1] == 0.6
+    assert len(radius_grid(PixelAblation(10, 50_000))) <= 202
+    with pytest.raises(InvalidInputError, match="must be a whole number"):
+        radius_grid(BandAblation(4, 32), step=0.5)
+
+
+def test_typical_radius() -> None:
+    """The radius to speak of first is sigma, or in the middle of what can be certified; at least 1 pixel."""
+    assert typical_radius(Gaussian(0.25)) == 0.25
+    for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
+        middle = (noise.variation(1) + 0.5) / 2 + 1e-9
+        assert noise.variation(typical_radius(noise)) <= middle < noise.variation(typical_radius(noise) + 1)
+    assert typical_radius(BandAblation(20, 32)) == 1

@@ -4,10 +4,11 @@ import pytest
 from tests.evaluate.votes_cases import assert_same_curves, random_votes
 
 from multiguard.certify import TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certificates, certify_votes, curves, radius_grid, sweep
 
-GRID = radius_grid(0.5, step=0.25)
+GRID = radius_grid(Gaussian(0.5), step=0.25)
 BASE = CertifyConfig(TopK(3, 2), alpha=0.01)
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.evaluate.votes_cases import KINDS, random_votes, stored_rows, votes_of_kind
 
 from multiguard.certify import Threshold, TopK, certified_radii
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import candidate_rules, tune
 
@@ -22,7 +23,7 @@ def recall(votes, position, rule, radius, alpha=0.001):
     """By the slow way: one image, one rule."""
     labels, run = votes.labels[position], votes.provenance
     found = certified_radii(
-        votes.ranked(position), labels, rule, num_labels=len(run.label_names), sigma=run.sigma, alpha=alpha
+        votes.ranked(position), labels, rule, num_labels=len(run.label_names), noise=run.noise, alpha=alpha
     )
     return np.sum(found.true >= radius) / len(labels)
 
@@ -74,13 +75,13 @@ def test_same_pixels(votes, tmp_path):
 def test_several_models(votes, tmp_path):
     """Among votes of several models the best rule on the best model is chosen; other votes are then refused."""
     worse = [replace(row, votes=np.roll(row.votes, 3, axis=1)) for row in votes]
-    run = replace(votes.provenance, sigma=0.25)
+    run = replace(votes.provenance, noise=Gaussian(0.25))
     other = stored_rows(tmp_path / "other", run, worse)
     tuned = tune([other, votes], RULES, 0.1)
     assert [one.votes for one in tuned.candidates] == [0] * 5 + [1] * 5
-    assert (tuned.best.votes, tuned.best.sigma) == (1, 0.5)
+    assert (tuned.best.votes, tuned.best.noise) == (1, Gaussian(0.5))
     assert tuned.best.score == max(one.score for one in tuned.candidates)
-    with pytest.raises(InvalidInputError, match=r"was chosen for sigma 0\.5, not for that of these votes"):
+    with pytest.raises(InvalidInputError, match=r"was chosen for noise gaussian:0\.5, not for that of these votes"):
         tuned.others(other)
     model = stored_rows(tmp_path / "model", replace(votes.provenance, weights_hash="f" * 64), list(votes))
     with pytest.raises(InvalidInputError, match="was chosen for another model"):

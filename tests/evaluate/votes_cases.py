@@ -8,6 +8,7 @@ from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
@@ -17,7 +18,8 @@ from multiguard.votes.types import vote_dtype
 def stored_votes(folder: Path, ranked: Sequence[np.ndarray], true: Sequence[Sequence[int]], **changes) -> Votes:
     """These ranked votes as a finished run in a folder."""
     draws, k_max = ranked[0].shape
-    run = provenance(**{"images": len(ranked), "draws": draws, "k_max": k_max, "sigma": 0.5, "labels": 20, **changes})
+    fields = {"images": len(ranked), "draws": draws, "k_max": k_max, "noise": Gaussian(0.5), "labels": 20, **changes}
+    run = provenance(**fields)
     dtype = vote_dtype(len(run.label_names))
     rows = zip(run.image_ids, true, ranked, strict=True)
     return stored_rows(folder, run, [VoteRow(name, tuple(own), votes.astype(dtype)) for name, own, votes in rows])
@@ -75,7 +77,7 @@ def votes_of_kind(
     The images at the places `failed` have failed for these reasons; the others are the same whichever these are.
     """
     rng = np.random.default_rng(seed)
-    fields = {"images": images, "labels": labels, "draws": 200, "sigma": 0.5, "k_max": 4, **kind}
+    fields = {"images": images, "labels": labels, "draws": 200, "noise": Gaussian(0.5), "k_max": 4, **kind}
     run = provenance(**fields)
     rows: list[VoteRow | ImageFailure] = []
     for position, name in enumerate(run.image_ids):

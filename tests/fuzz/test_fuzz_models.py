@@ -19,6 +19,7 @@ from tests.fuzz.mutations import (
     write_file,
 )
 
+from multiguard.certify import Gaussian
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
@@ -32,7 +33,9 @@ def model(tmp_path_factory):
     """A model folder of the smallest network."""
     folder = tmp_path_factory.mktemp("model")
     network = build_backbone("cnn:2", 3).network
-    card = ModelCard("cnn:2", LABELS, (16, 16), (0.5,) * 3, (0.5,) * 3, 0.5, training={"recipe": {"sigma": 0.5}})
+    card = ModelCard(
+        "cnn:2", LABELS, (16, 16), (0.5,) * 3, (0.5,) * 3, Gaussian(0.5), training={"recipe": {"noise": "gaussian:0.5"}}
+    )
     save_folder(folder, card, network)
     return folder
 

@@ -15,6 +15,7 @@ from tests.pipeline.tiny_run import RECIPE, command
 
 import multiguard
 from multiguard.certify import TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
@@ -30,7 +31,7 @@ from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write
 from multiguard.pipeline.report_job import ReportJob, report
 from multiguard.results import read_certificates, write_certificates
 
-GRID = radius_grid(0.5, step=0.5)
+GRID = radius_grid(Gaussian(0.5), step=0.5)
 SOURCE = Path(multiguard.__file__).parent
 PART = CertifyPart(k=3, k_prime=2)
 

@@ -11,6 +11,7 @@ from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes,
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 from tests.results.stored_metadata import forge, load_metadata
 
+from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import certify_votes, curves, radius_grid
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
@@ -20,7 +21,7 @@ from multiguard.results import read_attacks, read_certificates, read_curves, wri
 from multiguard.results.table_file import _MARK as MARK
 from multiguard.votes import read_votes
 
-GRID = radius_grid(0.5, step=0.5)
+GRID = radius_grid(Gaussian(0.5), step=0.5)
 PARQUET = "certificates.parquet"
 soaked = pytest.mark.parametrize("examples", [15, pytest.param(1500, marks=pytest.mark.soak)])
 

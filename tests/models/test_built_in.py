@@ -7,6 +7,7 @@ import torch
 from benchmarks.release import REFERENCES, card_text, reference_logits
 from typer.testing import CliRunner
 
+from multiguard.certify import Gaussian
 from multiguard.cli.main import app
 from multiguard.errors import ModelError
 from multiguard.models import load, spec
@@ -25,9 +26,9 @@ MEASURED = Measured(
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A package with one small model, named tiny."""
-    recipe = {"epochs": 3, "sigma": 0.5}
+    recipe = {"epochs": 3, "noise": "gaussian:0.5"}
     training = {"train": {"name": "a set", "images": 1000}, "weights": None, "recipe": recipe}
-    card = ModelCard("cnn:4", ("cat", "dog"), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.5, training=training)
+    card = ModelCard("cnn:4", ("cat", "dog"), (16, 16), (0.5,) * 3, (0.5,) * 3, Gaussian(0.5), training=training)
     card = save_folder(tmp_path / "tiny", card, build_backbone("cnn:4", 2).network.half())
     measured = json.dumps({name: getattr(MEASURED, name) for name in MEASURED.__dataclass_fields__}, default=vars)
     (tmp_path / "tiny" / MEASURED_FILE).write_text(measured)
@@ -75,7 +76,7 @@ def test_released(name):
     card, measured = read_card(folder), read_measured(name)
     assert (folder / "model.safetensors").stat().st_size <= LARGEST
     assert load(name).weights_hash == card.weights_sha256 == measured.weights_sha256
-    assert card.sigma == measured.sigma == float(name.removeprefix("coco-"))
+    assert card.noise.sigma == measured.sigma == float(name.removeprefix("coco-"))
     assert card_text(name, card, measured).split("## Data")[0] == model_card(name).split("## Data")[0]
     assert card.training.get("model_sha256") is None or card.training["model_sha256"] in model_card(name)
     expected = json.loads(REFERENCES.read_text())[name]

@@ -4,6 +4,7 @@ import pytest
 from small_models import LABELS
 from toy_models import a_classifier
 
+from multiguard.certify import Gaussian
 from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
@@ -53,7 +54,7 @@ OPTIONS = {
 def test_ignored_options(tmp_path, kind, option):
     """No option is silently ignored."""
     if kind == "folder":
-        card = ModelCard("cnn:4", tuple(LABELS), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.25)
+        card = ModelCard("cnn:4", tuple(LABELS), (16, 16), (0.5,) * 3, (0.5,) * 3, Gaussian(0.25))
         save_folder(tmp_path, card, build_backbone("cnn:4", 4).network)
     spec = {"classifier": a_classifier(), "function": "toy_models:a_classifier", "folder": str(tmp_path)}[kind]
     load(spec)

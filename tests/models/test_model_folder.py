@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from multiguard.certify import Gaussian
 from multiguard.errors import ModelError
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone, check_backbone
@@ -21,7 +22,7 @@ def card(**changes):
         "image_size": (16, 16),
         "mean": (0.5, 0.4, 0.3),
         "std": (0.2, 0.2, 0.2),
-        "sigma": 0.25,
+        "noise": Gaussian(0.25),
         "history": ({"epoch": 1, "map_noisy": 0.5},),
     }
     return ModelCard(**{**basics, **changes})
@@ -74,16 +75,41 @@ def test_denoiser_in_folder(tmp_path, network):
     ("training", "expected"),
     [
         ({}, None),
-        ({"recipe": {"sigma": 0.5, "epochs": 3}}, 0.5),
-        ({"recipe": {"sigma": 0.0, "epochs": 3}}, 0.0),
-        ({"recipe": {"sigma": 0.5, "epochs": 0}}, None),
+        ({"recipe": {"noise": "band:4/16", "epochs": 3}}, "band:4/16"),
+        ({"recipe": {"noise": "none", "epochs": 3}}, "none"),
+        ({"recipe": {"noise": "gaussian:0.5", "epochs": 0}}, None),
     ],
 )
 @pytest.mark.parametrize("denoised", [False, True])
-def test_trained_sigma(tmp_path, network, training, expected, denoised):
+def test_trained_noise(tmp_path, network, training, expected, denoised):
     """The noise of the training images is read from the card."""
     save_folder(tmp_path, card(training=training), network, FFDNet() if denoised else None)
-    assert load_folder(tmp_path).trained_sigma == expected
+    assert load_folder(tmp_path).trained_noise == expected
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [('"uniform:0.5"', "denoiser removes Gaussian noise only"), ('"dice"', "unknown noise"), ("0.5", "noise must be")],
+)
+def test_card_of_other_noise(tmp_path, network, noise, message):
+    """A card whose noise is none, or one that its denoiser cannot remove, is refused."""
+    save_folder(tmp_path, card(), network, FFDNet())
+    text = (tmp_path / "model.json").read_text()
+    (tmp_path / "model.json").write_text(text.replace('"gaussian:0.25"', noise))
+    with pytest.raises(ModelError, match=message):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(("sigma", "noise", "trained"), [(0.25, Gaussian(0.25), "gaussian:0.5"), (0, None, "none")])
+def test_card_of_format_1(tmp_path, network, sigma, noise, trained):
+    """A folder of the format that knew Gaussian noise only is read: what it was trained for is the same."""
+    save_folder(tmp_path, card(), network)
+    stored = json.loads((tmp_path / "model.json").read_text())
+    del stored["noise"]
+    recipe = {"sigma": 0.5 if sigma else 0.0, "val_sigma": None, "epochs": 3}
+    old = {**stored, "format": 1, "sigma": sigma, "training": {"recipe": recipe}}
+    (tmp_path / "model.json").write_text(json.dumps(old))
+    assert (read_card(tmp_path).noise, load_folder(tmp_path).trained_noise) == (noise, trained)
 
 
 def test_changed_weights(tmp_path, network):
@@ -108,8 +134,8 @@ def test_card_of_other_architecture(tmp_path, network):
     [
         ("{", "not readable as a model card"),
         ("[]", "not readable as a model card .expected `object`, got `array`"),
-        ('{"format": 9}', "not a model card of format 1"),
-        ('{"format": 1, "sigma": 0.5}', "not readable as a model card .object missing required field `architecture`"),
+        ('{"format": 9}', "not a model card of format 2"),
+        ('{"format": 2, "noise": null}', "not readable as a model card .object missing required field `architecture`"),
     ],
 )
 def test_foreign_card(tmp_path, text, message):
@@ -130,7 +156,7 @@ def test_readable_card(tmp_path, network):
     save_folder(tmp_path, card(), network)
     text = (tmp_path / "model.json").read_text(encoding="utf-8")
     assert "日本" in text
-    assert json.loads(text)["sigma"] == 0.25
+    assert json.loads(text)["noise"] == "gaussian:0.25"
 
 
 def test_network_of_fixed_size(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from multiguard.certify import Gaussian
 from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
@@ -12,7 +13,7 @@ from multiguard.models.spec import parse_spec
 @pytest.fixture
 def run(tmp_path):
     """A run folder with a model in it."""
-    card = ModelCard("cnn:4", ("a", "b"), (16, 16), (0.5,) * 3, (0.5,) * 3, 0.25)
+    card = ModelCard("cnn:4", ("a", "b"), (16, 16), (0.5,) * 3, (0.5,) * 3, Gaussian(0.25))
     save_folder(tmp_path / "run" / "model", card, build_backbone("cnn:4", 2).network)
     return tmp_path / "run"
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from multiguard.certify import Gaussian
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, save_folder
 from multiguard.models.unet import DenoisingNetwork, UNet
@@ -45,6 +46,6 @@ def test_model_folder(tmp_path):
     images = torch.rand(2, 3, 64, 64)
     network.train()(images).sum().backward()
     assert all(weights.grad is not None for weights in network.parameters())
-    save_folder(tmp_path, ModelCard("unet:8+lite:0", ("a", "b"), (64, 64), (0.5,), (0.5,), sigma=0.5), network)
+    save_folder(tmp_path, ModelCard("unet:8+lite:0", ("a", "b"), (64, 64), (0.5,), (0.5,), Gaussian(0.5)), network)
     with torch.no_grad():
         torch.testing.assert_close(load_folder(tmp_path)(images), network.eval()((images - 0.5) / 0.5))

@@ -1,5 +1,6 @@
 """A recipe says what it means: unknown keys, wrong types and contradictions are one line, with the place."""
 
+import re
 from dataclasses import fields
 
 import pytest
@@ -28,6 +29,11 @@ from multiguard.train import Hyperparameters
         ("[joint, paper]", "[joint, papr]", "certify: unknown method of the top-k rule 'papr': did you mean 'paper'?"),
         ("certify: {k: 3, ", "certify: {", "certify: k is missing; the top-k rule needs k and k_prime"),
         ("vote: {draws: 60, shard_images: 4, seed: 0}", "vote: 60", "vote is 60; expected keys such as draws:"),
+        ("sigma: 0.5", "sigma: 0.5\nnoise: band:4", "sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
+        ("sigma: 0.5\n", "", "neither sigma nor noise is given; give one, such as sigma: 0.5 or noise: band:4"),
+        ("sigma: 0.5", "noise: bend:4", "unknown noise 'bend': did you mean 'band'?"),
+        ("sigma: 0.5", "noise: none", "noise is none; without noise there is no certificate"),
+        ("sigma: 0.5", "noise: uniform:0", "half_width"),
         ("sigma: 0.5", "sigma: 0.5\nsigma: 1", "the key 'sigma' stands twice"),
         ("sigma: 0.5", "sigma: 0.5\nmodel: runs/m", "both of train and model given"),
         ('train: {model: "cnn:4", images: 64, val_images: 40, epochs: 1}', "", "neither of train and model given"),
@@ -103,10 +109,30 @@ def test_paper_recipes(name, split, train, k_prime, k):
     recipe = find_recipe(name)
     assert (recipe.data.split, recipe.train.split, recipe.data.images) == (split, train, 500)
     assert (recipe.certify.k_prime, recipe.certify.k, recipe.certify.alpha) == (k_prime, k, 0.001)
-    assert (recipe.sigma, recipe.vote.draws) == (0.5, 1000)
+    assert (recipe.votes_noise, recipe.vote.most_draws) == ("gaussian:0.5", 1000)
     assert (recipe.train.loss, recipe.train.lr, recipe.train.batch) == ("asl", 0.001, 32)
     assert all((recipe.sweep.k, recipe.sweep.k_prime, recipe.sweep.n, recipe.sweep.alpha, recipe.sweep.sigma))
     assert recipe.sweep.training_noise == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "digits-figures",
+            ["sigma=null", "noise=uniform:1"],
+            "sweep.sigma varies Gaussian noise, and noise is",
+        ),
+        ("digits-patch", ["vote.draws=100"], "vote.draws is 100, but every band of band:6 votes once and nothing is"),
+        ("digits-patch", ["vote.pilot_draws=100"], "vote.pilot_draws is 100, but every band"),
+        ("digits-patch", ["certify.draws=20"], "certify.draws is 20, but every band"),
+        ("digits-patch", ["sweep.alpha=[0.1]"], "sweep.alpha is (0.1,), but every band"),
+    ],
+)
+def test_recipe_of_other_noise(name, changes, message):
+    """What the noise leaves no choice about is refused."""
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        find_recipe(name, changes)
 
 
 def test_unknown_recipe(tmp_path):

@@ -98,7 +98,7 @@ def test_other_k_same_votes(home):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("sigma=0.25", "model was made with other inputs: train.sigma was 0.5 and is 0.25"),
+        ("sigma=0.25", "model was made with other inputs: train.noise was gaussian:0.5 and is gaussian:0.25"),
         ("vote.draws=70", "votes was made with other inputs: vote.draws was 60 and is 70"),
         ("data.images=5", "votes was made with other inputs: data.files has changed; data.ids has changed"),
     ],
@@ -193,11 +193,11 @@ def test_arms(home):
     arms = home / "run" / "arms"
     assert sorted(arm.name for arm in arms.iterdir()) == ["sigma-0.25", "training-noise-0"]
     found = {arm.name: read_certificates(arm / "certificates") for arm in arms.iterdir()}
-    assert found["sigma-0.25"].certificates.sigma == found["sigma-0.25"].provenance["trained_sigma"] == 0.25
-    assert found["training-noise-0"].certificates.sigma == 0.5
-    assert found["training-noise-0"].provenance["trained_sigma"] == 0
+    assert found["sigma-0.25"].provenance["noise"] == found["sigma-0.25"].provenance["trained_noise"] == "gaussian:0.25"
+    assert found["training-noise-0"].provenance["noise"] == "gaussian:0.5"
+    assert found["training-noise-0"].provenance["trained_noise"] == "none"
     figures = {path.stem for path in (home / "run" / "figures").iterdir()}
-    assert any("sigma" in name for name in figures)
+    assert any("noise" in name for name in figures)
     assert any("training" in name for name in figures)
     code, out, _ = rerun(home, *more)
     assert (code, len(skipped(out))) == (0, 10)
@@ -213,7 +213,7 @@ def check_report_of_run(home):
     code, _, err = rerun(home, *TITLED)
     assert code == 0, err
     page, files = (run / "report.html").read_bytes(), drawn(run)
-    assert "figures/sigma.pdf" not in files
+    assert "figures/noise.pdf" not in files
     code, _, err = command("report", run, "--force")
     assert code == 0, err
     assert (run / "report.html").read_bytes() == page

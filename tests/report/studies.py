@@ -9,6 +9,7 @@ from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.data import Sample
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
@@ -45,6 +46,7 @@ def make_run(
     *,
     images: int = 12,
     sigma: float = 0.5,
+    noise: Noise | None = None,
     spread: float = 3.0,
     trained: float | None = 0.5,
     methods: Sequence[str] = ("joint",),
@@ -61,10 +63,14 @@ def make_run(
     """A certificates folder of random votes; every fifth image has no label, and true labels do not depend on sigma.
 
     The images at the indices `failed` fail for these reasons; those at the indices `hashes` have these hashes.
+    Of `noise` other than Gaussian, the radii are those of its default grid.
     `changes` make it another kind of run: THRESHOLD, UNLABELLED, ADAPTIVE, or several of them.
     """
     rng = np.random.default_rng(0)
-    fields = {"images": images, "draws": draws, "k_max": K_MAX, "sigma": sigma, "trained_sigma": trained} | changes
+    own = Gaussian(sigma) if noise is None else noise
+    taught = None if trained is None else f"gaussian:{trained}" if trained else "none"
+    draws = own.columns if isinstance(own, BandAblation) else draws
+    fields = {"images": images, "draws": draws, "k_max": K_MAX, "noise": own, "trained_noise": taught} | changes
     run = provenance(**{"labels": LABELS, **fields})
     true = [rng.permutation(LABELS)[: i % 5].tolist() for i in range(images)]
     rows: list[VoteRow | ImageFailure] = [_row(rng, run, index, labels, spread) for index, labels in enumerate(true)]
@@ -75,9 +81,10 @@ def make_run(
         rows[index] = ImageFailure(run.image_ids[index], reason)
     votes = stored_rows(folder / "votes", run, rows)
     config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
-    grid = radius_grid(sigma, step=step or sigma / 10)
+    grid = radius_grid(own, step=step or (None if own.whole else sigma / 10))
     source = "truth" if run.labelled else "pilot"
     methods = methods if run.stops is None else ("betting",)
+    methods = ("enumerated",) if isinstance(own, BandAblation) else methods
     certificates = certify_votes(votes, config, methods=methods, labels=source)
     made = curves(certificates, grid, bands=bands, resamples=50)
     if swept:

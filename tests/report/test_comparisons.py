@@ -15,8 +15,8 @@ def line_names(study: Study, key: str) -> list[str]:
 
 def test_grouping(study: Study) -> None:
     """Runs are grouped by their provenance."""
-    assert line_names(study, "sigma") == ["σ = 0.25", "σ = 0.5"]
-    assert line_names(study, "training") == ["trained with noise 0.5", "trained without noise"]
+    assert line_names(study, "noise") == ["σ = 0.25", "σ = 0.5"]
+    assert line_names(study, "training") == ["trained with σ = 0.5", "trained without noise"]
     assert line_names(study, "runs") == ["this run: k = 5", "more labels: k = 8"]
 
 
@@ -26,7 +26,7 @@ def test_differences_named(tmp_path) -> None:
     adaptive = make_run(tmp_path / "adaptive", **ADAPTIVE)
     louder = make_run(tmp_path / "louder", sigma=1.0, trained=None, config=CertifyConfig(TopK(k=8, k_prime=2)))
     assert line_names(Study(main, {"early stops": adaptive, "louder": louder}), "runs") == [
-        "this run: k = 5, n = 100, σ = 0.5, trained with noise 0.5, method joint",
+        "this run: k = 5, n = 100, σ = 0.5, trained with σ = 0.5, method joint",
         "early stops: adaptive, n up to 100 (70 on average), method betting",
         "louder: k = 8, σ = 1, noise in training unknown",
     ]
@@ -36,7 +36,7 @@ def test_common_radii(study: Study) -> None:
     """Runs are compared at the radii of all of them, with the scores of their own certificates."""
     runs = {True: study.main, False: study.beside["low noise"]}
     grid = sorted({float(radius) for run in runs.values() for radius in run.curves[0].scores.radius})
-    for line in by_key(study)["sigma"].lines:
+    for line in by_key(study)["noise"].lines:
         certificates, scores = runs[line.is_base].certificates, line.curves["pooled"].scores
         assert scores.radius.tolist() == grid
         true = [len(labels) for labels in certificates.labels]
@@ -60,14 +60,14 @@ def test_unknown_training(tmp_path) -> None:
 
 def test_equal_lines(hostile_study: Study) -> None:
     """Runs with the same value carry their names."""
-    values = [line.value for line in by_key(hostile_study)["sigma"].lines]
-    assert values == ["0.25 (<img src=x onerror=alert(7)>)", "0.25 (<b>again</b>)", "0.5"]
+    values = [line.value for line in by_key(hostile_study)["noise"].lines]
+    assert values == ["σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.25 (<b>again</b>)", "σ = 0.5"]
 
 
 def test_bands_kept(tmp_path) -> None:
     """A run keeps its bands on another grid."""
     banded = Study(make_run(tmp_path / "a", bands=0.9), {"low": make_run(tmp_path / "b", sigma=0.25)})
-    low, own = by_key(banded)["sigma"].lines
+    low, own = by_key(banded)["noise"].lines
     assert low.curves["mean"].bands is None
     bands = own.curves["mean"].bands
     assert bands is not None
@@ -78,7 +78,7 @@ def test_rules_family(threshold: Study, tmp_path) -> None:
     """Runs of the other rule are in a family of their own, with the ceiling."""
     study = Study(threshold.beside["ranked"], {"sets": threshold.main, "low": make_run(tmp_path, sigma=0.25)})
     families = by_key(study)
-    assert list(families) == ["methods", "sigma", "rules"]
+    assert list(families) == ["methods", "noise", "rules"]
     assert line_names(study, "rules") == ["top-k, k′ = 2, k = 5", "threshold, t = 0.3"]
     assert score_keys(families["methods"]) == ["precision", "recall", "f1"]
     assert score_keys(families["rules"]) == ["precision", "recall", "f1", "false_ceiling"]

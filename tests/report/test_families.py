@@ -17,7 +17,7 @@ def score_keys(family: Family) -> list[str]:
 
 def test_family_order(study: Study) -> None:
     """Every family is there, in order."""
-    assert list(by_key(study)) == ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs"]
+    assert list(by_key(study)) == ["methods", "k_prime", "k", "n", "alpha", "noise", "training", "runs"]
 
 
 def test_methods_only(tmp_path) -> None:

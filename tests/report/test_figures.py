@@ -20,7 +20,7 @@ from multiguard.report import Study, canvas, draw_figures
 from multiguard.report.canvas import fixed_style
 from multiguard.report.figures import draws_figure, family_figure, label_figure
 
-NAMES = ["methods", "k_prime", "k", "n", "alpha", "sigma", "training", "runs", "labels"]
+NAMES = ["methods", "k_prime", "k", "n", "alpha", "noise", "training", "runs", "labels"]
 
 
 def figure_text(figure) -> str:
@@ -55,7 +55,7 @@ def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study,
     assert names == {f"{name}.pdf" for name in ("methods", "threshold", "alpha", "rules", "labels", "draws")}
 
 
-@pytest.mark.parametrize("key", ["methods", "k", "sigma"])
+@pytest.mark.parametrize("key", ["methods", "k", "noise"])
 def test_panel_curves(study: Study, key: str) -> None:
     """A panel has the curves of its score."""
     family = by_key(study)[key]
@@ -165,8 +165,8 @@ def test_draws_bars(unlabelled: Study) -> None:
 def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
     """Hostile names are drawn as they are and never become markup."""
     with fixed_style():
-        family, figure = by_key(hostile_study)["sigma"], label_figure(hostile_study)
-        paths = canvas.save(family_figure(hostile_study, family), tmp_path, "sigma", ["svg"])
+        family, figure = by_key(hostile_study)["noise"], label_figure(hostile_study)
+        paths = canvas.save(family_figure(hostile_study, family), tmp_path, "noise", ["svg"])
         paths += canvas.save(figure, tmp_path, "labels", ["svg"])
     axes = figure.axes[0]
     shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
@@ -200,7 +200,7 @@ def test_long_legend(study: Study) -> None:
 
 def test_panels_inside(study: Study, threshold: Study) -> None:
     """The tick labels and axis labels of three and of four panels stay inside and clear of their neighbours."""
-    for each, key in ((study, "methods"), (study, "sigma"), (threshold, "methods"), (threshold, "rules")):
+    for each, key in ((study, "methods"), (study, "noise"), (threshold, "methods"), (threshold, "rules")):
         with fixed_style():
             figure = family_figure(each, by_key(each)[key])
             boxes = [axes.get_tightbbox() for axes in figure.axes]

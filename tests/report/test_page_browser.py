@@ -270,7 +270,7 @@ def test_tabs(study: Study, path: Path, opened) -> None:
             expected = [percent_value(float(getattr(curve.scores, column)[index])) for column in COLUMNS]
             assert table(page, "sweeps")[f"k = {curve.config.rule.k}"] == expected
     assert "not covered" in page.locator("#sweeps .note").inner_text()
-    assert page.locator("#runs [role=tab]").all_inner_texts() == ["σ", "Training noise", "Other runs"]
+    assert page.locator("#runs [role=tab]").all_inner_texts() == ["Noise", "Training noise", "Other runs"]
     low = study.beside["low noise"].certificates
     true = [len(labels) for labels in low.labels]
     sizes = [int(certified_size(radii, 0.5)) for radii in low.radii["joint"]]

@@ -77,7 +77,9 @@ def test_closing_sentence(shown: Study, path: Path, opened) -> None:
         slide_to(page, index)
         radius = float(shown.grid[index])
         stay = sum(int(certified_size(radii, radius)) for radii in proved.radii["paper"])
-        words = f"At R = {page.locator('#radius-shown').inner_text()} at least {stay} of the {total} true labels"
+        words = (
+            f"At R = {page.locator('#radius-shown').inner_text()} (l2-norm) at least {stay} of the {total} true labels"
+        )
         assert page.locator(".closing").inner_text().startswith(words)
     assert closing_sentence(shown.main).endswith("true labels of 9 images provably stay.")
 

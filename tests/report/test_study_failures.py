@@ -33,11 +33,11 @@ def test_tables_count_failures(study, tmp_path):
     """Every table counts the failed images of its runs."""
     written = write_tables(study, tmp_path)
     names = {path.stem for path in written}
-    assert names >= {"methods", "k", "alpha", "sigma", "training", "labels", "draws"}
+    assert names >= {"methods", "k", "alpha", "noise", "training", "labels", "draws"}
     for name in names:
         with (tmp_path / f"{name}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        counts = {"0.25": "1", "trained without noise": "0"}
+        counts = {"σ = 0.25": "1", "trained without noise": "0"}
         assert [row["failed"] for row in rows] == [counts.get(row.get(name, ""), "2") for row in rows]
         for kind in ("md", "tex"):
             text = (tmp_path / f"{name}.{kind}").read_text(encoding="utf-8")
@@ -49,8 +49,8 @@ def test_tables_count_failures(study, tmp_path):
 def test_other_failures(study):
     """A comparison names the runs that failed on other images."""
     notes = {family.key: family.note for family in study.families}
-    assert "σ = 0.25: 1 of 12 images could not be voted on and is left out." in notes["sigma"]
-    assert "1.0: " not in notes["sigma"]
+    assert "σ = 0.25: 1 of 12 images could not be voted on and is left out." in notes["noise"]
+    assert "1.0: " not in notes["noise"]
     assert "trained without noise: no image failed." in notes["training"]
 
 

@@ -29,7 +29,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_formats(folder: Path) -> None:
     """Every table comes in three formats."""
-    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "runs", "sigma", "training"]
+    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "noise", "runs", "training"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         f"{n}.{kind}" for n in names for kind in ("csv", "md", "tex")
     )

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from tests.report.studies import NoiseImages
 
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.data import Sample
 from multiguard.report.thumbnails import Illustration, make_thumbnail, make_thumbnails, perturbed_copies
 
@@ -30,15 +31,30 @@ def test_thumbnail(height: int, width: int, shown: tuple[int, int], kind: type) 
 def test_perturbed_copies() -> None:
     """The perturbation has the norm, the noise the standard deviation, and each image its own."""
     pixels = np.full((3, 50, 60), 0.5, np.float32)
-    made, other = (perturbed_copies(pixels, Illustration(radius=0.75, sigma=0.25), seed) for seed in (1, 2))
+    made, other = (perturbed_copies(pixels, Illustration(radius=0.75, noise=Gaussian(0.25)), seed) for seed in (1, 2))
     assert np.linalg.norm((made["perturbed"] - pixels).astype(float)) == pytest.approx(0.75, rel=1e-4)
     assert np.std(made["noisy"] - pixels) == pytest.approx(0.25, rel=0.03)
     assert not np.array_equal(made["noisy"], other["noisy"])
 
 
+def test_other_attackers() -> None:
+    """The perturbation is one that the attacker can make; the copy is what the classifier sees, hidden pixels grey."""
+    pixels = np.full((3, 32, 32), 0.25, np.float32)
+    made = perturbed_copies(pixels, Illustration(4.5, Uniform(0.5)), 1)
+    assert np.abs(made["perturbed"] - pixels).sum() == pytest.approx(4.5, rel=1e-4)
+    assert 0.45 < np.abs(made["noisy"] - pixels).max() <= 0.5
+    made = perturbed_copies(pixels, Illustration(7, PixelAblation(45, 1024)), 1)
+    assert np.any(made["perturbed"] != pixels, axis=0).sum() == 7
+    assert np.all(made["noisy"] != 0.5, axis=0).sum() == 45
+    made = perturbed_copies(pixels, Illustration(3, BandAblation(4, 32)), 1)
+    rows, columns = np.nonzero(np.any(made["perturbed"] != pixels, axis=0))
+    assert (np.ptp(rows), np.ptp(columns), len(rows)) == (2, 2, 9)
+    assert np.all(made["noisy"] != 0.5, axis=(0, 1)).sum() == 4
+
+
 def test_illustrated_images() -> None:
     """The first images have perturbed copies, the others none; a copy is no larger than the image shown."""
     images = NoiseImages(["a", "b", "c"], side=200)
-    made = make_thumbnails(images, dict.fromkeys(images.ids), Illustration(0.5, 0.5, most=2)).made
+    made = make_thumbnails(images, dict.fromkeys(images.ids), Illustration(0.5, Gaussian(0.5), most=2)).made
     assert [sorted(each.looks) for each in made.values()] == [["noisy", "perturbed"]] * 2 + [[]]
     assert made["a"].looks["noisy"] != made["b"].looks["noisy"]

@@ -64,7 +64,7 @@ def test_damaged_file(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "version 99; .* version 2"),
+        ({"version": 99}, "version 99; .* version 3"),
         ({"beta": "0.5"}, "beta"),
         ({"methods": ["cohen's"]}, "unknown method"),
         ({"config": {"rule": "top-k", "alpha": 0.001, "n": 100, "k": 9, "k_prime": 1}}, "k must"),

@@ -11,19 +11,22 @@ from tests.evaluate.votes_cases import assert_same_curves
 from tests.report.test_table_formats import from_cell
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Bands, CertifyConfig, Curve, LabelScores, Scores
 from multiguard.results import read_curves, write_curves
 from multiguard.results.curve_files import write_labels
 
 COLUMNS = (
-    "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,failed,sigma,"
+    "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,failed,noise,attacker,"
     "rule,threshold,mean_draws,true_floor,false_ceiling"
 )
 BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_high,resamples,seed"
 
 fraction = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
+ablated = st.sampled_from([PixelAblation(45, 1024), BandAblation(4, 32)])
+noises = st.one_of(positive.map(Gaussian), positive.map(Uniform), ablated)
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 
 
@@ -38,19 +41,20 @@ def any_curve(draw) -> Curve:
     alpha, draws = draw(st.floats(1e-200, 0.99)), draw(count)
     rules = [TopK(draw(count), draw(count)), Threshold(draw(st.floats(1e-300, 1 - 1e-16)))]
     config = CertifyConfig(draw(st.sampled_from(rules)), alpha, draws)
-    radius = np.array(draw(st.lists(st.floats(0, 1e300), min_size=size, max_size=size, unique=True)))
+    noise = draw(noises)
+    radii = st.integers(0, 2**53).map(float) if noise.whole else st.floats(0, 1e300)
+    radius = np.array(draw(st.lists(radii, min_size=size, max_size=size, unique=True)))
     counts = [column(st.floats(0, 1e6)) for _ in range(2)]
     scores = Scores(radius, column(), column(), column(), *counts, draw(count), draw(st.integers(0, 9)))
     pairs = [(column(), column()) for _ in range(3)]
     bands = draw(st.sampled_from([None, Bands(draw(st.floats(0.01, 0.99)), draw(count), draw(count), *pairs)]))
-    method, averaging = draw(st.sampled_from(config.rule.methods)), draw(st.sampled_from(["mean", "pooled"]))
-    return Curve(
-        method, config, draw(positive), averaging, scores, draw(st.floats(1, 1e6)), draw(st.integers(0, 9)), bands
-    )
+    known = [method for method in config.rule.methods if (method == "enumerated") == isinstance(noise, BandAblation)]
+    method, averaging = draw(st.sampled_from(known)), draw(st.sampled_from(["mean", "pooled"]))
+    return Curve(method, config, noise, averaging, scores, draw(st.floats(1, 1e6)), draw(st.integers(0, 9)), bands)
 
 
 def key(curve: Curve) -> tuple:
-    return curve.method, curve.config, curve.sigma, curve.averaging
+    return curve.method, curve.config, curve.noise, curve.averaging
 
 
 @quick
@@ -66,7 +70,12 @@ def test_round_trip(tmp_path, curves) -> None:
 
 def one_curve(**changes) -> Curve:
     half = np.array([0.5, 0.25])
-    fields = {"method": "joint", "config": CertifyConfig(TopK(3, 2), 0.001, 100), "sigma": 0.5, "averaging": "mean"}
+    fields = {
+        "method": "joint",
+        "config": CertifyConfig(TopK(3, 2), 0.001, 100),
+        "noise": Gaussian(0.5),
+        "averaging": "mean",
+    }
     scores = Scores(np.array([0.0, 0.1 + 0.2]), half, half / 3, half / 7, 3 * half, half, 8, 3)
     return Curve(**{**fields, "scores": scores, "mean_draws": 100.0, "failed": 2, **changes})
 
@@ -75,10 +84,8 @@ def test_plain_rows(tmp_path) -> None:
     """Numbers are written in full precision."""
     write_curves(tmp_path / "curves.csv", [one_curve()])
     lines = (tmp_path / "curves.csv").read_text().split("\n")
-    assert (
-        lines[1]
-        == "joint,3,2,0.001,100,0.0,mean,0.5,0.16666666666666666,0.07142857142857142,8,3,2,0.5,top-k,,100.0,1.5,0.5"
-    )
+    scores = "0.5,0.16666666666666666,0.07142857142857142"
+    assert lines[1] == (f"joint,3,2,0.001,100,0.0,mean,{scores},8,3,2,gaussian:0.5,l2-norm,top-k,,100.0,1.5,0.5")
     assert lines[2].split(",")[5] == "0.30000000000000004"
     assert lines[3:] == [""]
 
@@ -90,7 +97,7 @@ def test_threshold_rows(tmp_path) -> None:
     )
     line = (tmp_path / "curves.csv").read_text().split("\n")[1]
     assert line.startswith("joint,,,0.001,100,0.0,mean,0.5,")
-    assert line.endswith(",8,3,2,0.5,threshold,0.3,62.5,1.5,0.5")
+    assert line.endswith(",8,3,2,gaussian:0.5,l2-norm,threshold,0.3,62.5,1.5,0.5")
 
 
 def test_repeated_curve(tmp_path) -> None:
@@ -119,7 +126,9 @@ def test_missing_n(tmp_path) -> None:
         ("top-k,,", "top-k,0.5,"),
         ("top-k,,", "top,,"),
         ("top-k,,100.0", "top-k,,many"),
-        ("8,3,2,0.5", "8,3,some,0.5"),
+        ("8,3,2,gauss", "8,3,some,gauss"),
+        ("gaussian:0.5", "gaussian:-1"),
+        ("l2-norm", "l1-norm"),
         ("averaging", "average"),
         ("joint", '"joint'),
         ("joint", '"jo"int'),
@@ -174,20 +183,21 @@ def test_label_names(tmp_path: Path, names) -> None:
     """Any CSV reader finds the names and numbers, and no name is a formula."""
     radius, certified = np.array([0.0, 0.1, 2.5e-7]), np.array([1.0, 1 / 3, 0.0])
     labels = [LabelScores(name, 3 + i, radius, certified, 5 * i) for i, name in enumerate(names)]
-    write_labels(tmp_path / "labels.csv", labels)
+    write_labels(tmp_path / "labels.csv", labels, BandAblation(4, 32))
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    assert header == ["label", "R", "images", "certified", "failed"]
+    assert header == ["label", "R", "images", "certified", "failed", "noise", "attacker"]
     expected = [
         (one.label, r, one.images, c, one.failed) for one in labels for r, c in zip(radius, certified, strict=True)
     ]
-    assert [(from_cell(a), float(b), int(c), float(d), int(e)) for a, b, c, d, e in rows] == expected
+    assert [(from_cell(a), float(b), int(c), float(d), int(e)) for a, b, c, d, e, *_ in rows] == expected
+    assert all(row[5:] == ["band:4/32", "patch"] for row in rows)
     assert not any(row[0][:1] in tuple("=+-@\t\r") for row in rows if row[0])
 
 
 def test_apostrophe_before_formulas(tmp_path) -> None:
     """An apostrophe stands before formulas and nowhere else."""
     names = ["=SUM(A1)", "cat", "'tis"]
-    write_labels(tmp_path / "labels.csv", [LabelScores(n, 1, np.zeros(1), np.ones(1), 0) for n in names])
+    write_labels(tmp_path / "labels.csv", [LabelScores(n, 1, np.zeros(1), np.ones(1), 0) for n in names], Gaussian(1))
     cells = [line.split(",")[0] for line in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
     assert cells == ['"\'=SUM(A1)"', '"cat"', '"\'tis"']

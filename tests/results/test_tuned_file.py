@@ -56,7 +56,7 @@ def test_damaged_record(tuned, tmp_path):
     path = tmp_path / "tuned.json"
     write_tuned(path, tuned)
     whole = json.loads(path.read_text())
-    for name, value in (("ids", whole["ids"][1:]), ("radius", "0.1"), ("best", 7), ("version", 2)):
+    for name, value in (("ids", whole["ids"][1:]), ("radius", "0.1"), ("best", 7), ("version", 1)):
         path.write_text(json.dumps({**whole, name: value}))
         with pytest.raises(DataError, match=r"tuned\.json cannot be used: "):
             read_tuned(path)

@@ -204,5 +204,5 @@ def test_attack_radius(running, orange, radius):
 def test_model(running):
     """Programs can ask what the server predicts with."""
     told = running.client.ask("GET", "/api/model").json
-    assert (told["labels"], told["rule"], told["k"], told["sigma"]) == (list(LABELS), "top-k", 2, 0.5)
+    assert (told["labels"], told["rule"], told["k"], told["noise"]) == (list(LABELS), "top-k", 2, "gaussian:0.5")
     assert told["limits"]["bytes"] == 200_000

@@ -111,7 +111,7 @@ def test_attack(page, radius, outcome):
         assert 0 <= norm <= radius  # 0 where no perturbation was better than none
     assert outcome in page.locator("[data-part=bare] .outcome").inner_text()
     kept = page.locator("[data-part=smoothed] .outcome").inner_text()
-    assert ("proved at this norm (✓) stayed" in kept) == (radius < 1)
+    assert ("proved at this R (✓) stayed" in kept) == (radius < 1)
     assert page.problems == []
 
 

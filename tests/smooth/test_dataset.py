@@ -99,7 +99,7 @@ def test_progress(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "arguments", "field"),
-    [({"sigma": 0.25}, {}, "sigma"), ({"clamp": True}, {}, "clamp"), ({}, {"seed": 1}, "seed")],
+    [({"sigma": 0.25}, {}, "noise"), ({"clamp": True}, {}, "clamp"), ({}, {"seed": 1}, "seed")],
 )
 def test_other_run(tmp_path, options, arguments, field):
     """A folder of another run is refused, unless the caller discards it; the same run is never discarded."""
@@ -125,7 +125,7 @@ def test_seed_of_another_run(tmp_path):
     """A run that replaces another draws its own seed: the recorded one may be known by now."""
     vote_dataset(smoother(sigma=0.25), Images(3), tmp_path, draws=5)
     known = read_votes(tmp_path).provenance.seed
-    with pytest.raises(VotesError, match="another run: sigma differs"):
+    with pytest.raises(VotesError, match="another run: noise differs"):
         vote_dataset(smoother(), Images(3), tmp_path, draws=5)
     scheme = make_scheme(smoother(), draws=5, adaptive=None, pilot_draws=0, labelled=True, seed=None)
     VoteRun(smoother(), Images(3), scheme).write(tmp_path, discard=lambda folder: (folder / "manifest.json").unlink())
@@ -140,11 +140,11 @@ def test_provenance_in_manifest(tmp_path):
         "model": "linear",
         "output": "logits",
         "dataset": "generated",
-        "sigma": 0.5,
+        "noise": "gaussian:0.5",
         "draws": 5,
         "seed": 9,
         "k_max": 3,
-        "noise": "philox4x64-box-muller",
+        "noise_source": "philox4x64-box-muller",
         "precision": "float32",
         "channels_last": False,
         "compiled": False,

@@ -63,7 +63,7 @@ def test_shared_threads(source):
             alone.release()
 
     f = load(scores, labels=exact.label_names, output="logits")
-    shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise=source)
+    shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise_source=source)
 
     def votes(image_id: str) -> np.ndarray:
         return shared.votes(IMAGES[image_id], 24, seed=0, image_id=image_id)
@@ -77,7 +77,7 @@ def test_shared_threads(source):
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
 def test_reused_array(source, kind, classifier):
     """A generator may fill one array again and again: images are copied when they are taken."""
-    smoother = Smoother(classifier, sigma=0.1, device="cpu", batch_size=16, noise=source)
+    smoother = Smoother(classifier, sigma=0.1, device="cpu", batch_size=16, noise_source=source)
 
     def images():
         array = np.empty((3, 4, 4), dtype=np.float32)
@@ -107,7 +107,7 @@ def compiled_pair(**options):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(48, 13))
     f = load(network, labels=[str(i) for i in range(13)], output="logits")
-    options = {"sigma": 0.5, "device": "cpu", "noise": DEVICE_PHILOX, **options}
+    options = {"sigma": 0.5, "device": "cpu", "noise_source": DEVICE_PHILOX, **options}
     smoothers = Smoother(f, **options), Smoother(f, compile=True, batch_size=16, **options)
     return [smoother.votes(IMAGE, 50, seed=0, image_id="a") for smoother in smoothers]
 
@@ -171,7 +171,7 @@ def test_graphs_per_smoother():
     f = load(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
     with torch._dynamo.config.patch(error_on_recompile=True):
         for sigma in (0.25, 0.5):
-            smoother = Smoother(f, sigma=sigma, device="cpu", noise=DEVICE_PHILOX, compile=True)
+            smoother = Smoother(f, sigma=sigma, device="cpu", noise_source=DEVICE_PHILOX, compile=True)
             assert len(smoother.votes(np.zeros(3), 4, seed=0, image_id="a")) == 4
 
 
@@ -196,7 +196,7 @@ def test_executed_sigma(source, sigma):
 
     Rounded to the nearest float32, 0.7 would be 2e-8 too small. The ratio of the two noises is known to about 1e-10.
     """
-    unit, scaled = (noisy_inputs(each, noise=source) for each in (1.0, sigma))
+    unit, scaled = (noisy_inputs(each, noise_source=source) for each in (1.0, sigma))
     executed = np.sum(unit * scaled) / np.sum(unit * unit)
     assert -1e-9 < executed / sigma - 1 < 1.2e-7
 
@@ -204,13 +204,13 @@ def test_executed_sigma(source, sigma):
 @SOURCES
 def test_noise_under_autocast(source):
     """Autocast is for the classifier: the noise is added in float32 before it."""
-    options = {"noise": source, "batch_size": 50}
+    options = {"noise_source": source, "batch_size": 50}
     assert np.array_equal(noisy_inputs(0.7, precision="bfloat16", **options), noisy_inputs(0.7, **options))
 
 
 def test_graph_shapes(monkeypatch, classifier):
     """The compiler sees no other shapes in batches of many images than in batches of one."""
-    one, seen = Smoother(classifier, sigma=0.5, device="cpu", batch_size=16, noise=DEVICE_PHILOX), []
+    one, seen = Smoother(classifier, sigma=0.5, device="cpu", batch_size=16, noise_source=DEVICE_PHILOX), []
     graph = one._step._graph
 
     def watch(kind, *rows):

@@ -49,12 +49,12 @@ def test_normalisation(options):
     assert provenance(smoother(**options)).differences(provenance(smoother())) == ["classifier_hash"]
 
 
-@pytest.mark.parametrize("sigma", [None, 0.0, 0.5])
-def test_trained_sigma(sigma):
+@pytest.mark.parametrize("noise", [None, "none", "band:2/5"])
+def test_trained_noise(noise):
     """The noise of training is recorded."""
-    f = Classifier(network(), LABELS, output="logits", name="x", weights_hash="0", trained_sigma=sigma)
-    assert provenance(Smoother(f, sigma=0.5, device="cpu")).trained_sigma == sigma
-    assert provenance(smoother()).trained_sigma is None
+    f = Classifier(network(), LABELS, output="logits", name="x", weights_hash="0", trained_noise=noise)
+    assert provenance(Smoother(f, sigma=0.5, device="cpu")).trained_noise == noise
+    assert provenance(smoother()).trained_noise is None
 
 
 class Labelled(Images):

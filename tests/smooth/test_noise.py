@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
+from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.smooth.noise import HostNoise, _box_muller, key_words, noise_key
 from multiguard.smooth.philox import standard_normal
@@ -18,7 +19,7 @@ KEY_OF_SEED_0 = "c3b6c74b3df93d6653b282fe685deda7"
 
 def host_rows(keys: list[bytes], draws: list[int], count: int) -> np.ndarray:
     out = np.empty((len(keys), count), dtype=np.float32)
-    HostNoise().perturb([np.zeros(count, dtype=np.float32)] * len(keys), keys, draws, 1.0, out)
+    HostNoise(Gaussian(1.0)).perturb([np.zeros(count, dtype=np.float32)] * len(keys), keys, draws, out)
     return out
 
 
@@ -58,11 +59,11 @@ def test_host_reference(count):
 def test_rows_and_threads(rows, threads, count):
     """Host noise depends neither on the other rows nor on threads."""
     keys = [noise_key(0, f"{row % 3}") for row in range(64)]
-    noise, found = HostNoise(threads), np.empty((64, count), dtype=np.float32)
+    noise, found = HostNoise(Gaussian(1.0), threads), np.empty((64, count), dtype=np.float32)
     image = np.zeros(count, dtype=np.float32)
     for start in range(0, 64, rows):
         part = slice(start, start + rows)
-        noise.perturb([image] * len(keys[part]), keys[part], range(64)[part], 1.0, found[part])
+        noise.perturb([image] * len(keys[part]), keys[part], range(64)[part], found[part])
     for row in range(64):
         assert np.array_equal(found[row], host(keys[row], row, count))
 
@@ -72,7 +73,7 @@ def test_sigma_and_image():
     images = [np.full((2, 3), value, dtype=np.float32) for value in (0.0, 1.0) * 4]
     keys = [noise_key(0, f"{row % 2}") for row in range(8)]
     out = np.empty((8, 2, 3), dtype=np.float32)
-    HostNoise().perturb(images, keys, range(8), 0.25, out)
+    HostNoise(Gaussian(0.25)).perturb(images, keys, range(8), out)
     for row in range(8):
         noise = host(keys[row], row, 6).reshape(2, 3)
         assert np.array_equal(out[row], noise * np.float32(0.25) + images[row])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from multiguard.certify import Gaussian
 from multiguard.smooth.noise import HostNoise, _box_muller, _Words, key_words, noise_key
 from multiguard.smooth.philox import _radius, philox4x32, standard_normal
 
@@ -69,7 +70,7 @@ def test_directions():
     size, draws, rng = 3 * 16 * 16, 4000, np.random.default_rng(1)
     noise = np.empty((draws, size), dtype=np.float32)
     image, key = np.zeros(size, dtype=np.float32), noise_key(3, "directions")
-    HostNoise().perturb([image] * draws, [key] * draws, range(draws), 1.0, noise)
+    HostNoise(Gaussian(1.0)).perturb([image] * draws, [key] * draws, range(draws), noise)
     flat = np.ones(size)
     alternating = np.where(np.arange(size) % 2, 1.0, -1.0)
     first_halves = np.where(np.arange(size) < size // 2, 1.0, -1.0)

@@ -211,7 +211,7 @@ BARE_KINDS = {
     "pilot": ({"k_max": 3}, KINDS["pilot"]),
     "adaptive": ({"k_max": 3}, KINDS["adaptive"]),
     "sets": ({"score_threshold": 0.5}, KINDS["fixed"]),
-    "noise of a device": ({"k_max": 3, "noise": DEVICE_PHILOX}, KINDS["fixed"]),
+    "noise of a device": ({"k_max": 3, "noise_source": DEVICE_PHILOX}, KINDS["fixed"]),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from toy import linear
 
-from multiguard.certify import Threshold, TopK
+from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.models import Classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
@@ -15,7 +15,7 @@ from multiguard.models.onnx_file import OnnxNetwork
 from multiguard.smooth import Smoother
 from multiguard.smooth.settings import resolve_settings
 
-OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise")
+OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise_source")
 
 
 def smoother(**options) -> Smoother:
@@ -25,11 +25,11 @@ def smoother(**options) -> Smoother:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("sigma", value) for value in (0, -1.0, float("nan"), float("inf"), "x", None, 1e-39, 1e39)],
+        *[("sigma", value) for value in (0, -1.0, float("nan"), float("inf"), "x", 1e-39, 1e39)],
         *[("k_max", value) for value in (0, 6, 2.5)],
         *[("score_threshold", value) for value in (0.0, 1, float("nan"), "x")],
         *[("batch_size", value) for value in (0, 2.5, "big")],
-        *[("precision", "int8"), ("noise", "dice")],
+        *[("precision", "int8"), ("noise_source", "dice")],
     ],
 )
 def test_refused_options(name, value):
@@ -84,7 +84,7 @@ def onnx_classifier(behind_denoiser: bool) -> Classifier:
 def test_onnx_defaults(monkeypatch, behind_denoiser):
     """Options that onnxruntime ignores are not recorded, whatever the device."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    settings = resolve_settings(onnx_classifier(behind_denoiser), sigma=0.5, clamp=False, **dict.fromkeys(OPTIONS))
+    settings = resolve_settings(onnx_classifier(behind_denoiser), Gaussian(0.5), clamp=False, **dict.fromkeys(OPTIONS))
     assert settings.device.type == "cuda"
     assert (settings.precision, settings.channels_last, settings.compiled) == ("float32", False, False)
 

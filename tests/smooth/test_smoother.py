@@ -46,7 +46,7 @@ def exact_probability(label: int, k_prime: int, means: np.ndarray, sigma: float)
 def test_rank_frequencies(source, k_prime):
     """The frequencies of ranked votes match exact probabilities."""
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
-    smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise=source)
+    smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise_source=source)
     ranked = smoother.votes(means, draws, seed=1, image_id="exact")
     counts = hits_from_ranked(ranked, k_prime=k_prime, num_labels=4).sum(axis=0)
     for label in range(4):
@@ -65,19 +65,21 @@ def test_batch_size(source, batch_size):
         return images.flatten(1)[:, :2]
 
     f = load(watch, labels=["a", "b"], output="logits")
-    Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise=source).votes(IMAGE, 64, seed=0, image_id="a")
+    Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise_source=source).votes(
+        IMAGE, 64, seed=0, image_id="a"
+    )
     together = torch.cat(seen)
     assert len(together) == 64
     assert len(seen) == -(-64 // batch_size)
     seen.clear()
-    Smoother(f, sigma=0.5, batch_size=13, device="cpu", noise=source).votes(IMAGE, 64, seed=0, image_id="a")
+    Smoother(f, sigma=0.5, batch_size=13, device="cpu", noise_source=source).votes(IMAGE, 64, seed=0, image_id="a")
     assert torch.equal(torch.cat(seen), together)
 
 
 @SOURCES
 def test_parts(source, classifier):
     """Votes drawn in parts are parts of the votes."""
-    smoother = Smoother(classifier, sigma=0.5, device="cpu", noise=source)
+    smoother = Smoother(classifier, sigma=0.5, device="cpu", noise_source=source)
     whole = smoother.votes(IMAGE, 50, seed=0, image_id="a")
     parts = [smoother.votes(IMAGE, 25, seed=0, image_id="a", first_draw=first) for first in (0, 25)]
     assert np.array_equal(np.concatenate(parts), whole)
@@ -100,7 +102,7 @@ def test_random_seeds(classifier):
 def test_shared_batches(source, kind, classifier, draws):
     """Images that share batches get the votes that they get alone."""
     images = {f"{i}": np.random.default_rng(i).random((3, 4, 4), dtype=np.float32) for i in range(5)}
-    smoother = Smoother(classifier, sigma=0.5, batch_size=16, device="cpu", noise=source, **kind)
+    smoother = Smoother(classifier, sigma=0.5, batch_size=16, device="cpu", noise_source=source, **kind)
     together = dict(smoother.stream(images.items(), draws, seed=3))
     assert list(together) == list(images)
     for image_id, image in images.items():
@@ -123,10 +125,10 @@ def test_mixed_images():
 @SOURCES
 def test_reused_id(source, classifier):
     """The same id with another image is classified again."""
-    smoother = Smoother(classifier, sigma=0.1, device="cpu", noise=source)
+    smoother = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
     first = smoother.votes(IMAGE, 20, seed=0, image_id="a")
     smoother.votes(1 - IMAGE, 20, seed=0, image_id="a")
-    fresh = Smoother(classifier, sigma=0.1, device="cpu", noise=source)
+    fresh = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
     assert np.array_equal(
         smoother.votes(1 - IMAGE, 20, seed=0, image_id="a"), fresh.votes(1 - IMAGE, 20, seed=0, image_id="a")
     )
@@ -145,7 +147,7 @@ def test_pixel_noise(source, clamp):
 
     f = load(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     image = np.full((3, 8, 8), 51, dtype=np.uint8)
-    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise=source).votes(image, 300, seed=0, image_id="a")
+    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise_source=source).votes(image, 300, seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
     assert pixels.min() < (1e-6 if clamp else -0.4)
     assert (pixels.min() >= -1e-6) == clamp
@@ -174,7 +176,9 @@ def test_vote_bytes(labels, dtype):
 def test_set_frequencies(source):
     """The frequencies of sets match exact probabilities."""
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
-    smoother = Smoother(identity(4, "probabilities"), sigma=sigma, score_threshold=0.5, device="cpu", noise=source)
+    smoother = Smoother(
+        identity(4, "probabilities"), sigma=sigma, score_threshold=0.5, device="cpu", noise_source=source
+    )
     counts = smoother.votes(means, draws, seed=1, image_id="exact").hits().sum(axis=0)
     for label in range(4):
         exact = stats.norm.sf(0.5, means[label], sigma)
@@ -204,7 +208,7 @@ def test_sets_of_scores(source, labels):
         return seen[-1]
 
     g = load(watch, labels=f.label_names, output=f.output)
-    one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise=source, batch_size=7)
+    one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise_source=source, batch_size=7)
     votes = one.votes(image, 40, seed=0, image_id="a")
     limit = 0.6 if f.output == "probabilities" else np.log(0.6 / 0.4)
     assert np.array_equal(votes.hits(), (torch.cat(seen) >= np.float32(limit)).numpy())

@@ -105,7 +105,7 @@ def test_broken_classifier(kind, options, source):
     scores, message = BROKEN[kind]
     f = load(scores, labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match=f"(?s)image 'cat'.*{message}"):
-        Smoother(f, sigma=0.5, device="cpu", noise=source, **options).votes(
+        Smoother(f, sigma=0.5, device="cpu", noise_source=source, **options).votes(
             np.zeros((3, 4, 4)), 8, seed=0, image_id="cat"
         )
 
@@ -178,7 +178,7 @@ def test_halved_batches(source, options):
     votes = []
     for scores in (cramped, Cramped(room=1000)):
         f = load(scores, labels=list("abcde"), output="logits")
-        one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise=source, **options)
+        one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise_source=source, **options)
         votes.append(one.votes(image, 100, seed=0, image_id="a"))
     assert np.array_equal(*(each.packed if options else each for each in votes))
     assert cramped.sizes[:4] == [32, 16, 8, 4]

@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
+from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.certify.noise import HIDDEN
 from multiguard.train.augmentation import add_noise, augment, cutmix, derived_seed
 from multiguard.train.hyperparameters import Hyperparameters
 
@@ -12,17 +15,47 @@ def seeded(seed=0):
 
 def test_noise_statistics():
     """Noise has its standard deviation, is drawn for each image, and is not clamped."""
-    noise = add_noise(torch.full((8, 3, 64, 64), 0.5), 0.25, seeded()) - 0.5
+    noise = add_noise(torch.full((8, 3, 64, 64), 0.5), Gaussian(0.25), seeded()) - 0.5
     assert float(noise.mean()) == pytest.approx(0, abs=0.005)
     assert float(noise.std()) == pytest.approx(0.25, rel=0.01)
     assert abs(float(np.corrcoef(noise[0].flatten(), noise[1].flatten())[0, 1])) < 0.05
     assert float(noise.max()) > 0.75
 
 
+def test_uniform_noise():
+    """Uniform noise fills its interval, and is drawn for each value."""
+    noise = add_noise(torch.full((8, 3, 64, 64), 0.5), Uniform(0.25), seeded()) - 0.5
+    assert stats.kstest(noise.flatten().numpy(), stats.uniform(-0.25, 0.5).cdf).pvalue > 1e-4
+    assert abs(float(np.corrcoef(noise[0].flatten(), noise[1].flatten())[0, 1])) < 0.05
+
+
+def test_hidden_pixels():
+    """An ablation keeps so many pixels of each image, in all channels or none, anywhere, and hides the others."""
+    images = torch.rand(2000, 3, 4, 5)
+    noisy = add_noise(images, PixelAblation(6, 20), seeded())
+    hidden = noisy == HIDDEN
+    assert torch.equal(hidden.sum((2, 3)), torch.full((2000, 3), 14))
+    assert torch.equal(hidden.all(1), hidden.any(1))
+    assert torch.equal(noisy[~hidden], images[~hidden])
+    kept = (~hidden[:, 0]).sum(0).flatten().numpy()
+    assert all(stats.binomtest(int(count), 2000, 6 / 20).pvalue > 1e-4 for count in kept)
+
+
+def test_hidden_columns():
+    """An ablation of bands keeps one of them in each image, each as often as any other."""
+    images = torch.rand(2000, 3, 4, 5)
+    noisy = add_noise(images, BandAblation(2, 5), seeded())
+    kept = (noisy != HIDDEN)[:, 0, 0]
+    assert torch.equal(noisy[noisy != HIDDEN], images[noisy != HIDDEN])
+    assert torch.equal(kept.sum(1), torch.full((2000,), 2))
+    starts = (kept & ~kept.roll(1, 1)).int().argmax(1).bincount(minlength=5).numpy()
+    assert stats.chisquare(starts).pvalue > 1e-4
+
+
 def test_zero_noise():
     """Without noise the tensor itself is returned."""
     images = torch.rand(2, 3, 4, 4)
-    assert add_noise(images, 0.0, seeded()) is images
+    assert add_noise(images, None, seeded()) is images
 
 
 def test_derived_seeds():

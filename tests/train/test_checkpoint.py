@@ -8,7 +8,7 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.denoiser import FFDNet
 from multiguard.train.loop import train
 
-ONCE = replace(SMALL, epochs=1, sigma=0.0, val_sigma=0.25)
+ONCE = replace(SMALL, epochs=1, ramp_epochs=0, noise="none", val_noise="gaussian:0.25")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_other_settings(folder, pixels, val_pixels):
     smaller = [replace(split, images=split.images[..., :12, :12]) for split in splits]
     relabelled = [replace(pixels, targets=1 - pixels.targets), val_pixels]
     cases = [
-        (splits, replace(ONCE, sigma=0.5), denoiser, "holds a run with other settings: sigma was 0.0 and is 0.5"),
+        (splits, replace(ONCE, noise="uniform:0.5"), denoiser, 'settings: noise was "none" and is "uniform:0.5"'),
         (splits, replace(ONCE, keep="last"), denoiser, 'keep was "best" and is "last"'),
         (relabelled, ONCE, denoiser, "targets_sha256"),
         (renamed, ONCE, denoiser, "label_names"),

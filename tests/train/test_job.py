@@ -4,6 +4,7 @@ import pytest
 import torch
 from PIL import Image
 
+from multiguard.certify import Gaussian
 from multiguard.data import DigitsDataset, load_pixels
 from multiguard.errors import InvalidInputError, MultiGuardError
 from multiguard.models.backbone import build_backbone
@@ -23,7 +24,7 @@ def job(tmp_path):
     for name, _, _ in ROWS:
         Image.new("L", (8, 8), 40 * len(name)).save(root / name)
     (root / "labels.csv").write_text("file,labels,split\n" + "".join(f"{','.join(row)}\n" for row in ROWS))
-    hyperparameters = Hyperparameters(epochs=0, batch=2, sigma=0.25)
+    hyperparameters = Hyperparameters(epochs=0, batch=2, noise="gaussian:0.25")
     return TrainJob("folder", tmp_path / "m", hyperparameters, model="cnn:2", size=8, root=root)
 
 
@@ -32,8 +33,8 @@ def test_learning(tmp_path):
     hyperparameters = hyperparameters_for("digits", epochs=6, sigma=0.25, batch=16, lr=1e-2, shift=0)
     run_job(TrainJob("digits", tmp_path, hyperparameters, model="cnn:12", size=16, images=800, val_images=100))
     test, model = load_pixels(DigitsDataset("test", images=200, size=16)), load_folder(tmp_path)
-    assert noisy_map(model, test, 0.25) > 0.65  # an untrained network has 0.35
-    assert noisy_map(model, test, 0.25) > noisy_map(model, test, 0.75)
+    assert noisy_map(model, test, Gaussian(0.25)) > 0.65  # an untrained network has 0.35
+    assert noisy_map(model, test, Gaussian(0.25)) > noisy_map(model, test, Gaussian(0.75))
 
 
 def test_start_from_folder(tmp_path, job):
@@ -108,12 +109,12 @@ def test_denoiser(tmp_path, ffdnet_weights):
     )
     result = run_job(job)
     assert result.card.denoiser
-    assert result.card.sigma == result.card.training["recipe"]["sigma"] == 0.5
+    assert str(result.card.noise) == result.card.training["recipe"]["noise"] == "gaussian:0.5"
     loaded, validation = load_folder(tmp_path), load_pixels(open_splits(job)[1])
     assert loaded.mean is None
-    assert noisy_map(loaded, validation, 0.5) == pytest.approx(result.kept["map_noisy"], abs=1e-6)
+    assert noisy_map(loaded, validation, Gaussian(0.5)) == pytest.approx(result.kept["map_noisy"], abs=1e-6)
     bare = loaded.network.classifier
-    assert noisy_map(bare, validation, 0.5) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
+    assert noisy_map(bare, validation, Gaussian(0.5)) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
 
 
 def test_default_splits(job):
@@ -140,7 +141,7 @@ def test_early_mistakes(tmp_path, job, monkeypatch):
     monkeypatch.setattr("multiguard.train.job.load_pixels", None)  # decoding would be a TypeError
     mistakes = [
         ({"denoiser": tmp_path / "none.pth"}, "no such weights file"),
-        ({"hyperparameters": Hyperparameters(epochs=0, sigma=0.1)}, "holds a run with other settings: "),
+        ({"hyperparameters": Hyperparameters(epochs=0, noise="gaussian:0.1")}, "holds a run with other settings: "),
         ({"out": tmp_path / "file"}, "no folder that can be written to"),
         ({"out": tmp_path / "b", "cache": tmp_path / "file"}, "no folder that can be written to"),
         ({"hyperparameters": Hyperparameters(epochs=2, denoise_epochs=1)}, "no U-Net in front"),

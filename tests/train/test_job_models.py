@@ -51,7 +51,9 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def job(home):
     """Training on these images."""
-    return TrainJob("folder", home / "m", Hyperparameters(epochs=1, batch=4, sigma=0.1), root=home / "set", size=SIZE)
+    return TrainJob(
+        "folder", home / "m", Hyperparameters(epochs=1, batch=4, noise="gaussian:0.1"), root=home / "set", size=SIZE
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,17 @@
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tests.train.runs import SMALL, KilledError, backbone, kill_after
 
+from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io import files
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import load_folder, read_card, save_folder
+from multiguard.models.model_folder import load_folder, read_card, save_folder, write_card
 from multiguard.train import checkpoint, loop
 from multiguard.train.loop import train
 from multiguard.train.trainer import noisy_map
@@ -29,7 +30,7 @@ def assert_same_run(resumed, uninterrupted):
         assert one.keys() == two.keys()
         assert all(torch.equal(one[name], two[name]) for name in one)
     outcomes = [
-        [{key: record[key] for key in ("epoch", "sigma", "loss", "map_noisy", "map_clean")} for record in run]
+        [{key: record[key] for key in ("epoch", "noise", "loss", "map_noisy", "map_clean")} for record in run]
         for run in (uninterrupted.card.history, resumed.card.history)
     ]
     assert outcomes[0] == outcomes[1]
@@ -69,7 +70,7 @@ def test_finished_run(tmp_path, pixels, val_pixels):
     before = train(backbone(), pixels, val_pixels, once, tmp_path).card
     assert train(backbone(), pixels, val_pixels, once, tmp_path, on_epoch=kill_after(1)).card == before
     save_folder(tmp_path, before, build_backbone("cnn:4", 10).network)
-    (tmp_path / "model.json").write_text(json.dumps({"format": 1, **asdict(before)}))  # not the weights' card
+    write_card(tmp_path, before)  # not the weights' card
     with pytest.raises(ModelError, match="do not match"):
         load_folder(tmp_path)
     assert train(backbone(), pixels, val_pixels, once, tmp_path).card == before
@@ -79,17 +80,17 @@ def test_finished_run(tmp_path, pixels, val_pixels):
 def test_model_folder(val_pixels, uninterrupted):
     """The folder records everything, and its weights are those of the best epoch."""
     folder, card = uninterrupted.folder, read_card(uninterrupted.folder)
-    assert (card.sigma, card.image_size, card.label_names) == (0.25, (16, 16), val_pixels.label_names)
+    assert (str(card.noise), card.image_size, card.label_names) == ("gaussian:0.25", (16, 16), val_pixels.label_names)
     assert card.training["recipe"]["loss"] == "asl"
     assert card.training["train"]["name"] == "digits train (seed 0)"
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
-    assert [record["sigma"] for record in log] == [0.25 / 3, 0.5 / 3, 0.25, 0.25]
+    assert [record["noise"] for record in log] == [f"gaussian:{0.25 * part}" for part in (1 / 3, 2 / 3, 1, 1)]
     assert list(card.history) == log
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     best = max(record["map_noisy"] for record in log)
     assert uninterrupted.kept["map_noisy"] == best
-    assert noisy_map(load_folder(folder), val_pixels, 0.25) == pytest.approx(best, abs=1e-6)
+    assert noisy_map(load_folder(folder), val_pixels, Gaussian(0.25)) == pytest.approx(best, abs=1e-6)
 
 
 def test_zero_epochs(tmp_path, pixels, val_pixels):
@@ -104,7 +105,7 @@ def test_zero_epochs(tmp_path, pixels, val_pixels):
     again = train(backbone(), pixels, val_pixels, none, tmp_path).card
     assert again.weights_sha256 == first.card.weights_sha256
     with pytest.raises(InvalidInputError, match="holds a run with other settings: "):
-        train(backbone(), pixels, val_pixels, replace(none, sigma=0.5), tmp_path)
+        train(backbone(), pixels, val_pixels, replace(none, noise="gaussian:0.5"), tmp_path)
     assert read_card(tmp_path) == again
 
 
@@ -138,4 +139,4 @@ def test_last_epoch(tmp_path, pixels, val_pixels):
     assert last.kept["epoch"] == 3
     assert loop.kept_epoch(last.card.history, "best")["epoch"] < 3
     final = last.card.history[-1]["map_noisy"]
-    assert noisy_map(load_folder(tmp_path), val_pixels, SMALL.sigma) == pytest.approx(final, abs=1e-6)
+    assert noisy_map(load_folder(tmp_path), val_pixels, Gaussian(0.25)) == pytest.approx(final, abs=1e-6)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from multiguard.certify import Gaussian
 from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.models.backbone import Backbone
@@ -64,7 +65,7 @@ def test_one_model(two_processes):
     assert [record["epoch"] for record in card.history] == [1, 2]
     validation = load_pixels(subset(DigitsDataset("val", size=16), 60))
     best = max(record["map_noisy"] for record in card.history)
-    assert noisy_map(load_folder(folder / "cnn"), validation, 0.5) == pytest.approx(best, abs=1e-6)
+    assert noisy_map(load_folder(folder / "cnn"), validation, Gaussian(0.5)) == pytest.approx(best, abs=1e-6)
 
 
 def test_same_steps(tmp_path, two_processes):

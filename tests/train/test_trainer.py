@@ -8,11 +8,13 @@ from accelerate import Accelerator
 from tests.train.runs import SMALL, KilledError, backbone, kill_after
 from torch import nn
 
+from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.unet import DenoisingNetwork, UNet
 from multiguard.train.checkpoint import new_card
+from multiguard.train.hyperparameters import noise_text
 from multiguard.train.loop import train
 from multiguard.train.trainer import Average, Trainer, mean_average_precision, noisy_map, one_cycle
 
@@ -71,34 +73,35 @@ def test_noisy_map(val_pixels):
     with torch.no_grad():  # ridge regression: fits its 60 clean images exactly
         gram = flat @ flat.T + 1e-2 * torch.eye(60)
         probe[1].weight.copy_((flat.T @ torch.linalg.solve(gram, torch.from_numpy(val_pixels.targets).float())).T)
-    clean, noisy = noisy_map(probe, val_pixels, 0.0), noisy_map(probe, val_pixels, 0.5, seed=1)
+    noise = Gaussian(0.5)
+    clean, noisy = noisy_map(probe, val_pixels, None), noisy_map(probe, val_pixels, noise, seed=1)
     assert clean > 0.99
     assert noisy < 0.9
-    assert noisy == noisy_map(probe, val_pixels, 0.5, seed=1) != noisy_map(probe, val_pixels, 0.5, seed=2)
+    assert noisy == noisy_map(probe, val_pixels, noise, seed=1) != noisy_map(probe, val_pixels, noise, seed=2)
 
 
-def classifier_input(pixels, val_pixels, sigma, denoiser):
+def classifier_input(pixels, val_pixels, noise, denoiser):
     """What the classifier receives in one step."""
-    hyperparameters, start = replace(SMALL, sigma=sigma, val_sigma=0.5), backbone()
+    hyperparameters, start = replace(SMALL, noise=noise_text(noise), val_noise="gaussian:0.5"), backbone()
     card = new_card(start, pixels, val_pixels, (16, 16), hyperparameters, denoiser, {})
     classifier = card.classifier(start.network)
     trainer = Trainer(classifier, pixels, val_pixels, hyperparameters, Accelerator(cpu=True), denoiser)
     inputs = []
     trainer.module.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
     batch = torch.from_numpy(pixels.images[:4].copy()), torch.from_numpy(pixels.targets[:4].copy())
-    trainer.step(*batch, sigma, epoch=0, step=0, steps=1)
+    trainer.step(*batch, noise, epoch=0, step=0, steps=1)
     return inputs[0]
 
 
 def test_denoised_input(pixels, val_pixels):
     """Behind a denoiser, training sees what smoothing will see: denoised noisy images; clean ones as they are."""
     denoiser = FFDNet().eval()
-    noisy = classifier_input(pixels, val_pixels, 0.5, None)
+    noisy = classifier_input(pixels, val_pixels, Gaussian(0.5), None)
     with torch.no_grad():
         expected = denoiser(noisy, 0.5).clamp(0, 1)
-    torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.5, denoiser), expected)
-    clean = classifier_input(pixels, val_pixels, 0.0, None)
-    torch.testing.assert_close(classifier_input(pixels, val_pixels, 0.0, denoiser), clean)
+    torch.testing.assert_close(classifier_input(pixels, val_pixels, Gaussian(0.5), denoiser), expected)
+    clean = classifier_input(pixels, val_pixels, None, None)
+    torch.testing.assert_close(classifier_input(pixels, val_pixels, None, denoiser), clean)
 
 
 def make_trainer(pixels, val_pixels, hyperparameters, network, teacher=None):
@@ -117,7 +120,7 @@ def test_mixed_targets(pixels, val_pixels):
     trainer, seen = make_trainer(pixels, val_pixels, replace(SMALL, cutmix=1.0), backbone().network), []
     trainer.loss = lambda logits, targets: seen.append(targets) or logits.square().mean()
     images, targets = first_batch(pixels)
-    trainer.step(images, targets, 0.25, epoch=0, step=0, steps=1)
+    trainer.step(images, targets, Gaussian(0.25), epoch=0, step=0, steps=1)
     assert ((seen[0] > 0) & (seen[0] < 1)).any(1).sum() >= 5
     assert not torch.equal(seen[0], targets.float())
 
@@ -139,7 +142,7 @@ def test_teacher(pixels, val_pixels):
         )
         inputs = []
         trainer.module.register_forward_hook(lambda _, given, out, to=inputs: to.append((given[0], out[0].detach())))
-        losses.append(trainer.step(*images, 0.25, epoch=0, step=0, steps=1))
+        losses.append(trainer.step(*images, Gaussian(0.25), epoch=0, step=0, steps=1))
     noisy, logits = inputs[0]
     torch.testing.assert_close(seen[0], images[0].float() / 255)
     assert float((noisy - seen[0]).std()) == pytest.approx(0.25, rel=0.05)
@@ -170,7 +173,7 @@ def test_optimizers(pixels, val_pixels, name, size):
 def denoising_trainer(pixels, val_pixels, **more):
     torch.manual_seed(0)
     network = DenoisingNetwork(UNet(8), backbone().network)
-    hyperparameters = replace(SMALL, sigma=0.5, ramp_epochs=0, epochs=3, denoise_epochs=1, **more)
+    hyperparameters = replace(SMALL, noise="gaussian:0.5", ramp_epochs=0, epochs=3, denoise_epochs=1, **more)
     return make_trainer(pixels, val_pixels, hyperparameters, network), network
 
 
@@ -181,7 +184,7 @@ def test_denoiser_alone(pixels, val_pixels):
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     inputs = []
     handle = network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
-    loss = trainer.step(images, targets, 0.5, epoch=0, step=0, steps=1)
+    loss = trainer.step(images, targets, Gaussian(0.5), epoch=0, step=0, steps=1)
     handle.remove()
     reference = DenoisingNetwork(UNet(8), backbone().network)
     reference.load_state_dict(before)
@@ -193,7 +196,7 @@ def test_denoiser_alone(pixels, val_pixels):
     }
     assert changed == {"denoiser"}
     between = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    trainer.step(images, targets, 0.5, epoch=1, step=0, steps=1)
+    trainer.step(images, targets, Gaussian(0.5), epoch=1, step=0, steps=1)
     changed = {
         name.split(".")[0] for name, tensor in network.state_dict().items() if not torch.equal(tensor, between[name])
     }
@@ -207,7 +210,7 @@ def test_denoising_weight(pixels, val_pixels):
         trainer, network = denoising_trainer(pixels, val_pixels, shift=0, denoise_weight=weight)
         start = copy.deepcopy(network.denoiser)
         network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
-        losses.append(trainer.step(*first_batch(pixels), 0.5, epoch=1, step=0, steps=1))
+        losses.append(trainer.step(*first_batch(pixels), Gaussian(0.5), epoch=1, step=0, steps=1))
     clean = (first_batch(pixels)[0].float() / 255 - 0.5) / 0.5
     error = (start.train()(inputs[-1]) - clean).square().mean()
     torch.testing.assert_close(losses[1], losses[0] + 2 * error)
@@ -218,7 +221,7 @@ def test_two_cycles(pixels, val_pixels):
     trainer, _ = denoising_trainer(pixels, val_pixels)
     rates = []
     for epoch, step in ((0, 0), (0, 9), (1, 0), (2, 9)):
-        trainer.step(*first_batch(pixels), 0.5, epoch=epoch, step=step, steps=10)
+        trainer.step(*first_batch(pixels), Gaussian(0.5), epoch=epoch, step=step, steps=10)
         rates.append(trainer.optimizer.param_groups[0]["lr"])
     expected = [one_cycle(*place, SMALL.lr, SMALL.warmup) for place in ((0, 10), (9, 10), (0, 20), (19, 20))]
     assert rates == pytest.approx(expected)

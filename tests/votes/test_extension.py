@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, contents, provenance, row, same, write
 
-from multiguard.certify import TopK
+from multiguard.certify import Gaussian, TopK
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certifier import default_method, resolve_methods
 from multiguard.votes import VotesWriter, read_votes
@@ -102,7 +102,9 @@ def test_fewer_draws(tmp_path):
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("changes", [{"seed": 2}, {"sigma": 0.25}, {"pilot_draws": 4}, {"versions": {"numpy": "0"}}])
+@pytest.mark.parametrize(
+    "changes", [{"seed": 2}, {"noise": Gaussian(0.25)}, {"pilot_draws": 4}, {"versions": {"numpy": "0"}}]
+)
 def test_other_run(tmp_path, changes):
     """More draws of a run that differs in anything else are refused."""
     write(tmp_path, RUN)

@@ -18,14 +18,14 @@ def test_round_trip(kind):
 
 def test_integer_sigma():
     """A sigma given as an integer is the same run as the float that JSON reads back."""
-    run = provenance(sigma=1, trained_sigma=1)
-    assert checksum(run) == checksum(provenance(sigma=1.0, trained_sigma=1.0))
+    run = provenance(sigma=1)
+    assert checksum(run) == checksum(provenance(sigma=1.0))
     assert run.differences(decode_json(encode_json(run), Provenance)) == []
 
 
 def test_differences():
     """The fields in which two runs differ are named."""
-    assert provenance().differences(provenance(seed=5, sigma=0.25)) == ["sigma", "seed"]
+    assert provenance().differences(provenance(seed=5, sigma=0.25)) == ["noise", "seed"]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,18 @@ def test_contradiction(changes, message):
         decode_json(encode_json({**vars(provenance()), **changes}), Provenance)
 
 
-@pytest.mark.parametrize("changes", [{"sigma": 0.0}, {"sigma": -1.0}, {"draws": 0}, {"label_names": ()}, {"k_max": 0}])
-def test_impossible_numbers(tmp_path, changes):
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        *[({"noise": text}, "sigma is the standard deviation") for text in ("gaussian:0", "gaussian:-1")],
+        *[({"noise": "uniform:nan"}, "half_width"), ({"noise": "band:4"}, "number of columns")],
+        *[({"noise": "pixels:9/8"}, "keep must be"), ({"noise": "dice:6"}, "unknown noise"), ({"noise": 0.5}, "noise")],
+        *[({"draws": 0}, "at least 1"), ({"label_names": ()}, "at least 1"), ({"k_max": 0}, "at least 1")],
+    ],
+)
+def test_impossible_numbers(tmp_path, changes, reason):
     """Numbers with which no votes can have been cast are refused: a claim would be made from them."""
     write(tmp_path, provenance())
     edit_manifest(tmp_path, lambda stored: stored["provenance"].update(changes))
-    with pytest.raises(VotesError, match=r"manifest.json cannot be read: .*sigma must be positive"):
+    with pytest.raises(VotesError, match=r"manifest.json cannot be read: .*" + reason):
         read_votes(tmp_path)

@@ -55,10 +55,10 @@ def opens_writer(folder):
         (lambda text: text[: len(text) // 2], "line"),
         (lambda text: "[]", "expected `object`"),
         (lambda text: "{}", "checksum is missing"),
-        (lambda text: text.replace('"sigma"', '"signal"'), "edited after"),
+        (lambda text: text.replace('"noise"', '"voice"'), "edited after"),
         (lambda text: text.replace('"draws": 7', '"draws": 6'), "edited after"),
         (lambda text: text.replace('"shard_images": 2', '"shard_images": 3'), "edited after"),
-        (lambda text: text.replace('"version": 5', '"version": 4'), "version 4; this multiguard reads"),
+        (lambda text: text.replace('"version": 6', '"version": 5'), "version 5; this multiguard reads"),
     ],
 )
 @pytest.mark.parametrize("reader", [read_votes, opens_writer])

@@ -182,8 +182,8 @@ def test_kill_while_writing(folder, finished, monkeypatch):
     ("changes", "message"),
     [
         ({"first_image_hash": "0"}, "the first image (size or content) differs"),
-        ({"sigma": 0.25, "seed": 2}, "sigma and seed differ"),
-        ({"sigma": 0.25, "seed": 2, "clamp": True}, "sigma, seed and clamp differ"),
+        ({"sigma": 0.25, "seed": 2}, "noise and seed differ"),
+        ({"sigma": 0.25, "seed": 2, "clamp": True}, "noise, seed and clamp differ"),
         ({"weights_hash": "abc"}, "weights_hash differs"),
         ({"pilot_draws": 5}, "pilot_draws differs"),
         (KINDS["threshold"], "rule, k_max and score_threshold differ"),
@@ -240,7 +240,7 @@ def test_any_seed(folder, finished):
     for main in (True, False):
         writer = opened(folder, provenance(seed=5), any_seed=True, main=main)
         assert writer.manifest.provenance == RUN
-    with pytest.raises(VotesError, match="another run: sigma differs"):
+    with pytest.raises(VotesError, match="another run: noise differs"):
         opened(folder, provenance(seed=5, sigma=0.25), any_seed=True)
     writer = opened(folder, provenance(seed=5), any_seed=True)
     writer.write(1, rows(writer, 1))
@@ -252,7 +252,7 @@ def test_run_without_shards(tmp_path):
     write(tmp_path, RUN, shards=[])
     writer = VotesWriter(tmp_path, provenance(sigma=0.25), shard_images=1)
     assert load_manifest(tmp_path) == writer.manifest
-    assert (writer.manifest.provenance.sigma, writer.manifest.shard_images) == (0.25, 1)
+    assert (writer.manifest.provenance.noise.sigma, writer.manifest.shard_images) == (0.25, 1)
 
 
 def test_finished_run_without_its_shards(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from multiguard.certify import Gaussian
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, VotesWriter
@@ -18,7 +19,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "weights_hash": None,
         "classifier_hash": "0" * 64,
         "code_hash": None,
-        "trained_sigma": 0.25,
+        "trained_noise": "gaussian:0.25",
         "output": "logits",
         "label_names": tuple(f"label {i}" for i in range(labels)),
         "labelled": True,
@@ -26,7 +27,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "dataset": "generated[images=5,seed=0]",
         "image_ids": tuple(f"image-é-{i}" for i in range(images)),
         "first_image_hash": "1" * 64,
-        "sigma": 0.1 + 0.2,
+        "noise": Gaussian(0.1 + 0.2),
         "rule": "top-k",
         "k_max": 3,
         "score_threshold": None,
@@ -36,7 +37,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "stops": None,
         "stopping": None,
         "seed": 1 << 70,
-        "noise": "dice",
+        "noise_source": "dice",
         "precision": "float32",
         "channels_last": False,
         "compiled": False,
@@ -47,6 +48,8 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "device": "cpu",
         "versions": {"numpy": np.__version__},
     }
+    if "sigma" in changes:
+        changes["noise"] = Gaussian(changes.pop("sigma"))
     return Provenance(**{**fields, **changes})
 
 

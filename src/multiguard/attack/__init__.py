@@ -1,9 +1,10 @@
-"""Attacks on multi-label classifiers: what some perturbation of norm R does, beside what is proved that none can do."""
+"""Attacks on multi-label classifiers: what some perturbation does, beside what is proved that none can do."""
 
 from multiguard.attack.direct import Add, AdversarialBatch, AttackGoal, Change, Hide, pgd, random_search
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
 from multiguard.attack.target import gradient_error
+from multiguard.attack.threat import Attacker
 
 __all__ = [
     "Add",
@@ -12,6 +13,7 @@ __all__ = [
     "AttackName",
     "AttackPlan",
     "AttackResult",
+    "Attacker",
     "Change",
     "Hide",
     "Perturbation",

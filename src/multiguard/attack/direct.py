@@ -9,15 +9,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.attack.ball import Ball
 from multiguard.attack.gradient_search import Progress
 from multiguard.attack.objective import Kind, Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup, distances
+from multiguard.attack.perturbation import Candidates, ImageGroup
 from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.score_search import make_compare, make_search
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
+from multiguard.attack.threat import THREATS, Attacker, Threat, make_compare, make_search
 from multiguard.certify import Rule, TopK
+from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
+from multiguard.io.names import unknown_name
 from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import image_tensor
@@ -26,6 +29,7 @@ from multiguard.smooth.noise import noise_key, resolve_seed
 from multiguard.smooth.settings import resolve_device
 
 _TIE = 1e-6  # far less than one draw or one step changes a value by
+_BATCH_DIMENSIONS = 4  # images, channels, height and width
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -79,7 +83,8 @@ class AdversarialBatch:
     Attributes:
         inputs: (N, ...) float32, the perturbed inputs; uint8 images are in [0, 1] here.
         delta: (N, ...) float32, what was added.
-        norms: (N,), the l2-norm of each, in exact differences of float32 values.
+        norms: (N,), how much was added to each, in exact differences of float32 values: its norm, the number of
+            pixels, or the side of the patch.
         scores_before: (N, c), the scores at the inputs: those of the model or, where it is smoothed, the fraction of
             fresh draws that hit each label.
         scores_after: (N, c), the scores at the perturbed inputs.
@@ -114,6 +119,8 @@ def pgd(
     *,
     radius: float,
     sigma: float | None = None,
+    noise: Noise | None = None,
+    attacker: Attacker | None = None,
     steps: int = 20,
     starts: int = 2,
     eot: int = 8,
@@ -123,7 +130,7 @@ def pgd(
     progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
-    """Projected gradient descent in the l2-ball: no perturbation is longer than `radius`; the best found is returned.
+    """Projected gradient descent: no perturbation is larger than `radius` allows; the best found is returned.
 
     A smoothed classifier is attacked through its noise (EOT), and fresh draws, which had no part in the search,
     evaluate what was found. A failure to find a perturbation proves nothing; certificates do.
@@ -134,8 +141,13 @@ def pgd(
         goal: `Hide`, `Add` or `Change`.
         rule: Which labels are returned. A model without noise returns the k labels of largest score (`TopK`), or those
             with probability at least t (`Threshold`).
-        radius: The l2-norm allowed, in the unit of the inputs.
-        sigma: The noise of the smoothed classifier; None attacks the model as it is.
+        radius: How large a perturbation may be: its norm in the unit of the inputs, how many pixels, or the side of
+            the patch.
+        sigma: The Gaussian noise of the smoothed classifier; without it and `noise` the model is attacked as it is.
+        noise: Any other noise of the smoothed classifier, instead of sigma.
+        attacker: What a perturbation may be: "l2-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a square of side
+            m, anywhere), the last two with any content in [0, 1]; by default what the noise certifies against, and
+            "l2-norm" without noise.
         steps: Gradient steps per start.
         starts: Starts; the first at the input, the others random on the sphere.
         eot: Noisy copies that a gradient is averaged over.
@@ -153,7 +165,8 @@ def pgd(
     array([ True, False])
     """
     plan = AttackPlan(attacks=("pgd",), steps=steps, starts=starts, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("pgd", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
+    smoothing = _Smoothing(sigma, noise, attacker, options)
+    return _attack("pgd", model, inputs, goal, rule, radius, smoothing, plan, seed, progress)
 
 
 def random_search(
@@ -164,6 +177,8 @@ def random_search(
     *,
     radius: float,
     sigma: float | None = None,
+    noise: Noise | None = None,
+    attacker: Attacker | None = None,
     tries: int = 60,
     eot: int = 8,
     draws: int = 500,
@@ -176,11 +191,13 @@ def random_search(
 
     Args:
         model: Any model, in any form that `Smoother` takes; or a `Smoother`.
-        inputs: As in `pgd`, and so are goal, rule, radius, sigma, draws, box, seed and options.
+        inputs: As in `pgd`, and so are goal, rule, radius, sigma, noise, attacker, draws, box, seed and options.
         goal: What shall happen.
         rule: Which labels are returned.
-        radius: The l2-norm allowed.
-        sigma: The noise of the smoothed classifier.
+        radius: How large a perturbation may be.
+        sigma: The Gaussian noise of the smoothed classifier.
+        noise: Any other noise.
+        attacker: What a perturbation may be.
         tries: How many perturbations are tried.
         eot: Noisy copies that the score of a try is averaged over.
         draws: Fresh draws that evaluate the perturbed inputs.
@@ -198,7 +215,8 @@ def random_search(
     (array([ True]), True)
     """
     plan = AttackPlan(attacks=("random",), tries=tries, copies=eot, evaluation_draws=draws, box=box)
-    return _attack("random", model, inputs, goal, rule, radius, sigma, plan, seed, progress, options)
+    smoothing = _Smoothing(sigma, noise, attacker, options)
+    return _attack("random", model, inputs, goal, rule, radius, smoothing, plan, seed, progress)
 
 
 def _attack(
@@ -208,17 +226,17 @@ def _attack(
     goal: AttackGoal,
     rule: Rule,
     radius: float,
-    sigma: float | None,
+    smoothing: "_Smoothing",
     plan: AttackPlan,
     seed: int | None,
     progress: Progress | None,
-    options: dict[str, Any],
 ) -> AdversarialBatch:
     if not 0 < radius < float("inf"):
         raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
     number = resolve_seed(seed)
     given = _batch(inputs)
-    target = _make_target(model, rule, sigma, number, given[0], options)
+    target, threat = _make_target(model, rule, smoothing, number, given[0])
+    _check_inputs(threat, given, radius)
     clean = given.to(target.device)
     if name == "pgd":
         _check_gradients(target, clean)
@@ -230,7 +248,7 @@ def _attack(
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
     objective = Objective(target.rule, goal.kind)
-    search = make_search(name, target, objective, plan, set(), keep_best=True, progress=progress)
+    search = make_search(name, threat, target, objective, plan, set(), keep_best=True, progress=progress)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
     start = make_compare(target, objective, plan)(group, clean)
     start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
@@ -239,7 +257,7 @@ def _attack(
     return AdversarialBatch(
         inputs=found.cpu().numpy(),
         delta=(found - clean).cpu().numpy(),
-        norms=distances(clean, found).cpu().numpy(),
+        norms=threat.distances(clean, found).cpu().numpy(),
         scores_before=before[0],
         scores_after=after[0],
         labels_before=before[1],
@@ -248,25 +266,58 @@ def _attack(
     )
 
 
-def _make_target(
-    model: Any, rule: Rule, sigma: float | None, seed: int, first: Tensor, options: dict[str, Any]
-) -> Target:
+@dataclass(frozen=True)
+class _Smoothing:
+    """How a model is smoothed, if at all, and what its attacker may do."""
+
+    sigma: float | None
+    noise: Noise | None
+    attacker: Attacker | None
+    options: dict[str, Any]  # of `Smoother`
+
+    @property
+    def named(self) -> bool:
+        """Whether a noise is given."""
+        return self.sigma is not None or self.noise is not None
+
+    def threat(self, noise: Noise | None) -> Threat:
+        """What the attacker may do to a classifier with this noise, or without any."""
+        attacker = self.attacker or (noise.attacker if noise is not None else "l2-norm")
+        if attacker not in THREATS:
+            raise InvalidInputError(unknown_name("attacker", attacker, THREATS))
+        return THREATS[attacker]
+
+
+def _make_target(model: Any, rule: Rule, how: _Smoothing, seed: int, first: Tensor) -> tuple[Target, Threat]:
     """The smoothed classifier, or the model as it is; the first input counts labels that nobody has named."""
     if isinstance(model, Smoother):
-        if sigma is not None or options:
-            raise InvalidInputError("a Smoother has its own sigma and options; leave these out.")
+        if how.named or how.options:
+            raise InvalidInputError("a Smoother has its own noise and options; leave these out.")
         smoother = model
-    elif sigma is not None:
+    elif how.named:
         votes = {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": _SCORE_THRESHOLD}
-        smoother = Smoother(model, sigma, **{**votes, **options})
+        smoother = Smoother(model, noise=resolve_noise(how.sigma, how.noise), **{**votes, **how.options})
     else:
-        device = resolve_device(options.pop("device", None))
-        classifier = load(model, **options).eval().to(device)
+        device = resolve_device(how.options.pop("device", None))
+        classifier = load(model, **how.options).eval().to(device)
         rule.check(len(classifier.find_labels(first[None].to(device))))
-        return PlainTarget(classifier, rule, device)
+        return PlainTarget(classifier, rule, device), how.threat(None)
     names = smoother.find_labels(first)
     smoother.settings.check_rule(rule, len(names))
-    return SmoothedTarget(smoother, rule, seed)
+    return SmoothedTarget(smoother, rule, seed), how.threat(smoother.settings.noise)
+
+
+def _check_inputs(threat: Threat, inputs: Tensor, radius: float) -> None:
+    """Raises unless the inputs have pixels, where these are counted."""
+    if isinstance(threat, Ball):
+        return
+    if inputs.ndim != _BATCH_DIMENSIONS or inputs.min() < 0 or inputs.max() > 1:
+        shape = tuple(inputs.shape)
+        raise InvalidInputError(
+            f"inputs has shape {shape}; this attacker needs images (images, channels, height, width) in [0, 1]."
+        )
+    if radius < 1:
+        raise InvalidInputError(f"radius is {radius!r}; it counts pixels here, so give 1 or more.")
 
 
 def _batch(inputs: Any) -> Tensor:

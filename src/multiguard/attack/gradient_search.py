@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multiguard.attack.ball import Ball, rescale
 from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup, project, rescale, unit
+from multiguard.attack.perturbation import Candidates, ImageGroup
 from multiguard.attack.plan import AttackPlan
 from multiguard.attack.target import Target
 
@@ -31,6 +32,7 @@ class GradientSearch:
 
     def __init__(
         self,
+        ball: Ball,
         target: Target,
         objective: Objective,
         plan: AttackPlan,
@@ -40,8 +42,8 @@ class GradientSearch:
         keep_best: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        self._plan, self._compare, self._flat, self._keep_best = plan, compare, flat, keep_best
-        self._progress = progress
+        self._ball, self._plan, self._compare, self._flat = ball, plan, compare, flat
+        self._keep_best, self._progress = keep_best, progress
         self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
@@ -70,24 +72,30 @@ class GradientSearch:
         """The values of the images, and the images after a step."""
         # The first draws of the stream compare; each step has its own draws after them.
         values, slope = self._soft.gradients(group, images, self._plan.pick_draws + step * self._plan.copies)
-        usable = torch.isfinite(slope).flatten(1).all(dim=1) & (slope != 0).flatten(1).any(dim=1)
-        self._flat.update(name for name, good in zip(group.ids, usable.tolist(), strict=True) if not good)
-        length = _REACH * radius / self._plan.steps
-        return values, project(group.clean, images - rescale(unit(slope), length), radius, box=self._plan.box)
+        self._flat.update(name for name, good in zip(group.ids, usable(slope), strict=True) if not good)
+        length, box = _REACH * radius / self._plan.steps, self._plan.box
+        after = images - rescale(self._ball.ascent(slope, images, box=box), length)
+        return values, self._ball.project(group.clean, after, radius, box=box)
 
     def _random_start(self, group: ImageGroup, turn: int, start: int, radius: Tensor) -> Tensor:
         """A random point on the sphere around each image."""
         shape, indices = tuple(group.clean.shape[1:]), range(len(group))
         noise = [group.rng(index, 1, turn, start).standard_normal(shape, dtype=np.float32) for index in indices]
         away = torch.from_numpy(np.stack(noise)).to(group.clean.device)
-        return project(group.clean, group.clean + away, radius, box=self._plan.box, sphere=True)
+        return self._ball.project(group.clean, group.clean + away, radius, box=self._plan.box, sphere=True)
+
+
+def usable(slope: Tensor) -> list[bool]:
+    """Per image, whether its slope is finite and not 0 everywhere, so that a step leads somewhere."""
+    good: list[bool] = (torch.isfinite(slope).flatten(1).all(dim=1) & (slope != 0).flatten(1).any(dim=1)).tolist()
+    return good
 
 
 class SoftVotes:
     """The objective as a smooth function of the pixels: its value and its gradient."""
 
     def __init__(self, target: Target, objective: Objective, copies: int) -> None:
-        self._target, self._objective, self._copies = target, objective, copies
+        self._target, self._objective, self._copies = target, objective, target.copies(copies)
 
     def values(self, group: ImageGroup, images: Tensor, first_draw: int) -> Tensor:
         """(P,), the objective's value at each image; needs no gradients."""
@@ -114,6 +122,8 @@ class SoftVotes:
             noisy.requires_grad_()
             fractions = self._soft(noisy)
             (gradient,) = torch.autograd.grad(self._objective.loss(fractions, group.aim).sum(), noisy)
+        if self._target.hidden is not None:  # a pixel that is hidden in a copy has no slope there
+            gradient = gradient.masked_fill(noisy == self._target.hidden, 0)
         values = self._objective.value(fractions.detach(), group.aim)
         return values, gradient.view(len(group), -1, *noisy.shape[1:]).sum(dim=1)
 

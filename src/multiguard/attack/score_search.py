@@ -1,14 +1,16 @@
-"""Random search inside an l2-ball: it needs scores and no gradients, so it attacks any classifier."""
+"""Random search inside an l2-ball or an l1-ball: it needs scores and no gradients, so it attacks any classifier."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.gradient_search import Compare, GradientSearch, Progress, SoftVotes
+from multiguard.attack.ball import Ball, rescale
+from multiguard.attack.gradient_search import Compare, Progress, SoftVotes
+from multiguard.attack.masks import random_square
 from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup, project, rescale, unit
-from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.perturbation import Candidates, ImageGroup
+from multiguard.attack.plan import AttackPlan
 from multiguard.attack.target import Target
 
 _IMAGE_DIMENSIONS = 3
@@ -24,22 +26,28 @@ class RandomSearch:
     """
 
     def __init__(
-        self, target: Target, objective: Objective, plan: AttackPlan, compare: Compare, progress: Progress | None = None
+        self,
+        ball: Ball,
+        target: Target,
+        objective: Objective,
+        plan: AttackPlan,
+        compare: Compare,
+        progress: Progress | None = None,
     ) -> None:
-        self._plan, self._compare, self._progress = plan, compare, progress
+        self._ball, self._plan, self._compare, self._progress = ball, plan, compare, progress
         self._soft = SoftVotes(target, objective, plan.copies)
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
         """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
         rngs, clean = [group.rng(index, 2, turn) for index in range(len(group))], group.clean.cpu().numpy()
-        stretched = project(group.clean, previous.images, radius, box=self._plan.box, sphere=True)
+        stretched = self._ball.project(group.clean, previous.images, radius, box=self._plan.box, sphere=True)
         best = self._score(group, turn, stretched)
         for number in range(self._plan.tries):
             left = 1 - number / self._plan.tries
             directions = np.stack([_direction(clean, index, rng, number, left) for index, rng in enumerate(rngs)])
             away = torch.from_numpy(directions).to(group.clean.device)
-            step = rescale(unit(away), radius * max(_LEAST_STEP, left))
-            tried = project(group.clean, best.images + step, radius, box=self._plan.box, sphere=True)
+            step = rescale(self._ball.unit(away), radius * max(_LEAST_STEP, left))
+            tried = self._ball.project(group.clean, best.images + step, radius, box=self._plan.box, sphere=True)
             best = best.better(self._score(group, turn, tried))
             if self._progress is not None:
                 self._progress((number + 1) / self._plan.tries)
@@ -63,49 +71,12 @@ def _direction(
         return np.asarray(other - image)
     if number % 4 == 1:
         return _smooth_noise(shape, rng)
-    square = _square(shape, rng, left)
+    square = np.broadcast_to(random_square((shape[1], shape[2]), rng, left), shape)
     flat = np.broadcast_to(image[square].reshape(shape[0], -1).mean(axis=1)[:, None, None], shape)
     return np.where(square, (other if number % 4 == 2 else flat) - image, np.float32(0))
-
-
-def _square(shape: tuple[int, ...], rng: np.random.Generator, left: float) -> NDArray[np.bool_]:
-    """The mask of a random square, smaller from try to try."""
-    _, height, width = shape
-    side = max(1, round(min(height, width) * (0.2 + 0.4 * left)))
-    top, start = int(rng.integers(0, height - side + 1)), int(rng.integers(0, width - side + 1))
-    mask = np.zeros(shape, dtype=np.bool_)
-    mask[:, top : top + side, start : start + side] = True
-    return mask
 
 
 def _smooth_noise(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
     channels, height, width = shape
     coarse = rng.standard_normal((channels, -(-height // _BLOCK), -(-width // _BLOCK)), dtype=np.float32)
     return coarse.repeat(_BLOCK, axis=1).repeat(_BLOCK, axis=2)[:, :height, :width]
-
-
-def make_compare(target: Target, objective: Objective, plan: AttackPlan) -> Compare:
-    """Values perturbed images by the first draws of the search."""
-
-    def compare(group: ImageGroup, images: Tensor) -> Candidates:
-        fractions = target.fractions(group, images, plan.pick_draws, "attack")
-        return Candidates(images, objective.value(fractions, group.aim))
-
-    return compare
-
-
-def make_search(
-    name: AttackName,
-    target: Target,
-    objective: Objective,
-    plan: AttackPlan,
-    flat: set[str],
-    *,
-    keep_best: bool = False,
-    progress: Progress | None = None,
-) -> GradientSearch | RandomSearch:
-    """The search of this name; `flat`, `keep_best` and `progress` are those of `GradientSearch`."""
-    compare = make_compare(target, objective, plan)
-    if name == "pgd":
-        return GradientSearch(target, objective, plan, compare, flat, keep_best=keep_best, progress=progress)
-    return RandomSearch(target, objective, plan, compare, progress)

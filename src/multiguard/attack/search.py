@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import ImageGroup, distances
+from multiguard.attack.perturbation import ImageGroup
 from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.score_search import make_compare, make_search
 from multiguard.attack.target import SmoothedTarget
+from multiguard.attack.threat import THREATS, make_compare, make_search
 from multiguard.certify import Rule, TopK
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
@@ -48,7 +48,7 @@ class Victim:
     id: str  # its id, which keys the noise
     image: NDArray[np.generic]  # (3, height, width) or any shape: uint8 (a value is x / 255) or floating point
     labels: tuple[int, ...]  # the indices of L, at least one
-    radii: tuple[float, ...]  # the norms allowed, from small to large, all above 0
+    radii: tuple[float, ...]  # the radii allowed, in the unit of the noise's attacker, from small to large, all above 0
 
     __repr__ = short_repr
 
@@ -59,8 +59,8 @@ class Perturbation:
 
     attack: str  # what found it; "none" for the clean image
     goal: Goal  # what was minimized
-    radius: float  # the norm allowed
-    norm: float  # the norm of the perturbation, in exact differences of the float32 values, never more than `radius`
+    radius: float  # the radius allowed: a norm, a number of pixels, or the side of a patch
+    norm: float  # that of the perturbation, in exact differences of the float32 values, never more than `radius`
     image: Pixels  # the perturbed image, float32
     counts: Counts  # (c,), how many of the evaluation draws hit each label
 
@@ -81,8 +81,10 @@ class AttackResult:
 def attack_images(
     smoother: Smoother, victims: Iterable[Victim], rule: Rule, plan: AttackPlan, *, progress: Progress | None = None
 ) -> Iterator[AttackResult]:
-    """Per image and radius, the perturbation of at most that norm that leaves the fewest labels an attack could find.
+    """Per image and radius, the perturbation within that radius that leaves the fewest labels an attack could find.
 
+    The noise decides what the attacker may do: a perturbation of that l2-norm or l1-norm, or any content in [0, 1] in
+    so many pixels, or in one square patch of that side.
     Draws of the search choose the perturbations, and draws that had no part in it evaluate them: `Perturbation.counts`
     are independent draws of the smoothed classifier at an image that was fixed before. Neither are the draws that
     certify. The search is a function of the seed and the images; on a CPU it is reproducible.
@@ -131,6 +133,7 @@ class _GroupAttack:
     def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> None:
         self._victims, self._rule, self._plan = victims, rule, plan
         self._target = SmoothedTarget(smoother, rule, plan.seed)
+        self._threat = THREATS[smoother.settings.noise.attacker]
         self._group = _make_group(smoother, victims, plan.seed)
         self._flat: set[str] = set()
         self._found: list[tuple[int, Perturbation]] = []
@@ -149,7 +152,7 @@ class _GroupAttack:
         """What one attack finds at every radius of every image: labels of L leave, or others come in."""
         victims, objective = self._victims, Objective(self._rule, "hide" if goal == "in" else "add")
         group = self._group if goal == "in" else replace(self._group, aim=~self._group.aim)
-        search = make_search(name, self._target, objective, self._plan, self._flat)
+        search = make_search(name, self._threat, self._target, objective, self._plan, self._flat)
         compare = make_compare(self._target, objective, self._plan)
         best = compare(group, group.clean)
         for turn in range(max(len(victim.radii) for victim in victims)):
@@ -163,7 +166,8 @@ class _GroupAttack:
                 self._add(index, name, goal, victims[index].radii[turn], best.images[index])
 
     def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
-        norm, no_counts = float(distances(self._group.clean[index][None], image[None])[0]), np.zeros(0, np.int64)
+        norm = float(self._threat.distances(self._group.clean[index][None], image[None])[0])
+        no_counts = np.zeros(0, np.int64)
         self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
 
     def _evaluate(self) -> list[AttackResult]:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from multiguard.attack.perturbation import ImageGroup
 from multiguard.certify import Rule, Threshold, TopK
+from multiguard.certify.noise import HIDDEN, BandAblation
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth import Smoother
 from multiguard.smooth.engine import check_scores, score_limit, to_pixels
 from multiguard.smooth.noise import HOST_PHILOX, HostNoise, Stream, key_words
-from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.philox import device_noise
 from multiguard.smooth.settings import DTYPES, Settings
 
 Scores = NDArray[np.float32]
@@ -33,6 +34,10 @@ class Target(Protocol):
     rule: Rule
     classifier: Classifier
     device: torch.device
+    hidden: float | None  # the value of pixels that the noise hides; None if it hides none
+
+    def copies(self, wanted: int) -> int:
+        """How many noisy copies per image `noisy` makes where so many are wanted."""
 
     def scores(self, noisy: Tensor) -> Tensor:
         """(P copies, c) float32, the scores of the base classifier, with their graph."""
@@ -51,12 +56,21 @@ class Target(Protocol):
 
 
 class SmoothedTarget:
-    """The smoothed classifier: its noise is a function of the seed, the image's id and the draw."""
+    """The smoothed classifier: its noise is a function of the seed, the image's id and the draw.
+
+    Of a band ablation every band votes, whatever the number of draws: nothing is random.
+    """
 
     def __init__(self, smoother: Smoother, rule: Rule, seed: int) -> None:
         self.smoother, self.rule, self._seed = smoother, rule, seed
         self.classifier, self.device = smoother.classifier, smoother.settings.device
-        self._copies = NoisyCopies(smoother.settings)
+        self._copies, noise = NoisyCopies(smoother.settings), smoother.settings.noise
+        self.hidden = HIDDEN if noise.whole else None
+        self._bands = noise.columns if isinstance(noise, BandAblation) else None
+
+    def copies(self, wanted: int) -> int:
+        """As many as wanted, or one per band."""
+        return self._bands or wanted
 
     def scores(self, noisy: Tensor) -> Tensor:
         """The scores as the sampler computes them."""
@@ -69,7 +83,7 @@ class SmoothedTarget:
     def noisy(self, images: Tensor, keys: Sequence[bytes], first_draw: int, copies: int) -> Tensor:
         """The copies with their noise."""
         self.classifier.eval()
-        return self._copies.make(images, keys, first_draw, copies)
+        return self._copies.make(images, keys, 0 if self._bands else first_draw, copies)
 
     def soft(self, noisy: Tensor, copies: int) -> Tensor:
         """The fraction of copies that mostly hit each label."""
@@ -78,11 +92,12 @@ class SmoothedTarget:
 
     def fractions(self, group: ImageGroup, images: Tensor, draws: int, stream: Stream) -> Tensor:
         """The fraction of draws that hit each label."""
-        return torch.from_numpy(self.counts(group.ids, images, draws, stream) / draws).to(self.device)
+        counts = self.counts(group.ids, images, draws, stream)
+        return torch.from_numpy(counts / self.copies(draws)).to(self.device)
 
     def evaluate(self, group: ImageGroup, images: Tensor, draws: int) -> tuple[Scores, Returned]:
         """The fraction of fresh draws that hit each label, and what they say is returned."""
-        fractions = self.counts(group.ids, images, draws, "judge") / draws
+        fractions = self.counts(group.ids, images, draws, "judge") / self.copies(draws)
         return fractions.astype(np.float32), _returned(fractions, self.rule)
 
     def counts(
@@ -90,6 +105,7 @@ class SmoothedTarget:
     ) -> NDArray[np.int64]:
         """(images, c), how many draws of each image hit each label; always the same draws of an image."""
         num_labels, pairs = len(self.classifier.label_names), zip(ids, images, strict=True)
+        draws = self.copies(draws)
         jobs = (self.smoother.job(each, draws, seed=self._seed, image_id=name, stream=stream) for name, each in pairs)
         votes = (each for _, each in self.smoother.run(jobs, steady=True))
         arrays = (each if isinstance(each, np.ndarray) else each.hits() for each in votes)
@@ -109,12 +125,18 @@ class PlainTarget:
     A label's fraction is above 1/2 exactly where it is returned by the threshold rule, and in the order of the scores.
     """
 
+    hidden: float | None = None
+
     def __init__(self, classifier: Classifier, returned: Rule, device: torch.device) -> None:
         self.classifier, self.returned, self.device = classifier.eval().to(device), returned, device
         self.rule: Rule = returned if isinstance(returned, TopK) else Threshold(0.5)
 
+    def copies(self, wanted: int) -> int:
+        """One: copies would be equal."""
+        return 1
+
     def noisy(self, images: Tensor, keys: Sequence[bytes], first_draw: int, copies: int) -> Tensor:
-        """The images as they are: copies would be equal."""
+        """The images as they are."""
         return images.clone()
 
     def soft(self, noisy: Tensor, copies: int) -> Tensor:
@@ -182,7 +204,9 @@ class NoisyCopies:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._host = HostNoise(torch.get_num_threads()) if settings.noise == HOST_PHILOX else None
+        self._host = (
+            HostNoise(settings.noise, torch.get_num_threads()) if settings.noise_source == HOST_PHILOX else None
+        )
 
     def make(self, images: Tensor, keys: Sequence[bytes], first_draw: int, copies: int) -> Tensor:
         """(P copies, ...) float32 on the device: the copies of the first image, then those of the next."""
@@ -191,11 +215,11 @@ class NoisyCopies:
         rows = images.repeat_interleave(copies, dim=0)
         if self._host is not None:
             noisy = np.empty(tuple(rows.shape), dtype=np.float32)
-            self._host.perturb(list(rows.cpu().numpy()), keys, draws, self._settings.noise_scale, noisy)
+            self._host.perturb(list(rows.cpu().numpy()), keys, draws, noisy)
             return torch.from_numpy(noisy).to(images.device)
         words = torch.tensor([key_words(key) for key in keys], dtype=torch.int32, device=rows.device)
         index = torch.tensor(draws, dtype=torch.int64, device=rows.device)
-        return rows + self._settings.noise_scale * standard_normal(words, index, rows.shape[1:])
+        return device_noise(self._settings.noise)(rows, words, index, torch.ones_like(index))
 
 
 def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) -> str | None:

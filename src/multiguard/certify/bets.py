@@ -2,10 +2,9 @@
 
 A draw that hits a labels of S and b labels of T is worth W: H_S/u - H_T/v for the top-k rule, H_S/u - t for a floor of
 the threshold rule, t - H_T/v for a ceiling. Where the pair is broken, W has mean at most 0 at x + delta. Let its values
-be w_0 < w_1 < ... For any probabilities q_1 >= q_2 >= ..., with slope_l the slope of `down` at q_l,
+be w_0 < w_1 < ... For any lines slope_l q - intercept_l below `down`, the slopes not rising,
 
-    h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,
-    b0 = sum_l (w_l - w_{l-1}) (slope_l q_l - down(q_l)) - w_0
+    h(w_l) = sum_{i<=l} (w_i - w_{i-1}) slope_i,    b0 = sum_l (w_l - w_{l-1}) intercept_l - w_0
 
 have E[h(W)] <= b0 at x, so that 1 + stake (h(W) - b0) has mean at most 1. `docs/theory.md` has the proof.
 """
@@ -120,7 +119,7 @@ def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats, shift: Shift
     z = np.minimum.accumulate(shift.kept(scores), axis=1)
     r = r[:, None]
     slopes = np.minimum.accumulate(shift.slopes(z, r), axis=1)
-    b0 = np.einsum("ij,ij->i", gaps, slopes * shift.moved(z, 0.0) - shift.moved(z, -r)) - least
+    b0 = np.einsum("ij,ij->i", gaps, shift.intercepts(slopes, z, r)) - least
     b0 += _ROUNDING * (np.einsum("ij,ij->i", gaps, slopes + 1) - least)
     x = np.zeros((len(gaps), gaps.shape[1] + 1))
     np.cumsum(gaps * slopes, axis=1, out=x[:, 1:])

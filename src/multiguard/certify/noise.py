@@ -8,7 +8,7 @@ and both are rounded to the safe side. `docs/theory.md` has the proofs.
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -239,6 +239,13 @@ class BandAblation(_TotalVariation):
 
 SampledNoise = Gaussian | Uniform | PixelAblation
 Noise = SampledNoise | BandAblation
+NO_NOISE = "none"  # what records say of training without noise
+HIDDEN = -1.0  # the value of a hidden pixel in every channel: none that an image has
+# The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
+if TYPE_CHECKING:
+    NoiseField = Noise
+else:
+    NoiseField = Any
 NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
 
 
@@ -286,6 +293,15 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
         names = ", ".join(each.__name__ for each in NOISES.values())
         raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
     return noise
+
+
+def as_noise(noise: Noise | str) -> Noise:
+    """The noise itself, or that of the text that a record holds.
+
+    >>> as_noise("uniform:0.5") == as_noise(Uniform(0.5))
+    True
+    """
+    return parse_noise(noise) if isinstance(noise, str) else resolve_noise(None, noise)
 
 
 _FORMS = "gaussian:SIGMA, uniform:HALF_WIDTH, pixels:KEEP/PIXELS or band:WIDTH/COLUMNS"

@@ -109,7 +109,7 @@ def certified_radii(
     array([0.361])
     >>> from multiguard.certify import Uniform
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), noise=Uniform(0.5), num_labels=3).true.round(3)
-    array([0.262])
+    array([0.265])
     """
     given = np.asarray(votes)
     if num_labels is None:

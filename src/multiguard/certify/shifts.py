@@ -47,6 +47,11 @@ class GaussianShift:
         slopes: Floats = np.exp(scores * r - r**2 / 2)
         return slopes
 
+    def intercepts(self, slopes: Floats, scores: Floats, r: Floats) -> Floats:
+        """What slope q - intercept needs so that this line lies below `down`, for the slopes at these scores."""
+        intercepts: Floats = slopes * ndtr(scores) - ndtr(scores - r)
+        return intercepts
+
 
 @dataclass(frozen=True)
 class ProbabilityShift:
@@ -71,6 +76,10 @@ class ProbabilityShift:
     def slopes(self, scores: Floats, r: Floats) -> Floats:
         """The slopes of `down` at these scores; at the kink, where any from 0 to 1 would do, 0."""
         return np.asarray(scores > r, dtype=np.float64)
+
+    def intercepts(self, slopes: Floats, scores: Floats, r: Floats) -> Floats:
+        """The same for any slopes from 0 to 1: slope (q - r) is at most max(0, q - r)."""
+        return slopes * r
 
 
 Shift = GaussianShift | ProbabilityShift

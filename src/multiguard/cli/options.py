@@ -23,7 +23,11 @@ from multiguard.pipeline.recipe_file import expected_text, union_members
 
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
 ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
-Sigma = Annotated[float | None, Option(help="The noise, for pixels in [0, 1] [the model folder's].")]
+Sigma = Annotated[float | None, Option(help="Gaussian noise (l2), for pixels in [0, 1] [the model folder's].")]
+NoiseText = Annotated[
+    str | None,
+    Option("--noise", help="Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch)."),
+]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -20,6 +20,7 @@ from multiguard.io.rounding import plain, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
 
 if TYPE_CHECKING:
+    from multiguard.certify.noise import Noise
     from multiguard.pipeline.predict_job import ImagePrediction, Outcome, PredictResult
     from multiguard.results import Results
 
@@ -31,6 +32,7 @@ _Model = Annotated[dict[str, Any], Fields(ModelPart, help=_MODEL_HELP)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
+Text = Callable[[float], str]  # of a radius
 
 
 @with_options
@@ -70,9 +72,10 @@ def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
 
 def _show_image(console: Console, image: "ImagePrediction") -> None:
     console.print(f"{image.file}  ({image.prediction.draws} draws)")
-    _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii)
+    text = partial(_text, image.noise)
+    _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii, text)
     if others := image.prediction.other_radii:
-        console.print(_others_table(others), soft_wrap=False)
+        console.print(_others_table(others, text), soft_wrap=False)
     console.print()
 
 
@@ -83,50 +86,65 @@ def show_predictions(results: "Results", console: Console) -> None:
     for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
         console.print(f"{name}  ({found.draws[number]} draws)")
         names = [found.label_names[label] for label in labels]
-        _show_labels(console, names, radii.tolist(), set_radii[number].tolist())
+        _show_labels(console, names, radii.tolist(), set_radii[number].tolist(), partial(_text, found.noise))
         console.print()
-    echo(fill(_promise("", found.config.alpha), 80))
+    echo(fill(_promise(found.noise, "", found.config.alpha), 80))
 
 
-def _promise(pixels: str, alpha: float) -> str:
+def _promise(noise: "Noise", pixels: str, alpha: float) -> str:
+    what = {
+        "pixels": "any change of so many pixels",
+        "patch": "any change inside one such patch, anywhere",
+    }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
+    sure = f" with probability at least 1 - {plain(alpha)}"
     return (
-        "A label stays predicted under any perturbation of l2-norm up to its radius, measured on the image as the "
-        f"model sees it: {pixels}values from 0 to 1. That says nothing about whether it is right. For each image, all "
-        f"of this holds with probability at least 1 - {plain(alpha)}."
+        f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to "
+        "1. That says nothing about whether it is right. For each image, all of this holds"
+        f"{', since nothing is random' if noise.attacker == 'patch' else sure}."
     )
 
 
-def _show_labels(console: Console, names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> None:
+def _text(noise: "Noise", radius: float) -> str:
+    """A certified radius; where pixels are counted, what the attacker may change."""
+    if not noise.whole or math.isinf(radius):
+        return radius_text(radius)
+    return noise.describe(radius) if radius else "no change"
+
+
+def _show_labels(
+    console: Console, names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text
+) -> None:
     if not names:
         console.print("  no label is predicted")
         return
-    console.print(_label_table(names, radii, together), soft_wrap=False)
+    console.print(_label_table(names, radii, together, text), soft_wrap=False)
 
 
 def _notes(result: "PredictResult") -> Iterator[str]:
     """What the tables mean."""
-    from multiguard.cli.score_table import rule_text
+    from multiguard.cli.score_table import noise_text, rule_text
 
     predictor, part = result.predictor, result.predictor.part
-    yield _promise(f"{predictor.size} x {predictor.size} pixels with " if predictor.size else "", part.alpha)
+    noise, pixels = predictor.smoother.settings.noise, f"{predictor.size} x {predictor.size} pixels with "
+    yield _promise(noise, pixels if predictor.size else "", part.alpha)
     yield (
-        f"{predictor.model}, {rule_text(predictor.rule)}, sigma = {plain(predictor.smoother.settings.sigma)}. "
+        f"{predictor.model}, {rule_text(predictor.rule)}, {noise_text(noise)}. "
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
         f"--seed {part.seed} repeats the noise."
     )
 
 
-def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float]) -> Table:
+def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text) -> Table:
     """Each label with its radius, and beside it how many of them stay together."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
         table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
     for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
-        table.add_row(name, radius_text(radius), f"at least {number}", radius_text(joint))
+        table.add_row(name, text(radius), f"at least {number}", text(joint))
     return table
 
 
-def _others_table(radii: Sequence[float]) -> Table:
+def _others_table(radii: Sequence[float], text: Text) -> Table:
     """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     table.add_column("other labels that may come in", no_wrap=True)
@@ -135,9 +153,9 @@ def _others_table(radii: Sequence[float]) -> Table:
     further = [number for number in certified if number == 0 or radii[number] > radii[number - 1]]
     if 0 not in certified:
         least = certified[0] if certified else len(radii)
-        table.add_row("none" if least == 1 else f"fewer than {least}", radius_text(-math.inf))
+        table.add_row("none" if least == 1 else f"fewer than {least}", text(-math.inf))
     for number in further[:_MOST_OTHERS]:
-        table.add_row(f"at most {number}" if number else "none", radius_text(radii[number]))
+        table.add_row(f"at most {number}" if number else "none", text(radii[number]))
     return table
 
 
@@ -150,7 +168,8 @@ def _as_json(result: "PredictResult") -> dict[str, Any]:
         "rule": predictor.rule.name,
         **predictor.rule.options,
         "alpha": part.alpha,
-        "sigma": settings.sigma,
+        "noise": str(settings.noise),
+        "attacker": settings.noise.attacker,
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,

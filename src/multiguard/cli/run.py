@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _Recipe = Annotated[
     str,
     Argument(
-        help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, "
-        "photos, voc2007, coco, coco-subset, coco-tagger and nuswide."
+        help="A YAML file, or one of digits, digits-figures, digits-threshold, digits-adaptive, digits-l1, "
+        "digits-pixels, digits-patch, photos, voc2007, coco, coco-subset, coco-tagger, coco-patch, coco-l1 and nuswide."
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]

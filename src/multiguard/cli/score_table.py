@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
+from multiguard.report.attackers import noise_words, unit_words
 from multiguard.report.words import dataset_title
 from multiguard.results import Results
 
@@ -42,6 +44,11 @@ def rule_text(rule: Rule) -> str:
     return f"k' = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {plain(rule.t)}"
 
 
+def noise_text(noise: Noise) -> str:
+    """The noise for a terminal, which may lack Greek letters."""
+    return noise_words(noise).replace("σ", "sigma").replace("±", "+-")
+
+
 def show_scores(written: Results, console: Console) -> None:
     """Print the scores of every method at a handful of radii, what they mean, and which images are left out."""
     certificates = written.certificates
@@ -64,16 +71,21 @@ def show_attack_curves(attacks: Attacks, console: Console) -> None:
 def _heading(written: Results, curve: Curve) -> list[str]:
     """Which images the scores are of, and what is certified."""
     certificates, adaptive = written.certificates, written.provenance["stops"] is not None
-    config = certificates.config
-    rule = rule_text(config.rule) + ("" if adaptive else f", n = {config.n}")
+    config, exact = certificates.config, isinstance(certificates.noise, BandAblation)
+    rule = rule_text(config.rule) + ("" if adaptive or exact else f", n = {config.n}")
+    error = "" if exact else f", alpha = {plain(config.alpha)}"
     lines = [
         f"{curve.scores.images} images of {dataset_title(written.provenance)}",
-        f"{rule}, alpha = {plain(config.alpha)}, sigma = {plain(certificates.sigma)}; means over images",
+        f"{rule}{error}, {noise_text(certificates.noise)}; means over images",
+        unit_words(certificates.noise),
     ]
+    if exact:
+        lines.append("every band votes, so nothing is random: these are proofs without exception")
     if adaptive:
         lines.append(f"adaptive draws: {curve.mean_draws:.1f} per image on average, {config.n} at most")
     if not certificates.labelled:
-        lines.append(f"{written.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them")
+        chosen = f"{written.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them"
+        lines.append("the votes of all bands chose the labels" if exact else chosen)
         lines.append("stay: fraction of the predicted labels that provably stay, right or wrong")
     return lines
 

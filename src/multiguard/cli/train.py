@@ -23,7 +23,7 @@ _Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.
 
 @with_options
 def train_command(data: _Data, out: _Out, train: _Train, cache: _Cache = None, force: ForceOther = False) -> None:
-    """Train a base classifier under Gaussian noise and write its model folder.
+    """Train a base classifier under noise and write its model folder.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun.
 
@@ -49,13 +49,14 @@ def show_epoch(record: dict[str, Any]) -> None:
     """Print one line about an epoch of training."""
     rate = record["images_per_second"]
     print_line(
-        f"epoch {record['epoch']:3d}  sigma {record['sigma']:.2f}  loss {record['loss']:.3f}  "
+        f"epoch {record['epoch']:3d}  {record['noise']}  loss {record['loss']:.3f}  "
         f"mAP {record['map_noisy']:.4f} noisy {record['map_clean']:.4f} clean  {rate:,.0f} images/s"
     )
 
 
 def _show_result(result: "TrainResult", requested: Mapping[str, int | None]) -> None:
     from multiguard.pipeline.vote_job import fewer_images
+    from multiguard.train.hyperparameters import noise_text
 
     for part, count in requested.items():
         there = result.card.training[part]["images"]
@@ -66,7 +67,7 @@ def _show_result(result: "TrainResult", requested: Mapping[str, int | None]) -> 
         echo(f"not in the weights file, trained from scratch: {', '.join(fresh)}")
     kept, which = result.kept, result.card.training["recipe"]["keep"]
     echo(
-        f"{which} epoch {kept['epoch']}: mAP {kept['map_noisy']:.4f} at sigma {result.card.sigma:g}, "
+        f"{which} epoch {kept['epoch']}: mAP {kept['map_noisy']:.4f} under {noise_text(result.card.noise)}, "
         f"{kept['map_clean']:.4f} without noise"
     )
     echo(f"model: {result.folder}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate import Tuned
     from multiguard.pipeline.tune_job import TuneJob, TuneResult
 
-_Votes = Annotated[list[Path], Argument(help="Votes folders of the same images, one per model or sigma.")]
+_Votes = Annotated[list[Path], Argument(help="Votes folders of the same images, one per model or noise.")]
 _Radius = Annotated[float, Option(help="The radius at which certified scores are compared.")]
 _Part = Annotated[
     dict[str, Any],
@@ -64,13 +64,13 @@ def tune_command(
 
 
 def _show(job: "TuneJob", result: "TuneResult") -> None:
-    from multiguard.cli.score_table import rule_text
+    from multiguard.cli.score_table import noise_text, rule_text
     from multiguard.io.rounding import plain
 
     tuned, best = result.tuned, result.tuned.best
     echo(f"{len(tuned.ids)} images choose; method {tuned.method}, alpha = {plain(tuned.alpha)}\n")
     PlainConsole().print(_table(job, tuned), soft_wrap=False)
-    echo(f"\nchosen: {rule_text(best.rule)}, sigma = {plain(best.sigma)}")
+    echo(f"\nchosen: {rule_text(best.rule)}, {noise_text(best.noise)}")
     if result.others:
         echo(f"certify the other {result.others} images: {result.command}")
     else:
@@ -87,18 +87,21 @@ def _table(job: "TuneJob", tuned: "Tuned") -> "Table":
     from multiguard.certify.rules import TopK
     from multiguard.evaluate.tuning import INTERVAL
     from multiguard.io.rounding import percent, plain, plain_percent
+    from multiguard.report.attackers import radius_words
 
     several, top_k = len(job.votes) > 1, isinstance(tuned.best.rule, TopK)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in (*(("votes", "sigma") if several else ()), "k'" if top_k else "t"):
+    for head in (*(("votes", "noise") if several else ()), "k'" if top_k else "t"):
         table.add_column(head, no_wrap=True)
     name = "F1" if tuned.metric == "f1" else tuned.metric
-    table.add_column(f"certified {name} at R = {plain(tuned.radius)}", justify="right", no_wrap=True)
+    table.add_column(
+        f"certified {name} at {radius_words(tuned.best.noise, tuned.radius)}", justify="right", no_wrap=True
+    )
     table.add_column(f"{plain_percent(INTERVAL)} % interval", no_wrap=True)
     table.add_column("", no_wrap=True)
     for one in tuned.candidates:
         value = str(one.rule.k_prime) if isinstance(one.rule, TopK) else plain(one.rule.t)
-        where = (str(job.votes[one.votes]), plain(one.sigma)) if several else ()
+        votes = (str(job.votes[one.votes]), str(one.noise)) if several else ()
         interval = f"{percent(one.low)} to {percent(one.high, ROUND_CEILING)}"
-        table.add_row(*where, value, percent(one.score), interval, "chosen" if one == tuned.best else "")
+        table.add_row(*votes, value, percent(one.score), interval, "chosen" if one == tuned.best else "")
     return table

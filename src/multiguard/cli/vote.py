@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from multiguard.cli.options import Fields, ForceOther, Sigma, typed_command, with_options
+from multiguard.cli.options import Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 from multiguard.io.ranks import this_rank
-from multiguard.pipeline.parts import DataPart, ModelPart, VotePart
+from multiguard.pipeline.parts import DataPart, ModelPart, VotePart, named_noise
 from multiguard.pipeline.recipe import CertifyPart
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def vote_command(
     vote: VotePart,
     target: _Target,
     sigma: Sigma = None,
+    noise: NoiseText = None,
     force: ForceOther = False,
 ) -> None:
     """Classify many noisy copies of each image and keep every vote.
@@ -59,7 +60,8 @@ def vote_command(
     from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
     check_content(out, "votes")
-    job = VoteJob(model, data.source(data.size), out, sigma, vote, _target(vote, target), typed_command())
+    named = named_noise(sigma, noise)
+    job = VoteJob(model, data.source(data.size), out, named, vote, _target(vote, target), typed_command())
     prepared = prepare_vote(job)
     if this_rank().is_main:
         show_notes(prepared)
@@ -73,9 +75,8 @@ def vote_command(
 
 def show_notes(prepared: "PreparedVote") -> None:
     """Print what the user should know before a vote."""
-    trained, sigma = prepared.trained_sigma, prepared.sigma
-    if trained is not None and trained != sigma:
-        echo(f"note: {prepared.job.model.spec} was made for sigma {trained:g}; this votes at {sigma:g}")
+    if prepared.made_for not in (None, prepared.noise):
+        echo(f"note: {prepared.job.model.spec} was made for {prepared.made_for}; this votes with {prepared.noise}")
     if prepared.fewer_note is not None:
         echo(f"note: {prepared.fewer_note}")
     if prepared.order_note is not None:
@@ -90,7 +91,7 @@ def _show_result(prepared: "PreparedVote", result: "VoteResult") -> None:
     if pilots := part.pilots(prepared.job.source.labelled):
         draws += f" and {pilots} pilot draws"
     voted = result.images - len(result.failures)
-    echo(f"{draws} on each of {voted} images at sigma {prepared.sigma:g}: {prepared.job.out}")
+    echo(f"{draws} on each of {voted} images, {prepared.noise}: {prepared.job.out}")
 
 
 def _target(vote: VotePart, target: dict[str, Any]) -> "CertifyConfig | None":

@@ -13,7 +13,7 @@ from multiguard.evaluate.bootstrap import Bands, Differences
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.certifier import LabelSource
 from multiguard.evaluate.config import CertifyConfig, Parameter
-from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
+from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid, typical_radius
 from multiguard.evaluate.scores import (
     Averaging,
     LabelScores,
@@ -59,4 +59,5 @@ __all__ = [
     "set_scores",
     "sweep",
     "tune",
+    "typical_radius",
 ]

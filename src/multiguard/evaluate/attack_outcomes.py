@@ -12,6 +12,7 @@ from scipy.special import betainc
 
 from multiguard.certify import Method, Rule, TopK, certified_size, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.short_repr import short_repr
@@ -27,7 +28,7 @@ def goals(rule: Rule) -> tuple[Goal, ...]:
 
 
 def evaluated_size(
-    counts: ArrayLike, draws: int, labels: Sequence[int], rule: Rule, goal: Goal, *, beta: float
+    counts: ArrayLike, draws: int, labels: Sequence[int], rule: Rule, goal: Goal, *, beta: float | None
 ) -> tuple[int, int]:
     """An estimate of how many labels stay, and an upper bound that holds with probability at least 1 - beta.
 
@@ -40,7 +41,8 @@ def evaluated_size(
         labels: L.
         rule: Which smoothed classifier.
         goal: What is counted: labels of L that stay in, or others that stay out.
-        beta: The probability that the bound may be too small.
+        beta: The probability that the bound may be too small; None if the draws are all there are, every band of an
+            ablation, so that estimate and bound are the truth.
 
     >>> evaluated_size([100, 900, 800, 200], 1000, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)
     (1, 1)
@@ -48,11 +50,14 @@ def evaluated_size(
     (1, 2)
     """
     hits = np.asarray(counts)
-    level = beta / (2 * len(hits))
-    low, high = clopper_pearson_lower(hits, draws, level), clopper_pearson_upper(hits, draws, level)
     inside = np.zeros(len(hits), dtype=np.bool_)
     inside[list(labels)] = True
-    return _most_staying(hits / draws, hits / draws, inside, rule, goal), _most_staying(low, high, inside, rule, goal)
+    size = _most_staying(hits / draws, hits / draws, inside, rule, goal)
+    if beta is None:
+        return size, size
+    level = beta / (2 * len(hits))
+    low, high = clopper_pearson_lower(hits, draws, level), clopper_pearson_upper(hits, draws, level)
+    return size, _most_staying(low, high, inside, rule, goal)
 
 
 def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal: Goal, *, beta: float) -> int:
@@ -93,8 +98,8 @@ class AttackOutcome:
 
     attack: str  # what found the perturbation; "none" for the clean image
     goal: Goal  # what is counted: labels of L that stay "in", or others that stay "out"
-    radius: float  # the norm allowed
-    norm: float  # the norm of the perturbation, never more than `radius`
+    radius: float  # what is allowed, in the unit of the noise's attacker: a norm, so many pixels, the side of a patch
+    norm: float  # what the perturbation takes of it, never more than `radius`
     size: int  # the estimate, from draws that had no part in the search
     at_most: int  # the upper bound; beta is for all perturbations of the image together
 
@@ -141,14 +146,14 @@ class Attacks:
     """Attacks on a set of images, and which certificates they broke; for an example see `attack_curves`."""
 
     config: CertifyConfig  # which smoothed classifier, and the alpha of the certificates
-    sigma: float  # the noise
+    noise: Noise  # the noise, and so the attacker
     label_names: tuple[str, ...]  # the c label names
     labelled: bool  # whether L is the ground truth; if not, pilot draws chose it
     methods: tuple[Method, ...]  # what the certificates were proved with
     radii: tuple[float, ...]  # the radii at which every image was attacked, from small to large, 0 first
     names: tuple[str, ...]  # the attacks
-    beta: float  # the probability per image that some upper bound is too small
-    draws: int  # how many fresh draws evaluate each perturbation
+    beta: float  # the probability per image that some upper bound is too small; 0 where every band votes
+    draws: int  # how many fresh draws evaluate each perturbation; of a band ablation its bands
     images: tuple[AttackedImage, ...]  # the images that have labels
     without_labels: int  # how many images were left out because they have none
     failed: int = 0  # how many images could not be voted on, so that nothing was proved of them
@@ -175,7 +180,14 @@ class Attacks:
         tested = set(self.tested(method))
         return tuple(i.id for i in self.images if i.id in tested and not i.tests(method, self._smallest_bounds(i)))
 
+    @property
+    def exact(self) -> bool:
+        """Whether every band of an ablation votes: then nothing is estimated, and nothing holds by probability."""
+        return isinstance(self.noise, BandAblation)
+
     def _smallest_bounds(self, image: AttackedImage) -> dict[Goal, int]:
+        if self.exact:
+            return {"in": 0, "out": 0}
         beta, sizes = self.beta / len(image.outcomes), (len(image.labels), len(self.label_names))
         rule = self.config.rule
         return {goal: smallest_bound(self.draws, *sizes, rule, goal, beta=beta) for goal in goals(rule)}
@@ -186,6 +198,8 @@ class Attacks:
         With `jia` each number of labels is proved alone: each of an image's min(d, k) proofs may fail with
         probability alpha.
         """
+        if self.exact:
+            return 0.0 if broken else 1.0
         proofs, rule = 1, self.config.rule
         if method == "jia" and isinstance(rule, TopK):
             proofs = max(min(len(image.labels), rule.k) for image in self.images)
@@ -211,12 +225,13 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
 
     Args:
         attacks: What attacks achieved.
-        radius: (radii,), the l2-norms; None for those at which every image was attacked.
+        radius: (radii,), in the unit of the noise's attacker; None for those at which every image was attacked.
 
+    >>> from multiguard.certify.noise import Gaussian
     >>> outcomes = (AttackOutcome("none", "in", 0.0, 0.0, 2, 2), AttackOutcome("pgd", "in", 0.5, 0.49, 1, 1))
     >>> image = AttackedImage("000042", (0, 1), {"in": {"joint": np.array([0.6, 0.2])}}, outcomes)
     >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog", "emu")
-    >>> attacks = Attacks(config, 0.5, names, True, ("joint",), (0.0, 0.5), ("pgd",), 0.001, 200, (image,), 0)
+    >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0, 0.5), ("pgd",), 0.001, 200, (image,), 0)
     >>> (curve,) = attack_curves(attacks)
     >>> curve.certified["joint"].tolist(), curve.reached["pgd"].tolist()
     ([1.0, 0.5], [1.0, 0.5])

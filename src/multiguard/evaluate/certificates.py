@@ -10,6 +10,7 @@ import numpy as np
 
 from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Noise
 from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
@@ -39,7 +40,7 @@ class Certificates:
 
     Attributes:
         config: What is certified; n is a number, in an adaptive run the most draws that an image took.
-        sigma: The standard deviation of the noise.
+        noise: The noise, and so the attacker: what a radius is the size of.
         label_names: The c label names, in index order.
         ids: The ids of the images that were voted on.
         labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
@@ -68,7 +69,7 @@ class Certificates:
     """
 
     config: CertifyConfig
-    sigma: float
+    noise: Noise
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
     labelled: bool
@@ -177,7 +178,7 @@ def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certifi
     ceilings = {method: tuple(each.false for each in radii if each.false is not None) for method, radii in proved}
     return Certificates(
         config=certifier.config,
-        sigma=run.sigma,
+        noise=run.noise,
         label_names=run.label_names,
         ids=votes.ids,
         labelled=source == "truth",

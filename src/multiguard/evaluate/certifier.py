@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
@@ -28,7 +29,8 @@ class Certifier:
 
     About the ground truth the claims on L as a set take all of alpha, and so does the claim on each label alone. About
     labels chosen from pilot draws all claims hold at once: half of alpha is for the set, half for its labels, an equal
-    part each.
+    part each. Of a band ablation every band votes: nothing is random, alpha plays no part, and the votes that certify
+    may choose the labels, too.
 
     Args:
         votes: The run.
@@ -55,8 +57,8 @@ class Certifier:
                 "draws choose"
             )
         self.config, self._source, self._rule = config, source, config.rule
-        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "sigma": run.sigma}
-        self._label_method = default_method(run)
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
+        self._label_method, self._enumerated = default_method(run), isinstance(run.noise, BandAblation)
         self.labels: list[Labels] = []
         self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
         self.label_radii: list[Floats] = []
@@ -86,6 +88,8 @@ class Certifier:
         """L: the true labels, or those that the smoothed classifier would return if the pilot draws were all."""
         if self._source == "truth":
             return row.labels
+        if self._enumerated:
+            return self._rule.returned(self._array(row.votes), self._options["num_labels"])
         if row.pilot is None:
             raise VotesError(
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
@@ -140,17 +144,19 @@ class Certifier:
         return as_array(votes, self._rule.name)
 
 
-def check_methods(methods: Sequence[Method], rule: Rule) -> tuple[Method, ...]:
-    """The methods, if each is known to the rule and there is at least one; repeated ones once."""
+def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = None) -> tuple[Method, ...]:
+    """The methods, if there is at least one and each is known to the rule and to the noise; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:
         raise InvalidInputError("methods is empty: name at least one, such as 'joint'")
-    return tuple(dict.fromkeys(check_method(method, rule) for method in methods))
+    return tuple(dict.fromkeys(check_method(method, rule, noise) for method in methods))
 
 
 def default_method(run: Provenance) -> Method:
     """The method that proves what is claimed of single labels, and of sets if none is named."""
+    if isinstance(run.noise, BandAblation):
+        return "enumerated"
     return "betting" if _why_not_fixed(run) else "joint"
 
 
@@ -165,7 +171,7 @@ def _why_not_fixed(run: Provenance) -> str | None:
 
 def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
-    checked = check_methods((default_method(run),) if methods is None else methods, rule)
+    checked = check_methods((default_method(run),) if methods is None else methods, rule, run.noise)
     others = [method for method in checked if method != "betting"]
     why = _why_not_fixed(run)
     if why is not None and others:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.certify import Rule, TopK, make_rule
 from multiguard.certify.arguments import check_alpha, is_whole
+from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError, VotesError
 
@@ -22,8 +23,8 @@ class CertifyConfig:
 
     Attributes:
         rule: The smoothed classifier, `TopK` or `Threshold`.
-        alpha: The error allowed for each image.
-        n: The first n draws of each image; None for all of them, the only choice for adaptive votes.
+        alpha: The error allowed for each image; it plays no part where every band of an ablation votes.
+        n: The first n draws of each image; None for all of them, the only choice for adaptive votes and for bands.
 
     >>> from multiguard.certify import TopK
     >>> CertifyConfig(TopK(k=5, k_prime=3), n=1000)
@@ -72,6 +73,10 @@ class CertifyConfig:
             raise InvalidInputError(
                 f"n = {self.n!r}, but these votes are adaptive: they decided themselves how many draws an image has, "
                 "so that no fixed n holds; leave n out"
+            )
+        if isinstance(run.noise, BandAblation) and self.n not in (None, run.draws):
+            raise InvalidInputError(
+                f"n = {self.n!r}, but every one of the {run.draws} bands of {run.noise} must vote; leave n out"
             )
         n = run.draws if self.n is None else self.n
         if not is_whole(n) or not 1 <= n <= run.draws:

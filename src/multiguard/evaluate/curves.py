@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Bands, Differences, Resampling, bootstrap_bands, bootstrap_differences
 from multiguard.evaluate.certificates import Certificates
@@ -22,6 +23,9 @@ from multiguard.io.short_repr import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
+_FINE_RADII = 200  # of a default grid of whole numbers
+_HALF, _FARTHEST = Decimal("0.5"), Decimal("0.6")  # total variations: few certificates reach the one or the other
+_ROUNDING = 1e-9  # more than a total variation is rounded up by
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +34,7 @@ class Curve:
 
     method: Method  # the method that proved the radii
     config: CertifyConfig  # what is certified; n is a number, in an adaptive run the most draws that an image took
-    sigma: float  # the standard deviation of the noise
+    noise: Noise  # the noise, which says what the radius is the size of
     averaging: Averaging  # how images are averaged
     scores: Scores  # precision, recall and F1, each (radii,), and how many images they are taken over
     mean_draws: float  # how many draws these images took on average
@@ -55,7 +59,7 @@ def curves(
 
     Args:
         certificates: What `certify_votes` returns.
-        radius: (radii,), the l2-norms.
+        radius: (radii,), in the unit of the noise's attacker.
         bands: The level of bootstrap bands over images, such as 0.95; None for no bands.
         resamples: How many times the bootstrap draws the images again.
         seed: The seed of the bootstrap; all curves use the same resamples.
@@ -66,7 +70,7 @@ def curves(
     >>> [(curve.method, curve.averaging, curve.scores.images) for curve in curves(certificates, [0.0, 0.25, 0.5])]
     [('joint', 'mean', 3), ('joint', 'pooled', 3)]
     """
-    requested = check_radius(radius)
+    requested = check_radius(radius, certificates.noise)
     resampling = None if bands is None else Resampling(bands, resamples, seed)
     return [
         curve
@@ -84,7 +88,7 @@ def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, 
     >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
     3
     """
-    made = _method_curves(certificates, method, check_radius(radius), None, (averaging,))
+    made = _method_curves(certificates, method, check_radius(radius, certificates.noise), None, (averaging,))
     return made[0]
 
 
@@ -103,7 +107,7 @@ def _method_curves(
         Curve(
             method,
             certificates.config,
-            certificates.sigma,
+            certificates.noise,
             averaging,
             average_scores(counts, radius, averaging),
             float(np.mean(with_labels)),
@@ -132,7 +136,7 @@ def paired_differences(
     Args:
         ours: What one run proves.
         theirs: What the other proves, of the same images in the same order, with as many labels each.
-        radius: (radii,), the l2-norms.
+        radius: (radii,), in the unit of the noise's attacker.
         methods: The method of each.
         averaging: As in `set_scores`.
         level: The level of the intervals.
@@ -147,8 +151,13 @@ def paired_differences(
     >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
     ((2,), True)
     """
-    requested, resampling = check_radius(radius), Resampling(level, resamples, seed)
+    requested, resampling = check_radius(radius, ours.noise), Resampling(level, resamples, seed)
     num_true = [[len(labels) for labels in each.labels] for each in (ours, theirs)]
+    if ours.noise.attacker != theirs.noise.attacker:
+        raise InvalidInputError(
+            f"one run is about {ours.noise.axis_label}, the other about {theirs.noise.axis_label}: the same radius is "
+            "not the same attack; compare runs of one attacker"
+        )
     if ours.ids != theirs.ids or [*map(bool, num_true[0])] != [*map(bool, num_true[1])]:
         raise InvalidInputError("paired differences need the same images with labels, in the same order; see `only`")
     mine, others = (
@@ -162,26 +171,67 @@ def paired_differences(
     return Differences(level, resamples, seed, precision, recall, f1)
 
 
-def radius_grid(sigma: float, *, to: float | None = None, step: float | None = None) -> Floats:
+def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = None) -> Floats:
     """The radii 0, step, 2 step, ... up to `to`, each the float that its decimal text means.
 
     So 0.15 on the grid is the 0.15 that a reader types, not 3 x 0.05, and a claim at R is a claim at the R shown.
 
     Args:
-        sigma: The standard deviation of the noise, positive.
-        to: The end, which belongs to the grid if a whole number of steps leads to it; 3 sigma by default.
-        step: The distance of two radii; sigma / 20 by default.
+        noise: The noise; where its attacker changes pixels, radii are whole numbers.
+        to: The end, which belongs to the grid if a whole number of steps leads to it; by default 3 sigma, or
+            where the total variation is 0.6, beyond which little can be proved.
+        step: The distance of two radii; by default sigma / 20, half_width / 20, or 1.
 
-    >>> radius_grid(0.5, to=0.3, step=0.1)
+    >>> radius_grid(Gaussian(0.5), to=0.3, step=0.1)
     array([0. , 0.1, 0.2, 0.3])
     """
-    named = {"sigma": sigma, "the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
+    named = {"the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
     for name, value in named.items():
         if value is not None and not 0 < value < math.inf:
             raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
-    noise = Decimal(repr(float(sigma)))
-    stride = noise / 20 if step is None else Decimal(repr(float(step)))
-    end = 3 * noise if to is None else Decimal(repr(float(to)))
+        if value is not None and noise.whole and value != int(value):
+            raise InvalidInputError(f"{name} counts pixels and must be a whole number, got {value!r}")
+    default_step, default_end = _default_grid(noise)
+    stride = default_step if step is None else Decimal(repr(float(step)))
+    end = default_end if to is None else Decimal(repr(float(to)))
     if end / stride >= _MOST_RADII:
         raise InvalidInputError(f"steps of {stride} up to {end} are more than {_MOST_RADII:,} radii; take larger steps")
     return np.array([float(stride * index) for index in range(int(end // stride) + 1)])
+
+
+def typical_radius(noise: Noise) -> float:
+    """A radius to speak of first: sigma, or one in the middle of what can be certified.
+
+    There the total variation is midway between that of the smallest attack and 1/2.
+
+    >>> from multiguard.certify.noise import BandAblation
+    >>> typical_radius(Gaussian(0.5)), typical_radius(Uniform(0.5)), typical_radius(BandAblation(4, 32))
+    (0.5, 0.25, 7.0)
+    """
+    match noise:
+        case Gaussian():
+            return noise.sigma
+        case Uniform():
+            return float(_HALF) * noise.half_width
+        case _:
+            return max(1.0, _last_radius(noise, (float(noise.variation(1)) + float(_HALF)) / 2))
+
+
+def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
+    """The step and the end."""
+    match noise:
+        case Gaussian():
+            sigma = Decimal(repr(noise.sigma))
+            return sigma / 20, 3 * sigma
+        case Uniform():
+            width = Decimal(repr(noise.half_width))
+            return width / 20, 2 * _FARTHEST * width
+        case _:
+            end = Decimal(max(1, int(_last_radius(noise, float(_FARTHEST)))))
+            return Decimal(-(-int(end) // _FINE_RADII)), end
+
+
+def _last_radius(noise: PixelAblation | BandAblation, variation: float) -> float:
+    """The largest whole radius at which the total variation is at most this."""
+    most = noise.pixels if isinstance(noise, PixelAblation) else noise.columns
+    return float(np.sum(noise.variation(np.arange(1, most + 1)) <= variation + _ROUNDING))

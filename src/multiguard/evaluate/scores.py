@@ -1,8 +1,8 @@
 """Certified precision, recall and F1 at a radius, of one image and of a set of them.
 
 At a radius R an image with d true labels has a floor e on the true labels that the smoothed classifier returns, and a
-ceiling m on the others: for every perturbation of l2-norm at most R, TP >= e and FP <= m. (The top-k rule returns k
-labels, so there m = k - e.) Then for every such perturbation
+ceiling m on the others: for every perturbation that the noise's attacker can make with R, TP >= e and FP <= m. (The
+top-k rule returns k labels, so there m = k - e.) Then for every such perturbation
 
     precision  TP / (TP + FP)                          >=  e / (e + m)
     recall     TP / d                                  >=  e / d
@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify import Radii, Rule, TopK, certified_size
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
 
@@ -45,7 +46,7 @@ class Scores:
     labels that provably stay, and no score says how many of them are right.
     """
 
-    radius: Floats  # the l2-norms
+    radius: Floats  # in the unit of the noise's attacker: norms, numbers of pixels, or sides of patches
     precision: Floats  # the least fraction of the returned labels that are true, e / (e + m); 0 where e = 0
     recall: Floats  # the least fraction of the true labels that are returned, e / d
     f1: Floats  # their harmonic mean, 2 e / (e + m + d)
@@ -79,7 +80,7 @@ class Counts:
 
 
 def image_scores(radii: Radii, rule: Rule, *, num_true: int, radius: ArrayLike) -> Scores:
-    """No perturbation of l2-norm at most `radius` takes the scores of the image below these, wherever its radii hold.
+    """No perturbation up to `radius` takes the scores of the image below these, wherever its radii hold.
 
     A perturbed prediction that is empty has precision 0. The head of this module has the proof.
 
@@ -219,7 +220,7 @@ class LabelScores:
 
     label: str  # the name of the label
     images: int  # how many images have it; at least 1
-    radius: Floats  # (radii,), the l2-norms
+    radius: Floats  # (radii,), as in `Scores`
     certified: Floats  # (radii,), the fraction of these images in which the label alone is certified at each radius
     failed: int  # how many images of the set could not be voted on; they count for no label
 
@@ -231,7 +232,7 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
 
     Args:
         certificates: What `certify_votes` returns.
-        radius: (radii,), the l2-norms.
+        radius: (radii,), in the unit of the noise's attacker.
 
     >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -239,7 +240,7 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
     >>> [(scores.label, scores.images) for scores in label_scores(certificates, [0.0, 0.25])]
     [('label 0', 3), ('label 1', 1)]
     """
-    requested = check_radius(radius)
+    requested = check_radius(radius, certificates.noise)
     proved: dict[int, list[float]] = {}
     for labels, radii in zip(certificates.labels, certificates.label_radii, strict=True):
         for label, own in zip(labels, radii.tolist(), strict=True):
@@ -256,11 +257,13 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
     ]
 
 
-def check_radius(radius: ArrayLike) -> Floats:
-    """The radii as one row of numbers, if there is at least one and none is negative."""
+def check_radius(radius: ArrayLike, noise: Noise) -> Floats:
+    """The radii as one row, if there is at least one, none is negative, and all are whole where they count pixels."""
     requested = np.atleast_1d(np.asarray(radius, dtype=np.float64))
     if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
         raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
+    if noise.whole and not np.all(requested == np.floor(requested)):
+        raise InvalidInputError(f"radius counts pixels ({noise.axis_label}) and must be whole numbers, got {radius!r}")
     return requested
 
 

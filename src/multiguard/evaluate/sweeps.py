@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
+from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Progress, certify_configs, per_unit
 from multiguard.evaluate.certifier import LabelSource, resolve_methods
@@ -40,7 +41,7 @@ def sweep(
         vary: The values of each parameter: "k" and "k_prime", or "threshold"; "n" (the first so many draws), unless the
             votes are adaptive; and "alpha". Values equal to the base are left out, since `curves` has them, and
             repeated ones are taken once.
-        radius: (radii,), the l2-norms.
+        radius: (radii,), in the unit of the noise's attacker.
         methods: The methods to prove with; the default is that of `certify_votes`.
         labels: As in `certify_votes`; pilot draws choose the labels again at each point.
         progress: Called with the number of configs done and of all configs.
@@ -54,7 +55,8 @@ def sweep(
     >>> [(curve.config.rule.k, curve.averaging) for curve in found]
     [(5, 'mean'), (5, 'pooled'), (15, 'mean'), (15, 'pooled')]
     """
-    grid, proven_by = check_radius(radius), resolve_methods(methods, config.rule, votes.provenance)
+    run = votes.provenance
+    grid, proven_by = check_radius(radius, run.noise), resolve_methods(methods, config.rule, run)
     configs = sweep_configs(votes, config, vary)
     if not configs:
         return []
@@ -72,5 +74,7 @@ def sweep_configs(
         if name not in config.parameters:
             known = list(config.parameters)
             raise InvalidInputError(unknown_name(f"parameter of a sweep of the {config.rule.name} rule", name, known))
+        if name in ("n", "alpha") and isinstance(votes.provenance.noise, BandAblation):
+            raise InvalidInputError(f"{name} cannot be varied: every band votes, and nothing is random")
         configs += [config.vary(name, value).resolve(votes.provenance) for value in values]
     return list(dict.fromkeys(configs))[1:]

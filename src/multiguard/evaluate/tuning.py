@@ -16,6 +16,7 @@ import numpy as np
 from multiguard.certify import Method, Rule, Threshold, TopK
 from multiguard.certify.arguments import check_count
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Progress, certify_configs, per_unit
 from multiguard.evaluate.certifier import resolve_methods
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Metric = Literal["recall", "precision", "f1"]
 INTERVAL = 0.95  # the level of the bootstrap intervals
-_CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "sigma", "rule", "score_threshold")
+_CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "noise", "rule", "score_threshold")
 _THRESHOLDS = tuple(step / 20 for step in range(1, 20))
 
 
@@ -39,7 +40,7 @@ class Candidate:
     """A rule on the votes of one model, and its certified score on the tuning images."""
 
     votes: int  # which votes, by their position in the list
-    sigma: float  # their noise
+    noise: Noise  # their noise
     rule: Rule
     score: float  # the mean over the tuning images that have labels
     low: float  # where that mean lies in the middle 95 % of resamples of the images: from here
@@ -53,7 +54,7 @@ class Tuned:
     Its score is flattered, as the largest of several always is. What it is worth the other images say.
     """
 
-    radius: float  # the l2-norm at which scores are compared
+    radius: float  # at which scores are compared, in the unit of the noise's attacker
     metric: Metric  # which score
     method: Method  # the method that proved it
     alpha: float  # the error allowed for each image
@@ -72,8 +73,8 @@ class Tuned:
         tuning images only.
         """
         run = votes.provenance
-        if different := [name for name in _CLASSIFIER if getattr(run, name) != self.classifier.get(name)]:
-            noise = f"sigma {self.best.sigma:g}" if "sigma" in different else "another model, or another kind of votes"
+        if different := [name for name, value in _classifier(run).items() if value != self.classifier.get(name)]:
+            noise = f"noise {self.best.noise}" if "noise" in different else "another model, or another kind of votes"
             raise InvalidInputError(f"{self.best.rule} was chosen for {noise}, not for that of these votes")
         ids, pixels = set(self.ids), {one for one in self.image_hashes if one is not None}
         hashes = zip(votes.ids, votes.image_hashes, strict=True)
@@ -126,12 +127,12 @@ def tune(
     Args:
         votes: Votes with ground truth and a fixed number of draws, one entry per model or noise, of the same images.
         rules: The candidates, tried on each of the votes; `candidate_rules` lists the natural ones.
-        radius: The l2-norm.
+        radius: In the unit of the noise's attacker, which all votes must share.
         metric: Which certified score, the mean over images: "recall", "precision" or "f1". The threshold rule returns
             more labels the smaller t is, so that recall alone always chooses the smallest.
         images: How many images choose, a random sample; half of them by default.
         seed: The seed of that sample.
-        method: The method to prove with; "joint" by default.
+        method: The method to prove with; "joint" by default, "enumerated" for bands.
         alpha: The error allowed for each image.
         n: The first n draws of each image; None for all of them.
         progress: Called with the number of candidates done and of all candidates.
@@ -145,16 +146,17 @@ def tune(
     >>> tuned.best.rule, len(tuned.ids), len(tuned.others(votes))
     (TopK(k=20, k_prime=1), 3, 2)
     """
-    at, whole = check_radius(radius)[:1], len(votes) * len(rules)
+    whole = len(votes) * len(rules)
     if metric not in get_args(Metric):
         raise InvalidInputError(unknown_name("metric", metric, get_args(Metric)))
     if not whole:
         raise InvalidInputError("nothing to choose from: name at least one votes folder and one rule")
+    at = check_radius(radius, votes[0].provenance.noise)[:1]
     ids = _tuning_ids(votes, images, seed)
     candidates: list[Candidate] = []
     for number, one in enumerate(votes):
         configs = [CertifyConfig(rule, alpha, n).resolve(one.provenance) for rule in rules]
-        (proven_by,) = resolve_methods((method or "joint",), rules[0], one.provenance)
+        (proven_by,) = resolve_methods(None if method is None else (method,), rules[0], one.provenance)
         counter = per_unit(progress and _part(progress, number * len(rules), whole), len(rules))
         certified = certify_configs(one.subset(ids), configs, [proven_by], "truth", counter, sets_only=True)
         candidates += [_candidate(number, certificates, at, metric) for certificates in certified]
@@ -162,7 +164,7 @@ def tune(
     if best.score == 0:
         raise InvalidInputError(
             f"none of the {whole} candidates certifies anything at radius {radius:g} on the {len(ids)} tuning images; "
-            "take a smaller radius, votes of a larger sigma, or more draws"
+            "take a smaller radius, votes of more noise, or more draws"
         )
     return _tuned(votes[best.votes], ids, best, tuple(candidates), (radius, metric, proven_by, alpha))
 
@@ -194,6 +196,12 @@ def _check_votes(one: Votes, first: Votes) -> None:
             "these votes are adaptive: their draws went where one rule needed them, so that other rules would look "
             "worse than they are; tune on votes with a fixed number of draws"
         )
+    noises = one.provenance.noise, first.provenance.noise
+    if noises[0].attacker != noises[1].attacker:
+        raise VotesError(
+            f"the votes folders are about different attackers ({noises[1].attacker}, {noises[0].attacker}), and one "
+            "radius is not the same attack; tune them one by one"
+        )
     if (one.rule, one.provenance.label_names) != (first.rule, first.provenance.label_names):
         raise VotesError("the votes folders have different labels or rules, so that they cannot be compared")
 
@@ -208,7 +216,7 @@ def _candidate(number: int, certificates: Certificates, radius: Floats, metric: 
     assert curve.averaging == "mean"
     assert curve.bands is not None
     score, (low, high) = getattr(curve.scores, metric), getattr(curve.bands, metric)
-    return Candidate(number, curve.sigma, curve.config.rule, float(score[0]), float(low[0]), float(high[0]))
+    return Candidate(number, curve.noise, curve.config.rule, float(score[0]), float(low[0]), float(high[0]))
 
 
 def _tuned(
@@ -219,5 +227,9 @@ def _tuned(
     how: tuple[float, Metric, Method, float],
 ) -> Tuned:
     hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
-    classifier = {name: getattr(votes.provenance, name) for name in _CLASSIFIER}
-    return Tuned(*how, best, candidates, classifier, ids, tuple(hashes[name] for name in ids))
+    return Tuned(*how, best, candidates, _classifier(votes.provenance), ids, tuple(hashes[name] for name in ids))
+
+
+def _classifier(run: Provenance) -> dict[str, Any]:
+    """What distinguishes the smoothed classifier of this run, as a file holds it."""
+    return {name: getattr(run, name) for name in _CLASSIFIER} | {"noise": str(run.noise)}

@@ -69,7 +69,7 @@ def encode_json(value: Any) -> bytes:
     So does a text that is not Unicode, such as the name of a file that is not UTF-8: nobody could read it back.
     """
     try:
-        return msgspec.json.format(json.dumps(value, default=_as_mapping, allow_nan=False).encode(), indent=1)
+        return msgspec.json.format(json.dumps(value, default=_as_plain, allow_nan=False).encode(), indent=1)
     except msgspec.DecodeError as error:
         raise InvalidInputError(f"a name is not UTF-8, and cannot be stored ({error}); rename it") from error
 
@@ -77,7 +77,7 @@ def encode_json(value: Any) -> bytes:
 def checksum(value: Any) -> str:
     """Return the sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`."""
     rest = {name: inner for name, inner in _as_mapping(value).items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_as_mapping).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_as_plain).encode()).hexdigest()
 
 
 def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: A002 (the key in the file)
@@ -123,12 +123,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
+def _as_plain(value: Any) -> Mapping[str, Any] | str:
+    """A record as a mapping, or as its text where it has a text form of its own."""
+    has_text = is_dataclass(value) and type(value).__str__ is not object.__str__
+    return str(value) if has_text else _as_mapping(value)
+
+
 def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def _check(value: Any, record: Any, path: str) -> None:
     """Refuse what msgspec lets pass: unknown keys of dataclasses, numbers that are not finite or far too large."""
+    if isinstance(value, str):  # of a record that has a text form, too
+        return
     if is_dataclass(record):
         if unknown := value.keys() - {field.name for field in fields(record)}:
             raise ValueError(": ".join(filter(None, (path, f"unknown key {min(unknown)!r}"))))

@@ -34,8 +34,8 @@ class Classifier(nn.Module):
         image_size: (height, width) the network expects; None for any size.
         name: The model's name in records.
         weights_hash: sha256 of the weights file; None where there is none (a plain callable).
-        trained_sigma: Standard deviation of the noise in training, 0.0 for none; None where it is unknown. Behind a
-            denoiser it is that of the classifier alone.
+        trained_noise: The noise in training, as text, "none" for none; None where it is unknown. Behind a denoiser it
+            is that of the classifier alone.
         code_hash: sha256 of the user's source files that define the network; None where there are none, or where the
             network was given as an object.
 
@@ -55,13 +55,13 @@ class Classifier(nn.Module):
         image_size: tuple[int, int] | None = None,
         name: str,
         weights_hash: str | None = None,
-        trained_sigma: float | None = None,
+        trained_noise: str | None = None,
         code_hash: str | None = None,
     ) -> None:
         super().__init__()
         self.network, self._label_names = network, None if label_names is None else tuple(label_names)
         self.output, self.image_size = output, image_size
-        self.name, self.trained_sigma = name, trained_sigma
+        self.name, self.trained_noise = name, trained_noise
         self.weights_hash, self.code_hash = weights_hash, code_hash
         self.register_buffer("mean", _channels(mean))
         self.register_buffer("std", _channels(std))

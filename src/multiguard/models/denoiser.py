@@ -7,7 +7,8 @@ from pathlib import Path
 from torch import Tensor, nn
 from torch.nn import functional
 
-from multiguard.errors import ModelError
+from multiguard.certify.noise import Gaussian, Noise
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
 from multiguard.models.weights import read_weights, summary
@@ -58,6 +59,13 @@ def denoise(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
     return clean.clamp(0, 1)
 
 
+def denoiser_sigma(noise: Noise | None) -> float:
+    """The standard deviation that a denoiser removes, 0 for no noise; it removes Gaussian noise only."""
+    if noise is not None and not isinstance(noise, Gaussian):
+        raise InvalidInputError(f"the noise is {noise}, and a denoiser removes Gaussian noise only; leave it out")
+    return 0.0 if noise is None else noise.sigma
+
+
 def load_ffdnet(path: Path) -> FFDNet:
     """FFDNet with the weights of this file, every tensor matched by name and shape; otherwise `ModelError`."""
     network = FFDNet()
@@ -93,7 +101,7 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: 
         image_size=classifier.image_size,
         name=f"ffdnet(sigma={sigma})+{classifier.name}",
         weights_hash=None if file is None else denoised_checksum(classifier.weights_hash, file),
-        trained_sigma=classifier.trained_sigma,
+        trained_noise=classifier.trained_noise,
         code_hash=classifier.code_hash,
     ).train(classifier.training)
 

@@ -11,17 +11,18 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from multiguard.certify.noise import NO_NOISE, Gaussian, NoiseField, as_noise
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
 from multiguard.io.records import checksum, convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
-from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
 from multiguard.models.huggingface_backbone import HF, build_hf
 from multiguard.models.spec import CARD_FILE, parse_spec
 from multiguard.models.weights import load_weights, read_weights
 
-FORMAT = 1
+FORMAT, _OLDER = 2, 1
 WEIGHTS_FILE = "model.safetensors"
 MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
@@ -38,13 +39,17 @@ class ModelCard:
     image_size: tuple[int, int]  # (height, width) of its input
     mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise
     std: tuple[float, ...]  # per channel, divided by inside the classifier
-    sigma: float  # the noise it was trained for: vote with this one
-    denoiser: bool = False  # whether an FFDNet for this sigma comes before the network
+    noise: NoiseField | None  # what it was trained for: vote with this one; None for no noise
+    denoiser: bool = False  # whether an FFDNet for this noise, a Gaussian one, comes before the network
     output: Output = "logits"  # the kind of its scores
     training: Mapping[str, Any] = field(default_factory=dict)  # how it was trained: dataset, recipe, versions
     history: tuple[Mapping[str, Any], ...] = ()  # one record per epoch
     weights_sha256: str = ""  # of model.safetensors
     config: Mapping[str, Any] = field(default_factory=dict)  # what a network of "hf" is built from
+
+    def __post_init__(self) -> None:
+        if self.noise is not None:
+            object.__setattr__(self, "noise", as_noise(self.noise))
 
     def classifier(self, network: nn.Module) -> Classifier:
         """The network as the base classifier that this card describes."""
@@ -57,7 +62,7 @@ class ModelCard:
             image_size=self.image_size,
             name=self.architecture,
             weights_hash=self.identity(self.weights_sha256) or None,
-            trained_sigma=self.trained_sigma,
+            trained_noise=self.trained_noise,
         )
 
     def identity(self, weights: str) -> str:
@@ -65,14 +70,14 @@ class ModelCard:
         return hashlib.sha256(f"{weights} {checksum(self.config)}".encode()).hexdigest() if self.config else weights
 
     @property
-    def trained_sigma(self) -> float | None:
-        """Standard deviation of the noise on the training images; None where no training is recorded.
+    def trained_noise(self) -> str | None:
+        """The noise on the training images, "none" for none; None where no training is recorded.
 
-        It differs from `sigma`, the noise to vote with: behind a denoiser, training may see clean images.
+        It differs from `noise`, the noise to vote with: behind a denoiser, training may see clean images.
         """
         recipe = self.training.get("recipe", {})
-        sigma = recipe.get("sigma") if recipe.get("epochs") else None
-        return float(sigma) if isinstance(sigma, int | float) else None
+        noise = recipe.get("noise") if recipe.get("epochs") else None
+        return noise if isinstance(noise, str) else None
 
 
 def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
@@ -80,7 +85,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
     The denoiser's weights go into the file of the network's, whose hash is filled in on the card that is returned.
 
-    >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), sigma=0.25)
+    >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), Gaussian(0.25))
     >>> card = save_folder(out, card, build_backbone("cnn:2", 2).network)
     >>> read_card(out) == card, load_folder(out)(torch.zeros(1, 3, 16, 16)).shape
     (True, torch.Size([1, 2]))
@@ -101,7 +106,8 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
 def write_card(path: Path, card: ModelCard) -> None:
     """Write the folder's model.json; `read_card` reads it."""
-    text = json.dumps({"format": FORMAT, **asdict(card)}, indent=1, ensure_ascii=False)
+    noise = None if card.noise is None else str(card.noise)
+    text = json.dumps({"format": FORMAT, **asdict(card), "noise": noise}, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 
@@ -110,7 +116,9 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
-        if content.pop("format", None) != FORMAT:
+        if (written := content.pop("format", None)) == _OLDER:
+            content = _from_older(content)
+        elif written != FORMAT:
             raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
         card = convert(content, ModelCard)
         _check_card(card)
@@ -121,6 +129,21 @@ def read_card(path: Path) -> ModelCard:
     return card
 
 
+def _from_older(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a card that knew Gaussian noise only, and said its sigma."""
+    rest = {name: value for name, value in content.items() if name != "sigma"}
+    training = dict(rest.get("training") or {})
+    recipe = dict(training.get("recipe") or {})
+    if isinstance(sigma := recipe.pop("sigma", None), int | float):
+        training["recipe"] = {**recipe, "noise": _noise_text(sigma)}
+    noise = _noise_text(convert(content.get("sigma"), float))
+    return {**rest, "training": training, "noise": None if noise == NO_NOISE else noise}
+
+
+def _noise_text(sigma: float) -> str:
+    return str(Gaussian(sigma)) if sigma else NO_NOISE
+
+
 def _check_card(card: ModelCard) -> None:
     """Raises `ValueError` unless the card's values are possible for a classifier."""
     if not card.label_names:
@@ -129,8 +152,8 @@ def _check_card(card: ModelCard) -> None:
         raise ValueError(f"the image size {card.image_size} is outside 1 .. {_MAX_SIDE}")
     if {len(card.mean), len(card.std)} - {1, _CHANNELS} or not all(value > 0 for value in card.std):
         raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, those of std above 0")
-    if card.sigma < 0:
-        raise ValueError(f"sigma is {card.sigma}, below 0")
+    if card.denoiser:
+        denoiser_sigma(card.noise)
     if not isinstance(card.training.get("recipe", {}), dict):
         raise ValueError("training.recipe is not an object")
 
@@ -147,7 +170,7 @@ def load_folder(path: Path | str, network: nn.Module | None = None) -> Classifie
     if card.denoiser:
         denoiser = FFDNet()
         _load_part(denoiser, tensors, "denoiser", Path(path))
-        classifier = denoise_first(classifier, denoiser, card.sigma)
+        classifier = denoise_first(classifier, denoiser, denoiser_sigma(card.noise))
         classifier.weights_hash = card.identity(card.weights_sha256)
     return classifier.eval().requires_grad_(False)
 

@@ -9,15 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import TopK
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, Certificates, evaluated_size, radius_grid
+from multiguard.evaluate import (
+    AttackedImage,
+    AttackOutcome,
+    Attacks,
+    Certificates,
+    evaluated_size,
+    radius_grid,
+    typical_radius,
+)
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import file_checksum
+from multiguard.io.rounding import plain
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import denoised_checksum
@@ -36,6 +46,7 @@ from multiguard.smooth.fingerprint import execution
 from multiguard.version import __version__
 
 _PROBED = 4  # images of which one must have a gradient
+_HALVES = 6  # of the typical radius, to which the default radii lead
 # These decide the last digits of the scores; the noise does not depend on them.
 _EXECUTION = (
     *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
@@ -88,7 +99,8 @@ class PreparedAttack:
 
     def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
         job, certificates = self.job, self.certified.certificates
-        radii, chosen = _grid(job.part, certificates.sigma), _chosen(job, certificates)
+        radii, chosen = _grid(job.part, certificates.noise), _chosen(job, certificates)
+        bands = _bands(certificates)
         counted = None if progress is None else lambda done: progress(done, len(chosen))
         victims = self._victims(chosen, radii)
         outcomes = attack_images(self.smoother, victims, certificates.config.rule, job.plan, progress=counted)
@@ -98,14 +110,14 @@ class PreparedAttack:
             flat += attacked.flat
         return Attacks(
             config=certificates.config,
-            sigma=certificates.sigma,
+            noise=certificates.noise,
             label_names=certificates.label_names,
             labelled=certificates.labelled,
             methods=certificates.methods,
             radii=radii,
             names=job.plan.attacks,
-            beta=job.part.beta,
-            draws=job.plan.evaluation_draws,
+            beta=0.0 if bands else job.part.beta,
+            draws=bands or job.plan.evaluation_draws,
             images=tuple(images),
             without_labels=sum(not labels for labels in certificates.labels),
             failed=len(certificates.failures),
@@ -173,7 +185,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     _check_folder(job)
     gradients = "pgd" in job.plan.attacks
     certified = read_certificates(job.certificates)
-    _grid(job.part, certified.certificates.sigma)
+    _grid(job.part, certified.certificates.noise)
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
     source = voted_source(job.certificates, certified, job.part.root)
     images = source.open()
@@ -204,11 +216,15 @@ def _fewer(job: AttackJob, certified: Results) -> list[str]:
     return [fewer_images(count, there)] if count is not None and count > there else []
 
 
-def _grid(part: AttackPart, sigma: float) -> tuple[float, ...]:
+def _grid(part: AttackPart, noise: Noise) -> tuple[float, ...]:
     """0 and the radii to attack at, from small to large."""
-    radii = check_radius(part.radii or radius_grid(sigma, step=sigma / 2))
+    typical = typical_radius(noise)
+    step = max(1, round(typical / 2)) if noise.whole else typical / 2
+    radii = check_radius(part.radii or radius_grid(noise, to=_HALVES * step, step=step), noise)
     if not np.any(radii > 0):
-        raise InvalidInputError("radius 0 leaves an attack nothing to change; give a larger one, such as --radius 0.5")
+        raise InvalidInputError(
+            f"radius 0 leaves an attack nothing to change; give a larger one, such as --radius {plain(typical)}"
+        )
     return (0.0, *sorted({float(radius) for radius in radii} - {0.0}))
 
 
@@ -235,7 +251,8 @@ def _chosen(job: AttackJob, certificates: Certificates) -> list[int]:
 
 def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked: AttackResult) -> AttackedImage:
     """What the perturbations of one image reached; beta is split over all of them."""
-    level = job.part.beta / len(attacked.perturbations)
+    bands = _bands(certificates)
+    level, draws = job.part.beta / len(attacked.perturbations), job.plan.evaluation_draws
     labels, rule = attacked.victim.labels, certificates.config.rule
     outcomes = [
         AttackOutcome(
@@ -243,11 +260,16 @@ def _evaluated(job: AttackJob, certificates: Certificates, index: int, attacked:
             found.goal,
             found.radius,
             found.norm,
-            *evaluated_size(found.counts, job.plan.evaluation_draws, labels, rule, found.goal, beta=level),
+            *evaluated_size(found.counts, bands or draws, labels, rule, found.goal, beta=None if bands else level),
         )
         for found in attacked.perturbations
     ]
     return AttackedImage(attacked.victim.id, labels, proved_sizes(certificates, index), tuple(outcomes))
+
+
+def _bands(certificates: Certificates) -> int | None:
+    """How many bands vote, and evaluate an attack; None where draws do."""
+    return certificates.noise.columns if isinstance(certificates.noise, BandAblation) else None
 
 
 def voted_source(certificates: Path, certified: Results, root: Path | None) -> Source:
@@ -267,7 +289,7 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     )
     if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size, run["sigma"])
+    classifier = load_model(part, source.size, str(certified.certificates.noise))
     if classifier.num_labels is None:
         classifier.name_labels(certified.certificates.label_names)
     same = (
@@ -293,7 +315,7 @@ def _voted_smoother(certified: Results, classifier: Classifier, device: str | No
     run, rule = certified.provenance, certified.certificates.config.rule
     return Smoother(
         classifier,
-        sigma=run["sigma"],
+        noise=certified.certificates.noise,
         k_max=rule.k_prime if isinstance(rule, TopK) else None,
         score_threshold=run["score_threshold"],
         device=device,

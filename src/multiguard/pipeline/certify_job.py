@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource, Parameter, Tuned, certify_votes, curves, radius_grid, sweep
@@ -93,7 +94,7 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     """
     config, whole = job.part.config(job.rule), read_votes(job.votes)
     votes = whole if job.tuned is None else job.tuned.others(whole)
-    radius = radius_grid(votes.provenance.sigma, to=job.part.radius_to, step=job.part.radius_step)
+    radius = radius_grid(votes.provenance.noise, to=job.part.radius_to, step=job.part.radius_step)
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
         check_inside(job.votes.parent, job.out)
@@ -117,8 +118,8 @@ def why_nothing(written: Results) -> str | None:
     """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)
-    limits = (proved.config.rule, labels, proved.sigma, proved.config.alpha)
-    if draws == 0 or largest_radius(draws, *limits) >= 0:
+    limits = (proved.config.rule, labels, proved.noise, proved.config.alpha)
+    if draws == 0 or isinstance(proved.noise, BandAblation) or largest_radius(draws, *limits) >= 0:
         return None
     return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
 

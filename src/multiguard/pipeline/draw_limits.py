@@ -4,16 +4,17 @@ import math
 
 import numpy as np
 
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.certify.radii import certified_radii
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.rules import Method, Rule, TopK
 
 
-def largest_radius(draws: int, rule: Rule, num_labels: int, sigma: float, alpha: float) -> float:
+def largest_radius(draws: int, rule: Rule, num_labels: int, noise: Noise, alpha: float) -> float:
     """The radius that so many draws prove if all of them agree on one label; -inf if they prove nothing.
 
-    >>> largest_radius(5, TopK(k=1, k_prime=1), 10, 0.5, 0.001)
+    >>> largest_radius(5, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001)
     -inf
-    >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, 0.5, 0.001), 2)
+    >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
     1.21
     """
     hits = np.zeros((draws, num_labels), bool)
@@ -21,7 +22,8 @@ def largest_radius(draws: int, rule: Rule, num_labels: int, sigma: float, alpha:
     others = rule.k_prime - 1 if isinstance(rule, TopK) else 0
     for place in range(others):
         hits[np.arange(draws), 1 + (np.arange(draws) * others + place) % (num_labels - 1)] = True
-    radius = float(certified_radii(hits, [0], rule, sigma=sigma, alpha=alpha).true[0])
+    method: Method = "enumerated" if isinstance(noise, BandAblation) else "joint"
+    radius = float(certified_radii(hits, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
     return radius if radius >= 0 else -math.inf
 
 
@@ -32,7 +34,7 @@ def fewest_draws(rule: Rule, num_labels: int, alpha: float) -> int:
     12
     """
     fewest = 1
-    while largest_radius(fewest, rule, num_labels, 1.0, alpha) < 0:
+    while largest_radius(fewest, rule, num_labels, Gaussian(1.0), alpha) < 0:
         fewest += 1
     return fewest
 

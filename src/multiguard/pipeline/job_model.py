@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import RuleName
 from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
@@ -13,7 +14,7 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
 from multiguard.models import Classifier, load
 from multiguard.models.backbone import input_size
-from multiguard.models.denoiser import denoise_first
+from multiguard.models.denoiser import denoise_first, denoiser_sigma
 from multiguard.models.model_folder import read_card
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.parts import ModelPart
@@ -22,13 +23,13 @@ from multiguard.results import Results
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
 
-def load_model(model: ModelPart, size: int | None = None, sigma: float | None = None) -> Classifier:
+def load_model(model: ModelPart, size: int | None = None, noise: str | None = None) -> Classifier:
     """The classifier of a recipe or a command; only the user's own code may leave its labels unnamed.
 
     Args:
         model: Which one, and what it does not say of itself.
         size: Height and width of its images; None for its own.
-        sigma: The noise that a denoiser in front removes, that of the smoothing.
+        noise: The text of the noise that a denoiser in front removes, that of the smoothing.
     """
     kind = parse_spec(model.spec).kind
     labels = None if model.labels is None else tuple(read_lines(model.labels))
@@ -39,11 +40,11 @@ def load_model(model: ModelPart, size: int | None = None, sigma: float | None = 
     classifier = load(model.spec, labels=labels, image_size=side, **more)
     if model.denoiser is None:
         return classifier
-    if sigma is None:
+    if noise is None:
         raise InvalidInputError(
             f"--denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1"
         )
-    return denoise_first(classifier, model.denoiser, sigma)
+    return denoise_first(classifier, model.denoiser, denoiser_sigma(parse_noise(noise, classifier.image_size)))
 
 
 def unnamed_labels(spec: str) -> InvalidInputError:
@@ -78,14 +79,26 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     return own[0]
 
 
-def resolve_sigma(model: ModelPart, sigma: float | None) -> tuple[float, float | None]:
-    """The noise to use, and the noise that the model folder was made for; the latter None if the model does not say."""
+def folder_noise(model: ModelPart) -> Noise | None:
+    """The noise that the model folder was made for; None if the model does not say, or was trained without noise."""
     folder = _card_folder(model)
-    trained = None if folder is None else read_card(folder).sigma
-    chosen = trained if sigma is None else sigma
+    return None if folder is None else read_card(folder).noise
+
+
+def chosen_noise(model: ModelPart, *texts: str | None) -> str:
+    """The text of the noise to use: the first that is given, or else that of the model folder."""
+    own = folder_noise(model)
+    chosen = next((text for text in texts if text is not None), None if own is None else str(own))
     if chosen is None:
-        raise InvalidInputError(f"no sigma given, and {model.spec} does not say which; give --sigma, such as 0.5")
-    return chosen, trained
+        raise InvalidInputError(
+            f"no noise given, and {model.spec} does not say which; give --sigma, such as 0.5, or --noise"
+        )
+    return chosen
+
+
+def sized_noise(noise: str, side: int | None) -> Noise:
+    """The noise of a text for images of this height and width; None if they are not resized."""
+    return parse_noise(noise, None if side is None else (side, side))
 
 
 def own_device(device: str | None) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from multiguard.certify import Method, Rule
+from multiguard.certify import BandAblation, Method, Noise, Rule
 from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
@@ -51,7 +51,8 @@ def certify_data(
             f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
             "vote_dataset or `multiguard vote`, then certify the votes in one"
         )
-    if draws is None and any(method != "betting" for method in methods or ()):
+    bands = isinstance(smoother.noise, BandAblation)
+    if draws is None and not bands and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
             f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
             "needs; give a fixed number of draws, such as draws=1000"
@@ -62,8 +63,8 @@ def certify_data(
         _warn_of_unit(smoother, data)
     labelled = getattr(dataset, "labelled", True)
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
-    plan = None if draws is not None else _plan(rule, smoother.settings.sigma, alpha, max_draws, radii)
-    pilots = 0 if labelled else pilot_draws
+    plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
+    pilots = 0 if labelled or bands else pilot_draws
     scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
     run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
     with _folder(out) as home, _progress_bars(progress) as report:
@@ -86,9 +87,9 @@ def _warn_of_unit(smoother: Smoother, data: object) -> None:
         )
 
 
-def _plan(rule: Rule, sigma: float, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
+def _plan(rule: Rule, noise: Noise, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
-    wanted = default_radii(sigma) if radii is None else tuple(radii)
+    wanted = default_radii(noise) if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 

@@ -1,19 +1,20 @@
 """The parts of recipes and commands: each field is declared once, with its type, default, help and range."""
 
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from multiguard.certify.arguments import check_radii
+from multiguard.certify.noise import NO_NOISE, BandAblation, Noise
 from multiguard.certify.rules import Rule, RuleName, make_rule
 from multiguard.data.image import MAX_SIDE
 from multiguard.data.source import Source
 from multiguard.errors import InvalidInputError
 from multiguard.pipeline.part_fields import Help, check_fields
-from multiguard.train.hyperparameters import Hyperparameters, default_text
+from multiguard.train.hyperparameters import Hyperparameters, default_text, given_noise
 
 _CHANNELS = 3
-_DEFAULT_MAX_DRAWS = 10_000
+_DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100
 _DEFAULT_K = 5
 _DEFAULT_THRESHOLD = 0.5
@@ -29,6 +30,10 @@ Precision = Annotated[
 Clamp = Annotated[bool, Help("Clamp noisy images to [0, 1] first.")]
 ScoreThreshold = Annotated[
     float | None, Help("For threshold: the probability from which the model returns a label [0.5].", above=0, below=1)
+]
+SigmaOption = Annotated[float | None, Help("Gaussian noise, for pixels in [0, 1] [the model folder's].")]
+NoiseOption = Annotated[
+    str | None, Help("Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch).")
 ]
 OnError = Annotated[Literal["stop", "record"], Help("At a bad image: stop, or record it and continue.")]
 
@@ -66,6 +71,18 @@ class DataPart:
         return Source(self.name, self.root, self.split, size, self.images, self.seed, self.options, self.labelled)
 
 
+def named_noise(sigma: float | None, noise: str | None) -> str | None:
+    """The text of the noise to vote with that a command or a recipe names by one of the two; None by neither.
+
+    >>> named_noise(0.5, None)
+    'gaussian:0.5'
+    """
+    if (text := given_noise(sigma, noise)) == NO_NOISE:
+        given = f"sigma is {sigma}" if noise is None else f"noise is {noise}"
+        raise InvalidInputError(f"{given}; without noise there is no certificate: take one above 0")
+    return text
+
+
 def _optional(name: str, text: str) -> tuple[str, Any, Any]:
     """A hyperparameter that may be left to the dataset's default."""
     kind = get_type_hints(Hyperparameters)[name]
@@ -84,12 +101,15 @@ _OptionalHyperparameters: Any = make_dataclass(
 class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
     """How to train the base classifier: every hyperparameter, and what to train on. None means the default.
 
-    The noise in training and validation is the recipe's sigma unless `sigma` or `val_sigma` says otherwise.
+    The noise in training and validation is the recipe's unless `noise` or `val_noise` says otherwise; `sigma` and
+    `val_sigma` are Gaussian noise by its standard deviation.
 
     >>> TrainPart(model="cnn", epochs=2).chosen()
     {'epochs': 2}
     """
 
+    sigma: Annotated[float | None, Help("Gaussian noise on training images; 0 for none [0.5].", least=0)] = None
+    val_sigma: Annotated[float | None, Help("Gaussian noise on validation images [sigma].", least=0)] = None
     model: Annotated[
         str | None,
         Help("cnn, lite:0, unet:40+lite:2, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn]."),
@@ -112,7 +132,8 @@ class TrainPart(_OptionalHyperparameters):  # type: ignore[misc]
 
     def chosen(self) -> dict[str, Any]:
         """The hyperparameters that are given, by name."""
-        named = {known.name: getattr(self, known.name) for known in fields(Hyperparameters)}
+        names = [*(known.name for known in fields(Hyperparameters)), "sigma", "val_sigma"]
+        named = {name: getattr(self, name) for name in names}
         return {name: value for name, value in named.items() if value is not None}
 
 
@@ -156,9 +177,9 @@ class VotePart:
     """
 
     draws: Annotated[
-        int | Literal["adaptive"],
-        Help("n, the draws per image; or adaptive, as many as needed.", least=1, most=_MOST_DRAWS),
-    ] = 1000
+        int | Literal["adaptive"] | None,
+        Help("n per image, or adaptive: as many as needed [1000; band: one per column].", least=1, most=_MOST_DRAWS),
+    ] = None
     max_draws: Annotated[int | None, Help("The most adaptive draws per image [10000].", least=1, most=_MOST_DRAWS)] = (
         None
     )
@@ -187,7 +208,7 @@ class VotePart:
         if self.adaptive:
             self._check_adaptive()
         elif self.radii or self.max_draws is not None:
-            raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.draws}")
+            raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.most_draws}")
 
     @property
     def adaptive(self) -> bool:
@@ -199,7 +220,16 @@ class VotePart:
         """The most draws that one image takes."""
         if self.draws == "adaptive":
             return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
-        return self.draws
+        return _DEFAULT_DRAWS if self.draws is None else self.draws
+
+    def for_noise(self, noise: Noise) -> "VotePart":
+        """The same with the number of draws filled in; a band ablation has one per column, and no others."""
+        if not isinstance(noise, BandAblation):
+            return replace(self, draws=_DEFAULT_DRAWS) if self.draws is None else self
+        if self.draws not in (None, noise.columns) or self.pilot_draws:
+            given = f"draws is {self.draws}" if self.draws not in (None, noise.columns) else "pilot_draws is given"
+            raise InvalidInputError(f"{given}, and {noise} votes once for each of {noise.columns} bands; leave it out")
+        return replace(self, draws=noise.columns, pilot_draws=0)
 
     def pilots(self, labelled: bool) -> int:
         """How many draws per image choose its labels."""
@@ -228,13 +258,14 @@ class PredictPart:
     rule: Annotated[RuleName, Help("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
     threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
     score_threshold: ScoreThreshold = None
-    sigma: Annotated[float | None, Help("The noise, for pixels in [0, 1] [the model folder's].")] = None
+    sigma: SigmaOption = None
+    noise: NoiseOption = None
     draws: Annotated[
         int, Help("The most draws that certify; an image takes what it needs.", least=1, most=_MOST_DRAWS)
     ] = 150
     pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 50
     radii: Annotated[
-        tuple[float, ...], Help("A radius that draws try to prove [sigma/2, sigma, 3/2 sigma, 2 sigma].", "radius")
+        tuple[float, ...], Help("A radius that draws try to prove [four that fit the noise].", "radius")
     ] = ()
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
     seed: Annotated[int | None, Help("Seed of the noise [random].")] = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify.noise import Noise
 from multiguard.certify.rules import Rule, TopK
 from multiguard.data.image import read_image
 from multiguard.data.image_folder import find_images
@@ -12,8 +13,15 @@ from multiguard.errors import ImageError, ImageFailure, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.models.spec import parse_spec
-from multiguard.pipeline.job_model import load_model, resolve_sigma, score_threshold, square_size, unnamed_labels
-from multiguard.pipeline.parts import ModelPart, PredictPart
+from multiguard.pipeline.job_model import (
+    chosen_noise,
+    load_model,
+    score_threshold,
+    sized_noise,
+    square_size,
+    unnamed_labels,
+)
+from multiguard.pipeline.parts import ModelPart, PredictPart, named_noise
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
@@ -52,6 +60,7 @@ class ImagePrediction:
     file: Path
     sha256: str  # the hash of its bytes, which keys the noise
     prediction: Prediction  # the labels with their radii
+    noise: Noise  # which says what a radius measures
 
 
 Outcome = ImagePrediction | ImageFailure  # an image failure has the path of its file as id
@@ -108,23 +117,24 @@ def make_predictor(model: ModelPart, part: PredictPart) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
     spec, card = unwrap(model)
     size = fitting_size(card, part.size)
-    sigma, _ = resolve_sigma(spec, card.sigma if card is not None and part.sigma is None else part.sigma)
-    classifier = load_model(spec, size, sigma)
+    text = chosen_noise(spec, named_noise(part.sigma, part.noise), None if card is None else card.noise)
+    classifier = load_model(spec, size, text)
     if card is not None:
         card.check(classifier)
     if classifier.num_labels is None:
         raise unnamed_labels(spec.spec)
     rule = part.rule_for(len(classifier.label_names))
-    smoother = _smoother(part, classifier, rule, sigma, quick_on_cpu(spec.spec, part.device))
-    return Predictor(smoother, rule, square_size(classifier, spec.spec, size), model.spec, part)
+    side = square_size(classifier, spec.spec, size)
+    smoother = _smoother(part, classifier, rule, sized_noise(text, side), quick_on_cpu(spec.spec, part.device))
+    return Predictor(smoother, rule, side, model.spec, part)
 
 
-def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, sigma: float, quick: bool) -> Smoother:
+def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:
     ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if isinstance(rule, TopK) else None
     more: dict[str, Any] = _QUICK if quick and part.precision is None else {"precision": part.precision}
     return Smoother(
         classifier,
-        sigma=sigma,
+        noise=noise,
         k_max=ranks,
         score_threshold=score_threshold(part.rule, part.score_threshold),
         device=part.device,
@@ -157,12 +167,12 @@ def _try_image(predictor: Predictor, file: Path) -> Outcome:
 
 def _predict_image(predictor: Predictor, file: Path) -> ImagePrediction:
     image, digest = read_image(file, predictor.size), file_checksum(file)
-    part, sigma = predictor.part, predictor.smoother.settings.sigma
+    part, noise = predictor.part, predictor.smoother.settings.noise
     how: dict[str, Any] = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
     try:
         prediction = predictor.smoother.predict(
-            image, predictor.rule, radii=part.radii or default_radii(sigma), image_id=digest, **how
+            image, predictor.rule, radii=part.radii or default_radii(noise), image_id=digest, **how
         )
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
-    return ImagePrediction(file, digest, prediction)
+    return ImagePrediction(file, digest, prediction, predictor.smoother.settings.noise)

@@ -6,13 +6,15 @@ from typing import Annotated, get_args
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import check_alpha
+from multiguard.certify.noise import BandAblation, Gaussian
 from multiguard.certify.rules import RuleName, make_rule
 from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods
 from multiguard.pipeline.part_fields import Help, check_fields
-from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart, named_noise
+from multiguard.train.hyperparameters import given_noise
 from multiguard.votes.types import DEFAULT_RANKS
 
 
@@ -35,8 +37,10 @@ class CertifyPart:
             "joint, coupled, betting, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"
         ),
     ] = ()
-    radius_to: Annotated[float | None, Help("The largest radius of the curves [3 sigma].", above=0)] = None
-    radius_step: Annotated[float | None, Help("The step between two radii [sigma / 20].", above=0)] = None
+    radius_to: Annotated[
+        float | None, Help("The largest radius of the curves [what the noise can prove].", above=0)
+    ] = None
+    radius_step: Annotated[float | None, Help("The step between two radii [a small part of that].", above=0)] = None
     bands: Annotated[float, Help("The level of bootstrap bands, 0 for none.", least=0, below=1)] = 0.95
 
     def __post_init__(self) -> None:
@@ -66,7 +70,7 @@ class SweepPart:
     alpha: Annotated[tuple[float, ...], Help("Values of alpha.")] = ()
     sigma: Annotated[tuple[float, ...], Help("Values of sigma; each is trained and voted on.")] = ()
     training_noise: Annotated[
-        tuple[float, ...], Help("Noise in training, voted on at the recipe's sigma.", least=0)
+        tuple[float, ...], Help("Sigma in training, 0 for none, voted on with the recipe's noise.", least=0)
     ] = ()
 
     def __post_init__(self) -> None:
@@ -121,14 +125,17 @@ class ComparePart:
 class RunRecipe:
     """Everything that decides a run, from the images to the page; parts that contradict each other are refused.
 
-    >>> recipe = RunRecipe(DataPart("digits"), 0.5, CertifyPart(k=3, k_prime=1), train=TrainPart())
-    >>> recipe.config
-    CertifyConfig(rule=TopK(k=3, k_prime=1), alpha=0.001, n=None)
+    `sigma` is Gaussian noise by its standard deviation; `noise` is any noise by its text. Exactly one of them is given.
+
+    >>> recipe = RunRecipe(DataPart("digits"), CertifyPart(k=3, k_prime=1), sigma=0.5, train=TrainPart())
+    >>> recipe.config, recipe.votes_noise
+    (CertifyConfig(rule=TopK(k=3, k_prime=1), alpha=0.001, n=None), 'gaussian:0.5')
     """
 
     data: DataPart
-    sigma: float
     certify: CertifyPart
+    sigma: float | None = None
+    noise: str | None = None
     train: TrainPart | None = None
     model: ModelPart | None = None
     vote: VotePart = field(default_factory=VotePart)
@@ -141,11 +148,21 @@ class RunRecipe:
             raise InvalidInputError(f"{given} of train and model given; a recipe trains a model or names one")
         if self.model is not None and self.sweep.training_noise:
             raise InvalidInputError("sweep.training_noise needs training, and model names a trained one; drop one")
-        for name, value in (("sigma", self.sigma), *(("sweep.sigma", one) for one in self.sweep.sigma)):
-            if not value > 0:
-                raise InvalidInputError(f"{name} is {value}; without noise there is no certificate: take one above 0")
+        self._check_noise()
         self._check_certify()
         self._check_unlabelled()
+
+    @property
+    def votes_noise(self) -> str:
+        """The text of the noise of the votes."""
+        if (text := named_noise(self.sigma, self.noise)) is None:
+            raise InvalidInputError("neither sigma nor noise is given; give one, such as sigma: 0.5 or noise: band:4")
+        return text
+
+    @property
+    def bands(self) -> bool:
+        """Whether the noise is a band ablation: every band votes once, and nothing is random."""
+        return self.votes_noise.startswith(BandAblation.kind)
 
     @property
     def config(self) -> CertifyConfig:
@@ -156,6 +173,26 @@ class RunRecipe:
         """Raises `InvalidInputError` where more labels are requested than there are; known before hours of work."""
         for name in ("k", "k_prime"):
             self._check_most(name, name, count, f"there are {count} labels")
+
+    def _check_noise(self) -> None:
+        """Refuse noise that proves nothing, and what the noise leaves no choice about."""
+        kind = self.votes_noise.partition(":")[0]
+        for value in self.sweep.sigma:
+            if not value > 0:
+                raise InvalidInputError(
+                    f"sweep.sigma is {value}; without noise there is no certificate: take one above 0"
+                )
+            if kind != Gaussian.kind:
+                raise InvalidInputError(f"sweep.sigma varies Gaussian noise, and noise is {self.votes_noise}; drop one")
+        vote, certify, sweep = self.vote, self.certify, self.sweep
+        fixed: dict[str, object] = {"vote.draws": vote.draws, "vote.pilot_draws": vote.pilot_draws}
+        fixed |= {"certify.draws": certify.draws, "sweep.n": sweep.n, "sweep.alpha": sweep.alpha}
+        for name, given in fixed.items():
+            if self.bands and given:
+                raise InvalidInputError(
+                    f"{name} is {given}, but every band of {self.votes_noise} votes once and nothing is random; leave "
+                    f"{name} out"
+                )
 
     def _check_certify(self) -> None:
         """Refuse what the votes will not be able to answer, before they are drawn."""
@@ -205,7 +242,7 @@ class RunRecipe:
             return
         if self.data.name == FOLDER and self.train is not None:
             raise InvalidInputError("data.labelled is false, and a folder without labels trains no model; name a model")
-        if self.vote.pilot_draws == 0:
+        if self.vote.pilot_draws == 0 and not self.bands:
             raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")
 
 
@@ -215,8 +252,8 @@ class Arm:
 
     name: str  # its name; empty for the main one
     home: Path  # its folder
-    sigma: float  # the noise of its votes
-    noise: float | None = None  # the noise in training; None for the recipe's
+    noise: str  # the noise of its votes
+    trained: str | None = None  # the noise in training; None for the recipe's
 
     @property
     def certificates(self) -> Path:
@@ -230,14 +267,15 @@ class Arm:
 
 def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
     """The arms of a run by name: the main one under the empty name, then one per further sigma and training noise."""
-    noises: dict[str, tuple[float, float | None]] = {
-        f"sigma-{_name(sigma)}": (sigma, None) for sigma in recipe.sweep.sigma if sigma != recipe.sigma
+    own = recipe.votes_noise
+    noises: dict[str, tuple[str, str | None]] = {
+        f"sigma-{_name(sigma)}": (str(Gaussian(sigma)), None)
+        for sigma in recipe.sweep.sigma
+        if str(Gaussian(sigma)) != own
     }
-    for noise in recipe.sweep.training_noise:
-        noises[f"training-noise-{_name(noise)}"] = (recipe.sigma, noise)
-    return {"": Arm("", out, recipe.sigma)} | {
-        name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()
-    }
+    for sigma in recipe.sweep.training_noise:
+        noises[f"training-noise-{_name(sigma)}"] = (own, given_noise(sigma, None))
+    return {"": Arm("", out, own)} | {name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()}
 
 
 def _name(number: float) -> str:

@@ -44,7 +44,7 @@ def redraw(
     run = votes.provenance
     source = voted_source(certificates, certified, part.root)
     classifier = voted_classifier(certificates, certified, model, source)
-    settings = {name: getattr(run, name) for name in ("sigma", "k_max", "score_threshold", "clamp", "precision")}
+    settings = {name: getattr(run, name) for name in ("noise", "k_max", "score_threshold", "clamp", "precision")}
     smoother = Smoother(classifier, **settings, device=part.device)
     generator = np.random.default_rng(part.seed)
     chosen = sorted(generator.permutation(len(votes))[: part.images].tolist())

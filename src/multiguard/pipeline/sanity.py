@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from multiguard.certify.noise import Gaussian, Noise
 from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, ModelError
@@ -20,6 +21,7 @@ from multiguard.models.classifier import Classifier, state_hash
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words, rule_words
 from multiguard.smooth.batches import image_tensor
 from multiguard.smooth.engine import check_scores, score_limit, to_pixels
+from multiguard.train.augmentation import add_noise
 
 if TYPE_CHECKING:
     from multiguard.pipeline.vote_job import PreparedVote
@@ -48,7 +50,7 @@ def look_at(prepared: "PreparedVote") -> Sanity:
     """
     classifier = prepared.classifier.eval()
     prepared.run()
-    warnings, facts = list(_settings_warnings(classifier, prepared.sigma)), list[str]()
+    warnings, facts = list(_settings_warnings(classifier, prepared.noise)), list[str]()
     radius = radius_words(prepared)
     (warnings if "nothing" in radius else facts).append(radius)
     if images := list(_images(prepared)):
@@ -61,11 +63,11 @@ def _look_at_scores(prepared: "PreparedVote", images: Sequence[Sample], warnings
     classifier.to(device)
     pixels = [to_pixels(image_tensor(one.id, one.image, classifier.image_size)) for one in images]
     clean = torch.stack(pixels).to(device)
-    noisy = _noisy(clean, prepared.sigma)
+    noisy = _noisy(clean, prepared.noise)
     scores, noisy_scores = _scores(classifier, clean), _scores(classifier, noisy)
     if scores is None or noisy_scores is None:
         return
-    _probe(classifier, _noisy(clean[torch.arange(_ROWS) % len(clean)], prepared.sigma))
+    _probe(classifier, _noisy(clean[torch.arange(_ROWS) % len(clean)], prepared.noise))
     limit = None if prepared.job.part.rule == "top-k" else score_limit(classifier, prepared.threshold)
     _check_kind(classifier, scores, limit)
     warnings += _score_warnings(classifier, scores)
@@ -78,16 +80,15 @@ def _look_at_scores(prepared: "PreparedVote", images: Sequence[Sample], warnings
     facts.append(_time_words(prepared, classifier, noisy))
 
 
-def _noisy(images: Tensor, sigma: float) -> Tensor:
-    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
-    return images + sigma * noise.to(images.device)
+def _noisy(images: Tensor, noise: Noise) -> Tensor:
+    return add_noise(images, noise, torch.Generator(images.device).manual_seed(0))
 
 
 def radius_words(prepared: "PreparedVote") -> str:
     """The largest radius that the draws of a vote can prove, in words."""
     draws, labels = prepared.job.part.most_draws, len(prepared.classifier.label_names)
     rule: Rule = TopK(1, 1) if prepared.job.part.rule == "top-k" else Threshold(0.5)
-    radius = largest_radius(draws, rule, labels, prepared.sigma, _ALPHA)
+    radius = largest_radius(draws, rule, labels, prepared.noise, _ALPHA)
     if radius < 0:
         return nothing_words(draws, rule, labels, _ALPHA)
     if math.isinf(radius):
@@ -169,9 +170,9 @@ def _check_kind(classifier: Classifier, scores: Tensor, limit: float | None) -> 
         )
 
 
-def _settings_warnings(classifier: Classifier, sigma: float) -> Iterator[str]:
-    if sigma > _LARGE_SIGMA:
-        yield f"sigma is {sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255"
+def _settings_warnings(classifier: Classifier, noise: Noise) -> Iterator[str]:
+    if isinstance(noise, Gaussian) and noise.sigma > _LARGE_SIGMA:
+        yield f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255"
     for name in ("mean", "std"):
         values = getattr(classifier, name)
         if values is not None and float(values.abs().max()) > _LARGE_STATISTIC:
@@ -206,7 +207,7 @@ def _recall_warnings(clean: float, noisy: float, count: int, num_labels: int) ->
             "--mean, --std and --size"
         )
     elif noisy - chance < (clean - chance) / 2:
-        yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take a smaller --sigma"
+        yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take less of it"
 
 
 def _returned(num_labels: int) -> int:

@@ -141,7 +141,7 @@ class VoteStep(Step):
         model = recipe.model or trained_model(recipe, self._arm.home / "model")
         source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
         target = recipe.config if part.adaptive else None
-        prepared = prepare_vote(VoteJob(model, source, self.home, self._arm.sigma, part, target, self.plan.command))
+        prepared = prepare_vote(VoteJob(model, source, self.home, self._arm.noise, part, target, self.plan.command))
         recipe.require_labels(len(prepared.classifier.label_names))
         return prepared
 
@@ -270,6 +270,6 @@ class ReportStep(Step):
 def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:
     """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify uses."""
     part, draws = recipe.vote, recipe.certify.draws
-    if part.draws == "adaptive" or draws is None or not arm.name:
+    if part.adaptive or draws is None or not arm.name:
         return part
-    return replace(part, draws=min(draws, part.draws))
+    return replace(part, draws=min(draws, part.most_draws))

@@ -1,5 +1,6 @@
 """Training as a step of a run: the job of a recipe, and what decides its outcome."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
-from multiguard.train.hyperparameters import hyperparameters_for
+from multiguard.train.hyperparameters import given_noise, hyperparameters_for
 from multiguard.train.job import TrainJob, open_splits, start_backbone
 
 
@@ -28,12 +29,12 @@ def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     if recipe.train is None:
         return recipe
     chosen = asdict(hyperparameters_for(data.name, **recipe.train.chosen()))
-    filled = {name: value for name, value in chosen.items() if name not in ("sigma", "val_sigma")}
+    filled = {name: value for name, value in chosen.items() if name not in ("noise", "val_noise")}
     return replace(recipe, train=replace(recipe.train, **filled))
 
 
 def training_job(
-    data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: float | None
+    data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: str | None
 ) -> TrainJob:
     """The training job of a recipe or a command.
 
@@ -42,13 +43,13 @@ def training_job(
         train: How to train.
         out: The model folder.
         cache: A folder for decoded images; None to keep none.
-        **noise: `sigma` and `val_sigma`, in place of the hyperparameters'.
+        **noise: `noise` and `val_noise`, in place of those in `train`.
     """
     same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "teacher")
     return TrainJob(
         data.name,
         out,
-        hyperparameters_for(data.name, **{**train.chosen(), **noise}),
+        hyperparameters_for(data.name, **_with_noise(train.chosen(), noise)),
         root=data.root,
         size=data.size,
         options=data.options,
@@ -61,11 +62,17 @@ def training_job(
 
 
 def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> TrainJob:
-    """The training job of one arm of a run: trained at its noise, validated at the sigma of its votes."""
-    trained = next(value for value in (arm.noise, train.sigma, arm.sigma) if value is not None)
-    validated = arm.sigma if train.val_sigma is None else train.val_sigma
-    noise = {"sigma": trained, "val_sigma": None if validated == trained else validated}
+    """The training job of one arm of a run: trained at its noise, validated at that of its votes."""
+    trained = arm.trained or given_noise(train.sigma, train.noise) or arm.noise
+    validated = given_noise(train.val_sigma, train.val_noise) or arm.noise
+    noise = {"noise": trained, "val_noise": None if validated == trained else validated}
     return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
+
+
+def _with_noise(chosen: dict[str, Any], noise: Mapping[str, str | None]) -> dict[str, Any]:
+    """The chosen hyperparameters with this noise, if any, in place of theirs."""
+    sigmas = ("sigma", "val_sigma") if noise else ()
+    return {name: value for name, value in chosen.items() if name not in sigmas} | dict(noise)
 
 
 def trained_model(recipe: RunRecipe, folder: Path) -> ModelPart:

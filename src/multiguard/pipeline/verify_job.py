@@ -1,7 +1,7 @@
 """An audit of certificates: everything that can be computed again is, and compared bit by bit with what is stored."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource, certify_votes, curves
 from multiguard.io.files import file_checksum
 from multiguard.io.names import shorten_names
+from multiguard.io.records import decode_json, encode_json
 from multiguard.pipeline.parts import ModelPart, VerifyPart
 from multiguard.results import Results, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME, certificate_columns
@@ -120,20 +121,13 @@ def _requested(config: CertifyConfig, votes: Votes) -> CertifyConfig:
 
 def _same_run(certified: Results, votes: Votes, again: Certificates) -> Check:
     stored, recorded = certified.certificates, certified.provenance
-    run = {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"}
-    facts = ("config", "sigma", "label_names", "failures")
+    run = decode_json(encode_json({**vars(votes.provenance), "image_ids": []}), dict[str, Any])
+    facts = ("config", "noise", "label_names", "failures")
     wrong = [name for name in facts if getattr(stored, name) != getattr(again, name)]
-    wrong += [name for name, value in run.items() if _plain(recorded.get(name)) != _plain(value)]
+    wrong += [name for name, value in run.items() if name != "image_ids" and recorded.get(name) != value]
     if wrong:
         return Check(False, f"the certificates record other facts than their votes: {shorten_names(wrong)}")
     return Check(True, "config, model, dataset, noise and image failures are recorded as in the votes")
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON holds it."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _same_claims(stored: Certificates, again: Certificates) -> Iterator[Check]:
@@ -188,7 +182,7 @@ def _copies(folder: Path, certified: Results) -> Check:
     with TemporaryDirectory() as temporary:
         made = Path(temporary)
         write_curves(made / CURVES_NAME, certified.curves)
-        write_labels(made / LABELS_NAME, certified.labels)
+        write_labels(made / LABELS_NAME, certified.labels, certified.certificates.noise)
         there = [name for name in (CURVES_NAME, LABELS_NAME) if (folder / name).is_file()]
         wrong = [name for name in there if file_checksum(folder / name) != file_checksum(made / name)]
     if wrong:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify.noise import Noise
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, IndexedDataset
 from multiguard.data.source import FOLDER, Source
@@ -22,10 +23,12 @@ from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
 from multiguard.pipeline.job_model import (
+    chosen_noise,
+    folder_noise,
     load_model,
     own_device,
-    resolve_sigma,
     score_threshold,
+    sized_noise,
     square_size,
     unnamed_labels,
 )
@@ -48,7 +51,7 @@ class VoteJob:
     model: ModelPart
     source: Source
     out: Path  # the votes folder to write, or to resume
-    sigma: float | None = None  # the noise; None for the one that the model folder was made for
+    noise: str | None = None  # the noise as text; None for the one that the model folder was made for
     part: VotePart = field(default_factory=VotePart)  # how the classifier is sampled
     target: CertifyConfig | None = None  # what adaptive draws try to prove; None for a fixed number of draws
     command: str = ""  # the command line, for the record
@@ -83,11 +86,11 @@ class VoteResult:
 class PreparedVote:
     """A job whose model is loaded and whose images are listed: everything that decides the votes is known."""
 
-    job: VoteJob  # the job; the size of its images is resolved
-    sigma: float
+    job: VoteJob  # the job; the size of its images and the number of draws are resolved
+    noise: Noise
     classifier: Classifier
     images: IndexedDataset
-    trained_sigma: float | None  # the noise that the model folder was made for; None if the model does not say
+    made_for: Noise | None  # the noise that the model folder was made for; None if the model does not say
     order_note: str | None = None  # a message if scores of the user's code are read in the dataset's order of labels
 
     @property
@@ -105,7 +108,7 @@ class PreparedVote:
         """Everything that decides the votes, by name."""
         part, labelled = self.job.part, self.job.source.labelled
         return {
-            "sigma": self.sigma,
+            "noise": str(self.noise),
             **{f"vote.{name}": getattr(part, name) for name in _DECISIVE},
             "vote.max_draws": part.most_draws,
             "vote.pilot_draws": part.pilots(labelled),
@@ -194,7 +197,7 @@ class PreparedVote:
         part = self.job.part
         return Smoother(
             self.classifier,
-            sigma=self.sigma,
+            noise=self.noise,
             k_max=part.k_max,
             score_threshold=score_threshold(part.rule, part.score_threshold),
             device=own_device(part.device),
@@ -219,10 +222,9 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
     """
     model, card = unwrap(job.model)
     size = fitting_size(card, job.source.size)
-    sigma = card.sigma if card is not None and job.sigma is None else job.sigma
-    job = replace(job, model=model, source=replace(job.source, size=size), sigma=sigma)
-    sigma, trained = resolve_sigma(job.model, job.sigma)
-    classifier, note = load_model(job.model, job.source.size, sigma), None
+    text = chosen_noise(model, job.noise, None if card is None else card.noise)
+    job = replace(job, model=model, source=replace(job.source, size=size), noise=text)
+    classifier, note = load_model(job.model, job.source.size, text), None
     if card is not None:
         card.check(classifier)
     if classifier.num_labels is None:
@@ -232,7 +234,9 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
     size = square_size(classifier, job.model.spec, job.source.size)
     source = replace(_in_order(job.source, classifier.label_names), size=size)
-    return PreparedVote(replace(job, source=source), sigma, classifier, source.open(), trained, note)
+    noise = sized_noise(text, size)
+    job = replace(job, source=source, noise=str(noise), part=job.part.for_noise(noise))
+    return PreparedVote(job, noise, classifier, source.open(), folder_noise(job.model), note)
 
 
 def fewer_images(requested: int, there: int) -> str:

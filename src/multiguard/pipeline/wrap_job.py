@@ -23,7 +23,7 @@ from multiguard.pipeline.job_model import load_model
 from multiguard.pipeline.parts import ModelPart
 
 WRAP_FILE, _LABELS, _HF = "wrap.json", "labels.txt", "hf"
-_FORMAT: dict[str, Any] = {"format": "multiguard-wrap", "version": 1}
+_FORMAT: dict[str, Any] = {"format": "multiguard-wrap", "version": 2}
 _FILES = ("weights", "denoiser")  # the options that name a file of the model
 _MOST = 1 << 20  # bytes of wrap.json
 
@@ -35,7 +35,7 @@ class WrapJob:
     model: ModelPart
     out: Path
     size: int | None = None  # height and width of its images; None for its own
-    sigma: float | None = None  # the noise to vote with; None to leave it open
+    noise: str | None = None  # the noise to vote with, as text; None to leave it open
     force: bool = False
 
 
@@ -51,7 +51,7 @@ class Wrapped:
     detector: str | None = None
     denoiser: str | None = None
     size: int | None = None
-    sigma: float | None = None
+    noise: str | None = None
     code_hash: str | None = None  # of the user's files, where the model is code
     files: Mapping[str, str] = field(default_factory=dict)  # the sha256 of each file, by its path from here
 
@@ -74,12 +74,12 @@ def wrap(job: WrapJob) -> Classifier:
     for option, file in (("weights", model.weights), ("denoiser", model.denoiser)):
         if file is not None and not file.is_file():
             raise InvalidInputError(f"--{option} {file}: no such file; a wrapped model holds a copy of it")
-    classifier = load_model(model, job.size, job.sigma)
+    classifier = load_model(model, job.size, job.noise)
     names = classifier.label_names  # code that does not say how many is refused here
     names = names if model.labels is None else tuple(read_lines(model.labels))  # of a detector, dropped classes too
     sources = _sources(parsed.kind, parsed.target, model)
     folders = (job.out, job.out / _HF) if parsed.kind == "hf" else (job.out,)
-    request: dict[str, Any] = {"model": repr(model), "size": job.size, "sigma": job.sigma, "code": classifier.code_hash}
+    request: dict[str, Any] = {"model": repr(model), "size": job.size, "noise": job.noise, "code": classifier.code_hash}
     request |= {"files": [file_checksum(path) for path in sources.values()], "labels": list(names)}
     head = job.out / WRAP_FILE
     with Outputs(head, "a wrapped model", request, folders=folders, force=job.force, recognise=_is_wrap) as outputs:
@@ -151,7 +151,7 @@ def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources:
         **named,
         **{name: getattr(model, name) for name in ("output", "mean", "std", "detector")},
         size=job.size,
-        sigma=job.sigma,
+        noise=job.noise,
         code_hash=classifier.code_hash,
         files={name: file_checksum(path) for name, path in sources.items()},
     )

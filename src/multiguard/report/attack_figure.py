@@ -14,6 +14,7 @@ from multiguard.evaluate.attack_outcomes import BEST
 from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain
 from multiguard.report import canvas
+from multiguard.report.attackers import noise_words, unit_words
 from multiguard.report.canvas import DPI, FORMATS, Format, distinct_strokes
 from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
 from multiguard.report.words import left_out_words, rule_words
@@ -28,8 +29,8 @@ _HEIGHT, _MARGIN = 3.1, 1.07
 _POINTS = 400
 _CHARACTERS_PER_LINE = 180
 _NOTE = (
-    "What attacks reached is an estimate: at each radius the best result there and below, rounded up. The true worst "
-    "case lies between what is certified and what was reached. Radii of single labels are not attacked."
+    "at each radius the best result there and below, rounded up. The true worst case lies between what is certified "
+    "and what was reached. Radii of single labels are not attacked."
 )
 
 
@@ -72,8 +73,17 @@ def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
     columns = [Column("counted", "counted"), Column("line", "by"), *radius_columns(attacks.radii)]
     rows = [row for curve in attack_curves(attacks) for row in _table_rows(curve)]
     kind = "true" if attacks.labelled else "predicted"
-    caption = f"{kind.capitalize()} labels that stay, in %: certified and reached by attacks. {attack_words(attacks)}."
-    return Table("attack", caption, [_NOTE, f"{verdict(attacks).capitalize()}."], columns, rows).write(folder)
+    words = f"{attack_words(attacks)}. {unit_words(attacks.noise)}."
+    caption = f"{kind.capitalize()} labels that stay, in %: certified and reached by attacks. {words}"
+    return Table("attack", caption, [_note(attacks), _sentence(verdict(attacks))], columns, rows).write(folder)
+
+
+def _note(attacks: Attacks) -> str:
+    return f"What attacks reached is {'exact' if attacks.exact else 'an estimate'}: {_NOTE}"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
@@ -93,11 +103,14 @@ def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
 def attack_words(attacks: Attacks) -> str:
     """The smoothed classifier that was attacked, the images, and how the attacks were evaluated."""
     config = attacks.config
-    words = [*rule_words(config.rule).values(), f"n {'up to' if attacks.adaptive else '='} {config.draws}"]
-    words += [f"α = {plain(config.alpha)}", f"σ = {plain(attacks.sigma)}"]
+    words = [*rule_words(config.rule).values()]
+    if not attacks.exact:
+        words += [f"n {'up to' if attacks.adaptive else '='} {config.draws}", f"α = {plain(config.alpha)}"]
+    words.append(noise_words(attacks.noise))
     missing = left_out_words(attacks.labelled, attacks.without_labels, attacks.failed)
     images = f"Mean over {len(attacks.images)} images{f' ({missing} left out)' if missing else ''}"
-    return f"{', '.join(words)}. {images}; {attacks.draws} fresh draws evaluate each perturbation"
+    how = f"all {attacks.draws} bands" if attacks.exact else f"{attacks.draws} fresh draws"
+    return f"{', '.join(words)}. {images}; {how} evaluate each perturbation"
 
 
 def verdict(attacks: Attacks) -> str:
@@ -137,15 +150,16 @@ def attack_figure(attacks: Attacks) -> "Figure":
     fine = np.unique([*np.linspace(0, attacks.radii[-1], _POINTS), *attacks.radii])  # close enough for steps
     curves = attack_curves(attacks, fine)
     widths = [1.25] * len(curves) + [1]
-    domain = "stay in [0, 1]" if attacks.plan.get("box") else "may leave [0, 1]"
-    lines = textwrap.wrap(f"Perturbed images {domain}. {verdict(attacks).capitalize()}.", _CHARACTERS_PER_LINE)
+    domain = "stay in [0, 1]" if attacks.plan.get("box") or attacks.noise.whole else "may leave [0, 1]"
+    words = f"{unit_words(attacks.noise)}. Perturbed images {domain}. {_sentence(verdict(attacks))}"
+    lines = textwrap.wrap(words, _CHARACTERS_PER_LINE)
     title, subtitle = "Certified robustness and attacks", "\n".join([f"{attack_words(attacks)}.", *lines])
     figure, panels = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1, widths=widths)
     for axes, curve, letter in zip(panels, curves, "abc", strict=False):
         _draw_averages(axes, attacks, curve, method)
         stay = ("True" if attacks.labelled else "Predicted") + " labels that stay"
         title = f"({letter})  {stay if curve.goal == 'in' else 'Other labels returned'}"
-        canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y="%" if curve.goal == "in" else "labels per image")
+        canvas.style_axes(axes, title, x=attacks.noise.axis_label, y="%" if curve.goal == "in" else "labels per image")
         axes.set_xlim(0, float(curve.radius[-1]))
         axes.set_ylim(top=100 if curve.goal == "in" else None)
     _draw_radii(panels[-1], attacks, method, "abc"[len(curves)])

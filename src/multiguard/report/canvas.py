@@ -21,7 +21,6 @@ Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
 DPI = 200
 INK, QUIET, RULE = "#1a1a1a", "#5c5c5c", "#d9d9d9"
-RADIUS_AXIS = "R (ℓ₂-norm of the perturbation)"
 _WIDTH = 10.6
 _TITLE_HEIGHT, _LINE_HEIGHT, _LEGEND_HEIGHT = 0.46, 0.16, 0.2  # of the heading, in inches
 _MARGINS = (0.62, 0.15, 0.5, 0.27, 0.72)  # of the panels in inches: left, right, below, above and between

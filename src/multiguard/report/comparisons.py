@@ -1,4 +1,4 @@
-"""Families that compare the main run with others: another sigma, another training, the other rule, any other run."""
+"""Families that compare the main run with others: another noise, another training, the other rule, any other run."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,9 +9,10 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import Averaging, Curve, curves
+from multiguard.certify.noise import NO_NOISE, parse_noise
+from multiguard.evaluate import Averaging, Curve, curves, typical_radius
 from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.io.rounding import plain
+from multiguard.report.attackers import noise_words
 from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures
 from multiguard.report.words import config_words, failure_words
 from multiguard.results import Results
@@ -32,14 +33,14 @@ def run_families(study: "Study") -> list[Family]:
     same_rule = {name: run for name, run in runs.items() if run.certificates.rule_name == study.rule}
     rules = {name: run for name, run in runs.items() if not name or name not in same_rule}
     same_config = {name: run for name, run in same_rule.items() if _config(run) == _config(main)}
-    sigmas = {name: run for name, run in same_config.items() if _without_noise(run) == _without_noise(main)}
-    trained = {name: run for name, run in same_config.items() if run.certificates.sigma == main.certificates.sigma}
+    levels = {name: run for name, run in same_config.items() if _without_noise(run) == _without_noise(main)}
+    trained = {name: run for name, run in same_config.items() if run.certificates.noise == main.certificates.noise}
     trained = trained if len({_without_noise(run) for run in trained.values()}) > 1 else {}
-    others = {name: run for name, run in same_rule.items() if not name or name not in {**sigmas, **trained}}
-    sigma_words = {name: plain(run.certificates.sigma) for name, run in sigmas.items()}
+    others = {name: run for name, run in same_rule.items() if not name or name not in {**levels, **trained}}
+    level_words = {name: noise_words(run.certificates.noise) for name, run in levels.items()}
     training_words = {name: _training_words(run) for name, run in trained.items()}
     families = [
-        _family(study, sigmas, sigma_words, "sigma", "σ", "Noise level, σ"),
+        _family(study, levels, level_words, "noise", "noise", "Noise level"),
         _family(study, trained, training_words, "training", "training", "Training with and without noise"),
         _rules_family(study, rules),
         _family(study, others, _differences(study, others), "runs", "run", "Other runs"),
@@ -53,14 +54,14 @@ def _config(run: Results) -> tuple[object, object]:
 
 
 def _without_noise(run: Results) -> bool:
-    return run.provenance.get("trained_sigma") == 0.0
+    return run.provenance.get("trained_noise") == NO_NOISE
 
 
 def _training_words(run: Results) -> str:
-    trained = run.provenance.get("trained_sigma")
+    trained = run.provenance.get("trained_noise")
     if trained is None:
         return "noise in training unknown"
-    return f"trained with noise {plain(trained)}" if trained else "trained without noise"
+    return "trained without noise" if trained == NO_NOISE else f"trained with {noise_words(parse_noise(trained))}"
 
 
 def _differences(study: "Study", runs: Runs) -> dict[str, str]:
@@ -74,8 +75,9 @@ def _differences(study: "Study", runs: Runs) -> dict[str, str]:
 
 def _all_words(run: Results) -> dict[str, str]:
     words = config_words(run)
-    adaptive = "" if run.provenance.get("stops") is None else "adaptive, "
-    return {**words, "n": adaptive + words["n"], "training": _training_words(run)}
+    if run.provenance.get("stops") is not None:
+        words["n"] = f"adaptive, {words['n']}"
+    return {**words, "training": _training_words(run)}
 
 
 def _rules_family(study: "Study", runs: Runs) -> Family | None:
@@ -83,7 +85,7 @@ def _rules_family(study: "Study", runs: Runs) -> Family | None:
     main, values = config_words(study.main), {}
     for name, run in runs.items():
         words, method = config_words(run).items(), _method(study, run)
-        apart = [text for key, text in words if key not in ("n", "alpha", "sigma") or text != main[key]]
+        apart = [text for key, text in words if key not in ("n", "alpha", "noise") or text != main.get(key)]
         proof = [] if method == study.method else [METHOD_NAMES.get(method, method)]
         values[name] = ", ".join([run.certificates.rule_name, *apart, *proof])
     family = _family(study, runs, values, "rules", "rule", "Top-k and threshold rules")
@@ -105,15 +107,14 @@ def _family(study: "Study", runs: Runs, values: Words, key: FamilyKey, symbol: s
     """The runs as lines on one grid of radii; None for less than two. Equal values get the names of their runs."""
     if len(runs) < 2:
         return None
-    ordered, counts = key == "sigma", Counter(values.values())
-    prefix = f"{symbol} = " if ordered else ""
+    ordered, counts = key == "noise", Counter(values.values())
     grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
     lines = []
-    for name in sorted(runs, key=lambda name: runs[name].certificates.sigma) if ordered else runs:
+    for name in sorted(runs, key=lambda name: typical_radius(runs[name].certificates.noise)) if ordered else runs:
         text = f"{values[name]} ({name or _THIS_RUN})" if counts[values[name]] > 1 else values[name]
         if (both := _curves_at(runs[name], _method(study, runs[name]), grid)) is not None:
-            lines.append(Line(text, f"{prefix}{text}", both, not name))
-    failures = _failure_lines(runs, {name: f"{prefix}{text}" for name, text in values.items()})
+            lines.append(Line(text, text, both, not name))
+    failures = _failure_lines(runs, values)
     note, measures = "\n".join([POINTWISE, *failures]), rule_measures(study.rule, labelled=study.labelled)
     return Family(key, symbol, title, note, measures, tuple(lines), ordered)
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from multiguard.report.study import Study
 
 Score = Literal["precision", "recall", "f1", "false_ceiling"]
-FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "sigma", "training", "rules", "runs"]
+FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "noise", "training", "rules", "runs"]
 METHOD_NAMES = {"joint": "joint", "betting": "betting", "paper": "paper (Theorem 1)", "independent": "independent"}
-METHOD_NAMES |= {"coupled": "coupled", "jia": "Jia et al.", "cohen": "Cohen et al."}
+METHOD_NAMES |= {"coupled": "coupled", "enumerated": "enumerated", "jia": "Jia et al.", "cohen": "Cohen et al."}
 POINTWISE = (
     "Each curve is valid pointwise, for a configuration fixed in advance; "
     "the best of several, picked after looking, is not covered by the probability 1 − α."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CURVES_HEIGHT, _DRAWS_HEIGHT = 2.75, 2.6
 _MOST_LABELS = 40
-_LABEL_HALF_SIGMAS = (0, 1, 2, 4)
+_LABEL_HALVES = (0, 1, 2, 4)
 # One bar inside the other: the largest radius is the thinnest and darkest, so that a grey print tells them apart.
 _BAR_GREYS = ("#d5dfe8", "#93b5cf", "#3f82b0", "#0c3b5e")
 _BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
@@ -67,7 +67,7 @@ def family_figure(study: Study, family: Family) -> "Figure":
         for line, stroke in zip(family.lines, family.strokes, strict=True):
             _draw_curve(axes, line, stroke, measure, clip=top is not None)
         title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
-        canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y=measure.unit)
+        canvas.style_axes(axes, title, x=study.main.certificates.noise.axis_label, y=measure.unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=top)
     canvas.add_legend(figure, panels[0], height=_CURVES_HEIGHT, ncols=columns)
@@ -94,20 +94,20 @@ def _subtitle(study: Study, family: Family) -> str:
     if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
         sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
-    sentences += [f"Bands: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
+    sentences += [f"Shaded: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
     tops = [top for measure in family.measures if (top := family.top(measure)) is not None]
     sentences += [f"The axis of labels ends at {plain(top)}" for top in tops[:1]]
     return f"{'. '.join(sentences)}.\n{family.note}"
 
 
 def label_figure(study: Study) -> "Figure":
-    """A bar for each of the labels with the most images: how often it is certified at 0, sigma / 2, sigma, 2 sigma."""
+    """A bar for each of the labels with the most images: how often it is certified at four radii."""
     most = study.label_scores[:_MOST_LABELS]
     labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
     height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
     title, rows = "How often each label is certified", list(range(len(labels)))
     figure, (axes,) = canvas.new_figure(title, subtitle, height=height, legend_rows=1, fit=True)
-    radii = round_radii(study.grid, study.main.certificates.sigma, _LABEL_HALF_SIGMAS)
+    radii = round_radii(study.grid, study.main.certificates.noise, _LABEL_HALVES)
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
         axes.barh(rows, percents, height=thickness, color=grey, label=f"R = {plain(radius)}", zorder=2)
@@ -123,9 +123,12 @@ def label_figure(study: Study) -> "Figure":
 def _label_subtitle(study: Study, shown: int) -> str:
     images = "that have it" if study.labelled else "for which pilot draws chose it"
     alpha, total = plain(study.config.alpha), len(study.main.certificates.label_names)
-    claim = f"The claim about each label holds alone at α = {alpha}"
+    at = "" if study.exact else f" at α = {alpha}"
+    claim = (
+        "All claims hold at once: nothing is random" if study.exact else f"The claim about each label holds alone{at}"
+    )
     if not study.labelled:
-        claim = f"All claims about an image's labels hold at once at α = {alpha}; whether a label is right is unknown"
+        claim = f"All claims about an image's labels hold at once{at}; whether a label is right is unknown"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
         f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +12,19 @@ from typing import IO, Any
 import numpy as np
 
 from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Averaging, Certificates, Curve, Differences, curves, paired_differences, radius_grid
+from multiguard.evaluate import (
+    Averaging,
+    Certificates,
+    Curve,
+    Differences,
+    curves,
+    paired_differences,
+    radius_grid,
+    typical_radius,
+)
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.files import require_folder, write_atomically
@@ -20,13 +32,14 @@ from multiguard.io.names import as_cell, unknown_name
 from multiguard.io.records import encode_json
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
+from multiguard.report.attackers import noise_words
 from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
 from multiguard.report.study import true_labels
 from multiguard.report.words import config_words, dataset_title
 from multiguard.results import Results
 
 CSV_NAME, JSON_NAME = "comparison.csv", "comparison.json"
-_HALF_SIGMAS = range(3)
+_HALVES = range(3)
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
 _PAIRED = "Intervals are a paired bootstrap over the images. They reflect the choice of images, not the noise draws."
@@ -53,7 +66,7 @@ class Contender:
         draws = plain(round(self.curves["mean"].mean_draws, 1))
         method = METHOD_NAMES.get(self.method, self.method)
         more = {"rule": rule, "method": method, "draws": draws, "alpha": plain(self.certificates.config.alpha)}
-        return {"run": self.name, "model": model, "sigma": plain(self.certificates.sigma), **more}
+        return {"run": self.name, "model": model, "noise": noise_words(self.certificates.noise), **more}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +120,13 @@ class Leaderboard:
                     yield from self._records(each, averaging, measure)
 
     def _records(self, each: Contender, averaging: Averaging, measure: Measure) -> Iterator[dict[str, Any]]:
-        curve, sigma = each.curves[averaging], each.certificates.sigma
-        numbers = {"sigma": sigma, "alpha": each.certificates.config.alpha, "draws": curve.mean_draws}
+        curve, noise = each.curves[averaging], each.certificates.noise
+        numbers = {
+            "noise": str(noise),
+            "attacker": noise.attacker,
+            "alpha": each.certificates.config.alpha,
+            "draws": curve.mean_draws,
+        }
         what = {"averaging": averaging, "score": measure.word, "images": curve.scores.images}
         for radius in self.radius:
             index = int(np.searchsorted(curve.scores.radius, radius))
@@ -139,13 +157,14 @@ def compare_runs(
     """Certified scores of several runs on the images that all have, and paired differences to one of them.
 
     Each certificate keeps its own promise. Runs may differ in model, noise, rule, method, draws and alpha: all are
-    named. Runs that disagree on the true labels of an image are refused, and so are runs without a common image.
+    named. Runs of different attackers are refused, runs that disagree on the true labels
+    of an image, and runs without a common image.
 
     Args:
         runs: The runs by name.
         methods: Of each run those of these methods that it has; by default its first one.
         baseline: The name of the run, or of the run with its method, that others are compared with; the first one.
-        radius: The radii of the table; by default multiples of half the baseline's sigma.
+        radius: The radii of the table; by default multiples of half the typical radius of the baseline's noise.
         level: The level of the bootstrap intervals.
         title: The heading; by default made of the number of runs and the dataset.
 
@@ -157,11 +176,12 @@ def compare_runs(
     """
     chosen = _chosen(runs, methods)
     first = _baseline(chosen, baseline)
+    _check_attackers(runs)
     images = _common_images(runs)
-    sigma = chosen[first][0].certificates.sigma
-    table = check_radius([half * sigma / 2 for half in _HALF_SIGMAS] if radius is None else radius)
-    most = max(run.certificates.sigma for run, _ in chosen.values())
-    grid = np.unique([*radius_grid(most), *table])
+    noises = [run.certificates.noise for run, _ in chosen.values()]
+    table = _table_radii(chosen[first][0].certificates.noise, radius)
+    widest = max((radius_grid(noise) for noise in noises), key=lambda each: float(each[-1]))
+    grid = np.unique([*widest, *table])
     proved = {name: run.certificates.only(images) for name, (run, _) in chosen.items()}
     contenders = []
     for name, (run, method) in chosen.items():
@@ -221,6 +241,20 @@ def _baseline(chosen: Mapping[str, tuple[Results, Method]], wanted: str | None) 
     if found is None:
         raise InvalidInputError(unknown_name("baseline", wanted, chosen))
     return found
+
+
+def _check_attackers(runs: Mapping[str, Results]) -> None:
+    """Raises unless all runs are about one attacker: the same R must be the same attack."""
+    attackers = {name: run.certificates.noise.attacker for name, run in runs.items()}
+    if len(set(attackers.values())) > 1:
+        words = ", ".join(f"{name} {attacker}" for name, attacker in attackers.items())
+        raise InvalidInputError(f"these runs are about different attackers and have no common radius: {words}")
+
+
+def _table_radii(noise: Noise, radius: Sequence[float] | None) -> Floats:
+    halves = [half * typical_radius(noise) / 2 for half in _HALVES]
+    wanted = [math.ceil(half) for half in halves] if noise.whole else halves
+    return check_radius(np.unique(wanted) if radius is None else radius, noise)
 
 
 def _common_images(runs: Mapping[str, Results]) -> tuple[str, ...]:

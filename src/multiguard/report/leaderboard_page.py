@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from multiguard.evaluate import typical_radius
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.report.attackers import DIAL_WORDS, unit_words
 from multiguard.report.leaderboard import Contender, Leaderboard
 from multiguard.report.page_data import family_data
 from multiguard.report.single_file import render_page, write_text
@@ -27,8 +29,9 @@ def write_comparison(board: Leaderboard, path: Path) -> None:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
         >>> write_comparison(compare_runs({"one": run, "other": run}), out / "comparison.html")
     """
-    grid, sigma = board.family.radius, board.baseline.certificates.sigma
-    start = int(np.argmin(np.abs(grid - (sigma if sigma in board.radius else board.radius[len(board.radius) // 2]))))
+    grid, noise = board.family.radius, board.baseline.certificates.noise
+    first = typical_radius(noise)
+    start = int(np.argmin(np.abs(grid - (first if first in board.radius else board.radius[len(board.radius) // 2]))))
     words = [each.words for each in board.contenders]
     text = render_page(
         "comparison.html",
@@ -38,6 +41,9 @@ def write_comparison(board: Leaderboard, path: Path) -> None:
         title=board.title,
         level=_level(board),
         measures=board.measures,
+        noise=noise,
+        dial_words=DIAL_WORDS[noise.attacker],
+        unit_words=unit_words(noise),
         grid=grid,
         start=start,
         last=len(grid) - 1,
@@ -60,7 +66,8 @@ def _data(board: Leaderboard, start: int) -> dict[str, Any]:
     family = family_data(board.family)
     for line, each in zip(family["lines"], board.contenders, strict=True):
         line["differences"] = _differences(board, each)
-    return {"grid": family["grid"], "start": start, "methods": [], "families": [family]}
+    axis = board.baseline.certificates.noise.axis_label
+    return {"grid": family["grid"], "start": start, "methods": [], "axis": axis, "families": [family]}
 
 
 def _differences(board: Leaderboard, each: Contender) -> dict[str, Any] | None:

@@ -8,7 +8,17 @@ import numpy as np
 
 from multiguard.data import Dataset
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import confidence, plain, up_to_digits
+from multiguard.report.attackers import (
+    DIAL_WORDS,
+    copies_words,
+    look_words,
+    measure_words,
+    noise_words,
+    threat_words,
+    unit_words,
+)
 from multiguard.report.families import METHOD_NAMES
 from multiguard.report.page_data import page_data, recall_first, start_index, weakest_first
 from multiguard.report.single_file import render_page, write_text
@@ -55,7 +65,7 @@ def write_page(
     shown = weakest_first(study)[:gallery]
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
-    illustration = Illustration(float(study.grid[start_index(study)]), proved.sigma)
+    illustration = Illustration(float(study.grid[start_index(study)]), proved.noise)
     thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, illustration, progress)
     text = _render(study, shown, thumbnails, images is not None and not thumbnails.not_images)
     write_text(path, text)
@@ -78,7 +88,7 @@ def check_gallery(gallery: int | None) -> None:
 def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_given: bool) -> str:
     proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
     measures = {family.key: recall_first(family) for family in study.families}
-    dataset = study.main.provenance.get("dataset")
+    dataset, noise = study.main.provenance.get("dataset"), proved.noise
     return render_page(
         "report.html",
         _SCRIPTS,
@@ -86,6 +96,16 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         study=study,
         dataset=dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
         method_names=METHOD_NAMES,
+        noise=noise,
+        exact=study.exact,
+        noise_words=noise_words(noise),
+        copies_words=copies_words(noise),
+        threat=threat_words(noise, float(study.grid[start])),
+        any_threat=threat_words(noise),
+        unit_words=unit_words(noise),
+        measure_words=measure_words(noise),
+        dial_words=DIAL_WORDS[noise.attacker],
+        look_words=look_words(noise, float(study.grid[start])),
         curve=curve,
         start=start,
         ticks=list(_ticks(study)),
@@ -107,7 +127,7 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
         unconfirmed=sum(int(np.isneginf(radii).sum()) for radii in proved.label_radii),
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
-        has_runs=bool(measures.keys() & {"sigma", "training", "runs"}),
+        has_runs=bool(measures.keys() & {"noise", "training", "runs"}),
         mean_draws=mean_draws(study.main),
         failure_words=failure_words(study.main),
         label_method=label_method(study.main),
@@ -121,9 +141,12 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:
-    """The indices on the slider of the multiples of sigma / 2, and which multiples they are."""
+    """The indices on the slider of halves of the typical radius, and how many halves they are."""
+    noise = study.main.certificates.noise
+    typical = typical_radius(noise)
+    unit = max(1, round(typical / 2)) if noise.whole else typical / 2
     for index, radius in enumerate(study.grid):
-        half = radius / study.main.certificates.sigma * 2
+        half = radius / unit
         if abs(half - round(half)) < 1e-9:
             yield index, round(half)
 

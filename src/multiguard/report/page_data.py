@@ -11,6 +11,7 @@ from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Certificates, Curve, Scores
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.report.attackers import radius_words, size_words, threat_words
 from multiguard.report.canvas import Stroke
 from multiguard.report.families import Family, Line, Measure
 from multiguard.report.study import Study
@@ -25,10 +26,15 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
     """All that the scripts need, with the images at the indices `shown`."""
     certificates, grid = study.main.certificates, study.grid
     sizes = {(thumbnail.height, thumbnail.width) for thumbnail in thumbnails.values()}
+    size = sizes.pop() if len(sizes) == 1 else None
     return {
         "grid": grid.tolist(),
         "start": start_index(study),
-        "sigma": certificates.sigma,
+        "whole": certificates.noise.whole,
+        "exact": study.exact,
+        "axis": certificates.noise.axis_label,
+        "at": [radius_words(certificates.noise, radius) for radius in grid.tolist()],
+        "threats": [threat_words(certificates.noise, radius) for radius in grid.tolist()],
         "rule": study.rule,
         "labelled": study.labelled,
         "adaptive": bool(study.stops),
@@ -43,7 +49,7 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
             for each in study.label_scores
         ],
         "images": [_image(certificates, i, float(grid[-1]), thumbnails.get(certificates.ids[i])) for i in shown],
-        "size": list(sizes.pop()) if len(sizes) == 1 else None,
+        "sizes": [size_words(certificates.noise, radius, size) for radius in grid.tolist()],
     }
 
 
@@ -52,7 +58,7 @@ def _clean(both: Mapping[Averaging, Scores]) -> dict[Averaging, dict[str, float]
 
 
 def start_index(study: Study) -> int:
-    """The index of the radius shown first: sigma, or the first radius that adaptive draws were spent on."""
+    """The index of the radius shown first: that of the noise, or the first that adaptive draws were spent on."""
     return int(np.argmin(np.abs(study.grid - first_radius(study.main))))
 
 

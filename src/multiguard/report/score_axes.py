@@ -10,7 +10,6 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Certificates
-from multiguard.report.canvas import RADIUS_AXIS
 from multiguard.results import Results
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def draw_scores(
         values = getattr(results.curve(radius, method=method, averaging=averaging).scores, score)
         # A score holds up to and including its radius: beyond the radius before it, the value of the next one counts.
         axes.step(radius, values, where="pre", **{"label": method, **style})
-    axes.set(xlabel=RADIUS_AXIS, ylabel=_SCORE_AXIS[score], ylim=(0, 1.02), xlim=(0, None))
+    axes.set(xlabel=results.certificates.noise.axis_label, ylabel=_SCORE_AXIS[score], ylim=(0, 1.02), xlim=(0, None))
     axes.legend()
     return axes
 
@@ -50,6 +49,9 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
     Between two radii of a grid the value of the larger one is drawn, so that no step is drawn too high.
     """
     proved = [radii.row for radii in certificates.set_radii(method)]
-    falls = np.unique(np.concatenate([[0.0, last], *proved]))
+    falls: Floats = np.unique(np.concatenate([[0.0, last], *proved]))
     falls = falls[np.isfinite(falls) & (falls >= 0)]
-    return falls if len(falls) <= _MOST_STEPS else np.linspace(0.0, falls[-1], _MOST_STEPS)
+    if len(falls) <= _MOST_STEPS:
+        return falls
+    grid = np.linspace(0.0, falls[-1], _MOST_STEPS)
+    return np.unique(np.floor(grid)) if certificates.noise.whole else grid

@@ -1,5 +1,6 @@
 """What a report is about: one run, other runs on the same images, and what is computed from them once."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,9 +11,19 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Averaging, CertifyConfig, Curve, LabelScores, Scores, label_scores, prediction_scores
+from multiguard.evaluate import (
+    Averaging,
+    CertifyConfig,
+    Curve,
+    LabelScores,
+    Scores,
+    label_scores,
+    prediction_scores,
+    typical_radius,
+)
 from multiguard.evaluate.certifier import Labels
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.short_repr import short_repr
@@ -38,7 +49,7 @@ class Study:
     """
 
     main: Results  # the run that the report is about
-    beside: Mapping[str, Results] = field(default_factory=dict)  # by name: another sigma, the other rule
+    beside: Mapping[str, Results] = field(default_factory=dict)  # by name: more noise, the other rule
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
 
@@ -66,6 +77,11 @@ class Study:
     def labelled(self) -> bool:
         """Whether the true labels are certified; if not, pilot draws chose the labels."""
         return self.main.certificates.labelled
+
+    @property
+    def exact(self) -> bool:
+        """Whether every band of an ablation votes, so that nothing is random and no claim has a probability."""
+        return isinstance(self.main.certificates.noise, BandAblation)
 
     @property
     def method(self) -> Method:
@@ -126,16 +142,24 @@ class Study:
         raise InvalidInputError(f"the certificates have no curve of the method {method} ({averaging}); certify again")
 
 
-def round_radii(grid: Floats, sigma: float, half_steps: Sequence[int]) -> list[tuple[int, float]]:
-    """The indices and values in the grid of these multiples of sigma / 2; evenly spread ones if it has too few."""
-    nearest = [int(np.argmin(np.abs(grid - half * sigma / 2))) for half in half_steps]
-    close = [i for i, half in zip(nearest, half_steps, strict=True) if np.isclose(grid[i], half * sigma / 2)]
+def round_radii(grid: Floats, noise: Noise, half_steps: Sequence[int]) -> list[tuple[int, float]]:
+    """The indices and values in the grid of these halves of the typical radius; evenly spread ones if it has too few.
+
+    Where radii are whole numbers, the halves are rounded up.
+    """
+    halves = [half * typical_radius(noise) / 2 for half in half_steps]
+    wanted = [math.ceil(half) for half in halves] if noise.whole else halves
+    nearest = [int(np.argmin(np.abs(grid - radius))) for radius in wanted]
+    close = [i for i, radius in zip(nearest, wanted, strict=True) if np.isclose(grid[i], radius)]
     if len(close) < min(2, len(grid)):
         close = np.linspace(0, len(grid) - 1, len(half_steps)).round().astype(int).tolist()
     return [(i, float(grid[i])) for i in sorted(set(close))]
 
 
 def _check_comparable(name: str, run: Results, main: Results) -> None:
+    if (other := run.certificates.noise.attacker) != (own := main.certificates.noise.attacker):
+        problem = f"the run '{name}' is about the attacker {other} and the main run about {own}"
+        raise InvalidInputError(f"{problem}, so the same R is not the same attack; make a report of each")
     theirs, ours = (
         "the true labels" if each.certificates.labelled else "labels that pilot draws chose" for each in (run, main)
     )

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.files import require_folder
+from multiguard.report.attackers import unit_words
 from multiguard.report.families import Family
 from multiguard.report.study import Study, round_radii
 from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
-from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
+from multiguard.report.words import config_words, curve_left_out, failure_words, label_method, mean_draws
 
-_HALF_SIGMAS = range(7)
+_HALVES = range(7)
 _AVERAGING_NAMES = {"mean": "mean per image", "pooled": "pooled"}
 _FAILED = Column("failed", "could not be voted on", printed=False)  # people read it in a note, if there are any
 
@@ -37,7 +38,7 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
 
 
 def _family_table(study: Study, family: Family) -> Table:
-    radii = dict(round_radii(family.radius, study.main.certificates.sigma, _HALF_SIGMAS))
+    radii = dict(round_radii(family.radius, study.main.certificates.noise, _HALVES))
     rows: list[list[Cell]] = []
     for averaging in AVERAGINGS:
         for line in family.lines:
@@ -63,7 +64,7 @@ def _notes(study: Study, family: Family) -> list[str]:
 
 
 def _label_table(study: Study) -> Table:
-    radii = dict(round_radii(study.grid, study.main.certificates.sigma, _HALF_SIGMAS))
+    radii = dict(round_radii(study.grid, study.main.certificates.noise, _HALVES))
     columns = [Column("label", "label"), Column("images", "images"), *radius_columns([*radii.values()]), _FAILED]
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[index]) for index in radii), label.failed]
@@ -71,10 +72,12 @@ def _label_table(study: Study) -> Table:
     ]
     images = "that have it" if study.labelled else "for which pilot draws chose it"
     # The radius of a single label is proved in one way, whichever method proves the set.
-    proof = _config_note(study, "method joint" if study.rule == "top-k" else "by the bound of the label itself")
+    named = study.rule == "top-k" or study.exact
+    proof = _config_note(study, f"method {label_method(study.main)}" if named else "by the bound of the label itself")
     caption = f"How often each label is certified at R, in % of the images {images}. {proof}"
     alone, together = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
-    return Table("labels", caption, [alone if study.labelled else together, failure_words(study.main)], columns, rows)
+    joint = study.exact or not study.labelled
+    return Table("labels", caption, [together if joint else alone, failure_words(study.main)], columns, rows)
 
 
 def _draws_table(study: Study) -> Table:
@@ -88,4 +91,5 @@ def _draws_table(study: Study) -> Table:
 
 
 def _config_note(study: Study, proof: str) -> str:
-    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}."
+    noise = study.main.certificates.noise
+    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {unit_words(noise)}."

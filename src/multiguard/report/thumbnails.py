@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, features
 
+from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
 from multiguard.data import Dataset, Sample
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Progress
@@ -21,9 +22,10 @@ Callback = Progress | None  # called with the number of thumbnails done and of a
 _AXES, _CHANNELS = (1, 2, 0), (1, 3)
 _LONGEST_SIDE = 128
 _QUALITY = 72
+_GREY = np.float32(0.5)  # of hidden pixels
 
 
-# What a perturbation of a norm R and the noise look like: an illustration, one random example of each.
+# What a perturbation of radius R and the noise look like: an illustration, one random example of each.
 Look = Literal["perturbed", "noisy"]
 
 
@@ -31,8 +33,8 @@ Look = Literal["perturbed", "noisy"]
 class Illustration:
     """How strong the illustrated perturbations are, and of how many images they are made."""
 
-    radius: float  # the l2-norm of a random perturbation of the whole image, at full size
-    sigma: float  # the standard deviation of the noise
+    radius: float  # of a random perturbation that the noise's attacker can make, at full size
+    noise: Noise
     most: int = 100  # a page grows by about 10 kB per image
 
 
@@ -100,14 +102,47 @@ def make_thumbnail(sample: Sample, illustration: Illustration | None = None, *, 
 
 
 def perturbed_copies(pixels: Floats32, illustration: Illustration, seed: int) -> dict[Look, Floats32]:
-    """The image plus a random perturbation of the norm, and plus noise; values are not clipped."""
-    rng = np.random.default_rng(seed)
-    direction, noise = (rng.standard_normal(pixels.shape, dtype=np.float32) for _ in range(2))
-    norm = float(np.linalg.norm(direction.astype(np.float64)))
-    return {
-        "perturbed": pixels + np.float32(illustration.radius / norm) * direction,
-        "noisy": pixels + np.float32(illustration.sigma) * noise,
-    }
+    """The image with a random perturbation of this radius, and with noise; values are not clipped, hidden ones grey."""
+    rng, noise, radius = np.random.default_rng(seed), illustration.noise, illustration.radius
+    shape = pixels.shape[1:]
+    match noise:
+        case Gaussian():
+            direction, gaussian = (rng.standard_normal(pixels.shape, dtype=np.float32) for _ in range(2))
+            norm = float(np.linalg.norm(direction.astype(np.float64)))
+            perturbed = pixels + np.float32(radius / norm) * direction
+            return {"perturbed": perturbed, "noisy": pixels + np.float32(noise.sigma) * gaussian}
+        case Uniform():
+            uniform = rng.uniform(-noise.half_width, noise.half_width, pixels.shape).astype(np.float32)
+            return {"perturbed": _few_numbers(pixels, radius, rng), "noisy": pixels + uniform}
+        case PixelAblation():
+            order = rng.permutation(shape[0] * shape[1]).reshape(shape)
+            hit, kept = rng.permutation(order.ravel()).reshape(shape) < radius, order < noise.keep
+        case BandAblation():
+            hit, kept = _square(shape, int(radius), rng), np.zeros(shape, dtype=np.bool_)
+            kept[:, (int(rng.integers(shape[1])) + np.arange(noise.width)) % shape[1]] = True
+    colours = rng.random(pixels.shape, dtype=np.float32)
+    return {"perturbed": np.where(hit, colours, pixels), "noisy": np.where(kept, pixels, _GREY)}
+
+
+def _few_numbers(pixels: Floats32, radius: float, rng: np.random.Generator) -> Floats32:
+    """Random numbers of the image turned to the farther of 0 and 1, one after the other, until the norm is spent."""
+    flat = pixels.flatten()
+    for place in rng.permutation(flat.size):
+        far = np.float32(0 if flat[place] > 0.5 else 1)
+        spent = min(radius, abs(float(far - flat[place])))
+        flat[place] += np.sign(far - flat[place]) * np.float32(spent)
+        radius -= spent
+        if radius <= 0:
+            break
+    return flat.reshape(pixels.shape)
+
+
+def _square(shape: tuple[int, ...], side: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """The mask of a random square inside the image."""
+    top, left = (int(rng.integers(max(1, size - side + 1))) for size in shape)
+    mask = np.zeros(shape, dtype=np.bool_)
+    mask[top : top + side, left : left + side] = True
+    return mask
 
 
 def _uri(pixels: Floats32, resampling: Image.Resampling) -> str:

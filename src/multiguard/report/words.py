@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method, Rule, TopK, certified_size
 from multiguard.certify.arrays import Ints
-from multiguard.evaluate import Curve
+from multiguard.certify.noise import BandAblation
+from multiguard.evaluate import Curve, typical_radius
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
+from multiguard.report.attackers import noise_words, radius_words
 from multiguard.results import Results
 
 if TYPE_CHECKING:
@@ -28,13 +30,15 @@ def rule_words(rule: Rule) -> dict[str, str]:
 
 
 def config_words(run: Results) -> dict[str, str]:
-    """All parameters of a run by name: those of the rule, n, alpha and sigma."""
-    config = run.certificates.config
+    """All parameters of a run by name: those of the rule, n, alpha and the noise; where all bands vote, no alpha."""
+    config, noise = run.certificates.config, run.certificates.noise
+    if isinstance(noise, BandAblation):
+        return {**rule_words(config.rule), "noise": noise_words(noise)}
     draws = f"n = {config.draws}"
     if run.provenance.get("stops") is not None:
         draws = f"n up to {config.draws} ({mean_draws(run)} on average)"
-    alpha, sigma = f"α = {plain(config.alpha)}", f"σ = {plain(run.certificates.sigma)}"
-    return {**rule_words(config.rule), "n": draws, "alpha": alpha, "sigma": sigma}
+    alpha = f"α = {plain(config.alpha)}"
+    return {**rule_words(config.rule), "n": draws, "alpha": alpha, "noise": noise_words(noise)}
 
 
 def mean_draws(run: Results) -> str:
@@ -90,8 +94,8 @@ def run_title(run: Results) -> str:
 
 
 def first_radius(run: Results) -> float:
-    """The radius to speak of first: sigma, or the first one that adaptive draws were spent on."""
-    radii = (run.provenance.get("stopping") or {}).get("radii") or [run.certificates.sigma]
+    """The radius to speak of first: that of the noise, or the first one that adaptive draws were spent on."""
+    radii = (run.provenance.get("stopping") or {}).get("radii") or [typical_radius(run.certificates.noise)]
     return float(radii[0])
 
 
@@ -107,11 +111,14 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
     total, images = sum(map(len, proved.labels)), sum(map(bool, proved.labels))
     kind = "true" if proved.labelled else "predicted"
     stay = int(staying_labels(run, at, proved.methods[0]))
-    return f"At R = {plain(at)} at least {stay} of the {total} {kind} labels of {images} images provably stay."
+    where = radius_words(proved.noise, at)
+    return f"At {where} at least {stay} of the {total} {kind} labels of {images} images provably stay."
 
 
 def label_method(run: Results) -> str:
     """The method that proves what is claimed of single labels."""
+    if isinstance(run.certificates.noise, BandAblation):
+        return "enumerated"
     fixed = run.provenance.get("stops") is None and not run.provenance.get("earlier_draws")
     return "joint" if fixed else "betting"
 

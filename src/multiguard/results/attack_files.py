@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
+from multiguard.certify.noise import parse_noise
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
 from multiguard.evaluate.attack_outcomes import Goal, goals
 from multiguard.evaluate.certifier import check_methods
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 ATTACK_NAME = "attack.parquet"
 _FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
-_KIND = TableKind(ATTACK_NAME, "multiguard-attack", 2, "an attack folder", "attack again")
+_KIND = TableKind(ATTACK_NAME, "multiguard-attack", 3, "an attack folder", "attack again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,10 @@ class AttackFolder:
     __repr__ = short_repr
 
 
-# The metadata in the file: the fields of `Attacks` but for the images, the config as a record, and their origin.
-_PLAIN = {name: kind for name, kind in get_type_hints(Attacks).items() if name not in ("config", "images")}
+# The metadata in the file: the fields of `Attacks` but for the images, config and noise as texts, and their origin.
+_PLAIN = {name: kind for name, kind in get_type_hints(Attacks).items() if name not in ("config", "noise", "images")}
 _ORIGIN = {"certificates_sha256": str, "provenance": dict[str, Any], "command": str | None, "attacked_with": str}
-_Metadata = make_dataclass("_Metadata", {**_PLAIN, **_ORIGIN, "config": dict[str, Any]}.items())
+_Metadata = make_dataclass("_Metadata", {**_PLAIN, **_ORIGIN, "config": dict[str, Any], "noise": str}.items())
 
 
 def write_attacks(
@@ -70,6 +71,7 @@ def write_attacks(
     """
     metadata = {
         "config": config_record(attacks.config),
+        "noise": str(attacks.noise),
         **{name: getattr(attacks, name) for name in _PLAIN},
         "certificates_sha256": certificates_hash,
         "provenance": dict(provenance),
@@ -91,10 +93,11 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     """An attack folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
     >>> from multiguard import CertifyConfig, TopK
+    >>> from multiguard.certify.noise import Gaussian
     >>> clean = AttackOutcome("none", "in", 0.0, 0.0, 1, 1)
     >>> image = AttackedImage("000042", (1,), {"in": {"joint": np.array([0.6])}}, (clean,))
     >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog")
-    >>> attacks = Attacks(config, 0.5, names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
+    >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
     >>> write_attacks(out, attacks, certificates_hash="0" * 64, provenance={})
     >>> read_attacks(out).attacks.images[0].outcomes
     (AttackOutcome(attack='none', goal='in', radius=0.0, norm=0.0, size=1, at_most=1),)
@@ -104,13 +107,13 @@ def read_attacks(folder: str | Path) -> AttackFolder:
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> AttackFolder:
     metadata: Any = convert(stored, _Metadata)
-    config = parse_config(metadata.config)
+    config, noise = parse_config(metadata.config), parse_noise(metadata.noise)
     config.rule.check(len(metadata.label_names))
     index = {name: label for label, name in enumerate(metadata.label_names)}
     images = tuple(_image(row, index, goals(config.rule)) for row in table.cast(_schema()).to_pylist())
     plain = {name: getattr(metadata, name) for name in _PLAIN}
-    plain["methods"] = check_methods(metadata.methods, config.rule)
-    attacks = Attacks(config=config, images=images, **plain)
+    plain["methods"] = check_methods(metadata.methods, config.rule, noise)
+    attacks = Attacks(config=config, noise=noise, images=images, **plain)
     return AttackFolder(attacks, metadata.certificates_sha256, metadata.provenance, metadata.command)
 
 

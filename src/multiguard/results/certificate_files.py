@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-# Version 5 does not say what the base classifier returns without noise.
-_KIND = TableKind(
-    CERTIFICATES_NAME, "multiguard-certificates", 6, "a certificates folder", "certify the votes again", older=(5,)
-)
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 7, "a certificates folder", "certify the votes again")
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def write_certificates(
         folder: Where to write; made if it does not exist.
         certificates: What `certify_votes` proved.
         curves: The curves of the certificates, each method in both averagings, and sweeps.
-        radius: (radii,), the l2-norms of labels.csv.
+        radius: (radii,), those of labels.csv, in the unit of the noise's attacker.
         votes: The votes that the certificates are made from.
         source: Which images and which model, as plain JSON values.
         command: The command that made the folder.
@@ -98,20 +95,20 @@ def write_certificates(
     metadata = {
         "config": config_record(certificates.config),
         **{name: getattr(certificates, name) for name in ("labelled", "methods", "failures")},
-        "provenance": {name: value for name, value in asdict(votes.provenance).items() if name != "image_ids"},
+        "provenance": {name: value for name, value in vars(votes.provenance).items() if name != "image_ids"},
         "votes_sha256": votes.manifest_hash,
         "certified_with": __version__,
         "source": dict(source or {}),
         "command": command,
         "curves": curves_text(curves),
-        "label_radius": check_radius(radius).tolist(),
+        "label_radius": check_radius(radius, certificates.noise).tolist(),
     }
     schema = _schema(certificates.methods, certificates.config.rule)
     with certificates_outputs(Path(folder), request, force=force) as outputs:
         stage = outputs.stage(Path(folder))
         _KIND.write(stage, schema, certificate_columns(certificates), metadata)
         write_curves(stage / CURVES_NAME, curves)
-        write_labels(stage / LABELS_NAME, label_scores(certificates, radius))
+        write_labels(stage / LABELS_NAME, label_scores(certificates, radius), certificates.noise)
         outputs.publish()
 
 
@@ -134,8 +131,6 @@ def read_certificates(folder: str | Path) -> Results:
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
-    import pyarrow as pa
-
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -143,12 +138,10 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     config = parse_config(metadata.config)
     _check_run(config, run)
     methods = resolve_methods(metadata.methods, config.rule, run)
-    if "bare" not in table.column_names:
-        table = table.append_column("bare", pa.nulls(len(table), pa.list_(pa.string())))
     columns = table.cast(_schema(methods, config.rule)).to_pydict()
     fields = _fields(columns, run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
-    certificates = Certificates(sigma=run.sigma, label_names=run.label_names, **fields)
+    certificates = Certificates(noise=run.noise, label_names=run.label_names, **fields)
     _check_claims(certificates)
     curves = parse_curves(metadata.curves.encode())
     check_curves(certificates, curves)
@@ -167,8 +160,8 @@ def _check_votes(certificates: Certificates, votes: Votes) -> None:
     rule = certificates.rule_name
     if rule != run.rule:
         raise InvalidInputError(f"the certificates are of the {rule} rule, these votes of the {run.rule} rule")
-    if (certificates.sigma, certificates.label_names) != (run.sigma, run.label_names):
-        raise InvalidInputError("the certificates have another sigma or other labels than these votes")
+    if (certificates.noise, certificates.label_names) != (run.noise, run.label_names):
+        raise InvalidInputError("the certificates have another noise or other labels than these votes")
     name, times = Counter(run.label_names).most_common(1)[0]
     if times > 1:
         raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
@@ -178,11 +171,11 @@ def _check_run(config: CertifyConfig, run: Provenance) -> None:
     """Raises unless votes of this run can be certified with this config, an adaptive run with all of its draws."""
     if config != (replace(config, n=None) if run.stops is not None else config).resolve(run):
         raise ValueError(f"these votes cannot be certified with {config}")
-    if not run.sigma > 0 or not run.label_names or len(set(run.label_names)) < len(run.label_names):
-        raise ValueError("sigma must be above 0, and every label needs its own name")
+    if not run.label_names or len(set(run.label_names)) < len(run.label_names):
+        raise ValueError("every label needs its own name")
     stopping_radii = (run.stopping or {}).get("radii")
     if stopping_radii is not None:
-        check_radius(convert(stopping_radii, tuple[float, ...]))
+        check_radius(convert(stopping_radii, tuple[float, ...]), run.noise)
 
 
 def _schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:

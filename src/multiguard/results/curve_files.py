@@ -13,6 +13,7 @@ import numpy as np
 
 from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import check_method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Bands, Certificates, CertifyConfig, Curve, LabelScores, Scores
@@ -27,12 +28,12 @@ _COUNTS = ("true_floor", "false_ceiling")
 _BAND_ENDS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
 _COLUMNS = (
     *("method", "k", "k_prime", "alpha", "n", "R", "averaging", *_SCORES, "images", "without_labels", "failed"),
-    *("sigma", "rule", "threshold", "mean_draws", *_COUNTS),
+    *("noise", "attacker", "rule", "threshold", "mean_draws", *_COUNTS),
 )
 _BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
 # The columns that all rows of one curve share.
 _CURVE = tuple(name for name in _COLUMNS if name not in ("R", *_SCORES, *_COUNTS))
-_LABEL_COLUMNS = ("label", "R", "images", "certified", "failed")
+_LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attacker")
 
 Row = Mapping[str, str]
 
@@ -42,12 +43,14 @@ def write_curves(path: str | Path, curves: Sequence[Curve]) -> None:
 
     Args:
         path: The CSV file; replaced if it exists.
-        curves: No two of the same method, config, sigma and averaging.
+        curves: No two of the same method, config, noise and averaging.
 
     >>> from multiguard.certify import TopK
+    >>> from multiguard.certify.noise import Gaussian
     >>> radius, score = np.array([0.0, 0.5]), np.array([1 / 3, 0.1])
     >>> scores = Scores(radius, score, score, score, 2 * score, score, images=3, without_labels=0)
-    >>> curve = Curve("joint", CertifyConfig(TopK(2, 1), n=100), 0.5, "mean", scores, mean_draws=100.0, failed=0)
+    >>> config, noise = CertifyConfig(TopK(2, 1), n=100), Gaussian(0.5)
+    >>> curve = Curve("joint", config, noise, "mean", scores, mean_draws=100.0, failed=0)
     >>> write_curves(out / "curves.csv", [curve])
     >>> read_curves(out / "curves.csv")[0].scores.recall
     array([0.33333333, 0.1       ])
@@ -67,10 +70,10 @@ def read_curves(path: str | Path) -> list[Curve]:
 
 def curves_text(curves: Sequence[Curve]) -> str:
     """The content of curves.csv."""
-    keys = [(curve.method, curve.config, curve.sigma, curve.averaging) for curve in curves]
+    keys = [(curve.method, curve.config, curve.noise, curve.averaging) for curve in curves]
     repeated = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
     if repeated is not None:
-        raise InvalidInputError(f"two curves have the same method, config, sigma and averaging: {repeated}; give one")
+        raise InvalidInputError(f"two curves have the same method, config, noise and averaging: {repeated}; give one")
     banded = any(curve.bands is not None for curve in curves)
     columns = (*_COLUMNS, *_BAND_COLUMNS) if banded else _COLUMNS
     return _csv_text(columns, (row for curve in curves for row in _curve_rows(curve)), csv.QUOTE_MINIMAL)
@@ -110,7 +113,7 @@ def _check_curve(certificates: Certificates, curve: Curve) -> None:
     swept = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
     pairs = {
         "the rule": (curve.config.rule.name, certificates.rule_name),
-        "sigma": (curve.sigma, certificates.sigma),
+        "the noise": (curve.noise, certificates.noise),
         "the number of failed images": (curve.failed, len(certificates.failures)),
         "the number of images": (images + without, len(certificates.ids)),
         "the number of images with labels": (images, images if swept else labelled),
@@ -123,10 +126,11 @@ def _check_curve(certificates: Certificates, curve: Curve) -> None:
             )
 
 
-def write_labels(path: Path, labels: Sequence[LabelScores]) -> None:
+def write_labels(path: Path, labels: Sequence[LabelScores], noise: Noise) -> None:
     """Write the results of each label; names that a spreadsheet would run as formulas get an apostrophe before them."""
+    of = str(noise), noise.attacker
     rows = (
-        dict(zip(_LABEL_COLUMNS, (as_cell(one.label), radius, one.images, certified, one.failed), strict=True))
+        dict(zip(_LABEL_COLUMNS, (as_cell(one.label), radius, one.images, certified, one.failed, *of), strict=True))
         for one in labels
         for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
     )
@@ -136,8 +140,13 @@ def write_labels(path: Path, labels: Sequence[LabelScores]) -> None:
 
 def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
     scores, bands = curve.scores, curve.bands
-    same = {name: getattr(curve, name) for name in ("method", "averaging", "failed", "sigma", "mean_draws")}
-    same |= {**config_record(curve.config), "images": scores.images, "without_labels": scores.without_labels}
+    same = {name: getattr(curve, name) for name in ("method", "averaging", "failed", "noise", "mean_draws")}
+    same |= {
+        "attacker": curve.noise.attacker,
+        **config_record(curve.config),
+        "images": scores.images,
+        "without_labels": scores.without_labels,
+    }
     columns = {"R": scores.radius, **{name: getattr(scores, name) for name in (*_SCORES, *_COUNTS)}}
     if bands is not None:
         same |= {"level": bands.level, "resamples": bands.resamples, "seed": bands.seed}
@@ -147,16 +156,24 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
 
 
 def _curve(rows: Sequence[Row]) -> Curve:
-    first, config, radius = rows[0], _config(rows[0]), check_radius(_column(rows, "R"))
+    first, config, noise = rows[0], _config(rows[0]), _noise(rows[0])
+    radius = check_radius(_column(rows, "R"), noise)
     scores = {name: _column(rows, name, most=1.0) for name in _SCORES} | {name: _column(rows, name) for name in _COUNTS}
     images, without_labels, failed = (parse_count(first[name]) for name in ("images", "without_labels", "failed"))
-    sigma, mean_draws = (float(_column(rows[:1], name)[0]) for name in ("sigma", "mean_draws"))
+    mean_draws = float(_column(rows[:1], "mean_draws")[0])
     averaging = next((name for name in AVERAGINGS if name == first["averaging"]), None)
     if averaging is None:
         raise ValueError(f"averaging must be one of {', '.join(AVERAGINGS)}, not {first['averaging']!r}")
     averages = Scores(radius, **scores, images=images, without_labels=without_labels)
-    method = check_method(first["method"], config.rule)
-    return Curve(method, config, sigma, averaging, averages, mean_draws, failed, _bands(rows))
+    method = check_method(first["method"], config.rule, noise)
+    return Curve(method, config, noise, averaging, averages, mean_draws, failed, _bands(rows))
+
+
+def _noise(row: Row) -> Noise:
+    noise = parse_noise(row["noise"])
+    if row["attacker"] != noise.attacker:
+        raise ValueError(f"the attacker of the noise {noise} is {noise.attacker!r}, not {row['attacker']!r}")
+    return noise
 
 
 def _config(row: Row) -> CertifyConfig:

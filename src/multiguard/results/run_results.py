@@ -31,8 +31,9 @@ _SHOWN_RADII = 5  # in a repr
 class Results:
     """What is proved of a set of images, each claim with probability at least 1 - alpha over the noise of its image.
 
-    Scores are lower bounds: no perturbation of l2-norm up to the radius takes an image's own score below its part.
-    Every number is computed from `certificates`, at exactly the radius requested, and is never rounded up.
+    Scores are lower bounds: no perturbation up to the radius takes an image's own score below its part. What a radius
+    measures depends on the noise: an l2-norm, an l1-norm, a number of pixels, or the side of a patch. Every number is
+    computed from `certificates`, at exactly the radius requested, and is never rounded up.
 
     `Smoother.certify` returns this, and `read_certificates`, which has verified the checksums of the folder.
 
@@ -67,7 +68,7 @@ class Results:
         """Certified recall: the least fraction of the true labels returned, under any perturbation up to the radius.
 
         Args:
-            radius: The l2-norm, in the unit of the input; a number, or a list of them.
+            radius: In the unit of the noise's attacker; a number, or a list of them.
             method: The method that proved it; by default the first of `certificates.methods`.
             averaging: "mean" over images of their own scores, or "pooled" over all labels.
         """

@@ -36,7 +36,6 @@ class TableKind:
     version: int  # of the format that is written
     folder: str  # what a folder with such a file is called
     remedy: str  # how to replace a damaged file
-    older: tuple[int, ...] = ()  # the versions that are read beside it
 
     def write(self, folder: Path, schema: pa.Schema, columns: dict[str, list[Any]], metadata: dict[str, Any]) -> None:
         """Write the file; it is there complete or not at all."""
@@ -77,7 +76,7 @@ class TableKind:
     def _metadata(self, table: pa.Table) -> dict[str, Any]:
         metadata = decode_json(table.schema.metadata[METADATA_KEY], dict[str, Any])
         stored = metadata.pop("format", None), metadata.pop("version", None)
-        if stored[0] != self.format or stored[1] not in (self.version, *self.older):
+        if stored[0] != self.format or stored[1] != self.version:
             raise ValueError(
                 f"it has format {stored[0]!r}, version {stored[1]!r}; this multiguard reads {self.format!r}, version "
                 f"{self.version}"

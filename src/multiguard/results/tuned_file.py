@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from multiguard.certify import Method, Rule, make_rule
+from multiguard.certify.noise import parse_noise
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Candidate, Metric, Tuned
 from multiguard.io.files import is_regular, read_regular, write_atomically
 from multiguard.io.records import convert, decode_checked, encode_checked
 
-_FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 1}
+_FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 2}
 _MOST = 1 << 28  # bytes
 _SAME = ("radius", "metric", "method", "alpha", "ids", "image_hashes")  # fields that the file holds as they are
 
@@ -23,7 +24,7 @@ class _Candidate:
     """A candidate as the file holds it."""
 
     votes: int
-    sigma: float
+    noise: str
     rule: dict[str, Any]
     score: float
     low: float
@@ -82,14 +83,19 @@ def read_tuned(path: str | Path) -> Tuned:
 
 
 def _record(tuned: Tuned) -> _Record:
-    candidates = tuple(_Candidate(**{**asdict(one), "rule": _rule_record(one.rule)}) for one in tuned.candidates)
+    candidates = tuple(
+        _Candidate(**{**vars(one), "noise": str(one.noise), "rule": _rule_record(one.rule)}) for one in tuned.candidates
+    )
     best = tuned.candidates.index(tuned.best)
     more: dict[str, Any] = {name: getattr(tuned, name) for name in _SAME}
     return _Record(best=best, candidates=candidates, classifier=dict(tuned.classifier), **more)
 
 
 def _parse(stored: _Record) -> Tuned:
-    candidates = tuple(Candidate(**{**asdict(one), "rule": _parse_rule(one.rule)}) for one in stored.candidates)
+    candidates = tuple(
+        Candidate(**{**vars(one), "noise": parse_noise(one.noise), "rule": _parse_rule(one.rule)})
+        for one in stored.candidates
+    )
     if not 0 <= stored.best < len(candidates) or len(stored.ids) != len(stored.image_hashes):
         raise ValueError("its parts do not fit each other")
     more: dict[str, Any] = {name: getattr(stored, name) for name in _SAME}

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from multiguard.data.image import decode_image
 from multiguard.errors import ImageError
+from multiguard.evaluate import typical_radius
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve.access import Access
 from multiguard.serve.answer import STREAM, Answer
@@ -30,7 +31,7 @@ from multiguard.serve.worker import BusyError, Task, Work, Worker
 
 _UPLOAD_SECONDS = 60.0  # for an upload to arrive
 _MOST_DRAWS = 1_000_000
-_MOST_SIGMAS = 20.0  # of a perturbation
+_MOST_TYPICAL = 20.0  # typical radii of the noise, of a perturbation
 _RETRY_SECONDS = 10
 
 
@@ -144,13 +145,16 @@ class Service:
         return int(given)
 
     def _radius(self, request: Request) -> float:
-        most = _MOST_SIGMAS * self.predictor.smoother.settings.sigma
+        noise = self.predictor.smoother.settings.noise
+        most = _MOST_TYPICAL * typical_radius(noise)
         try:
             radius = float(request.query_params.get("radius", "nan"))
         except ValueError:
             radius = math.nan
         if not 0 < radius <= most:
             raise HTTPException(400, f"radius must be a number above 0, at most {most:g}")
+        if noise.whole and radius != int(radius):
+            raise HTTPException(400, "radius counts pixels and must be a whole number")
         return radius
 
     async def _decode(self, content: bytes) -> NDArray[np.uint8]:

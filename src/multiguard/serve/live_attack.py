@@ -1,4 +1,4 @@
-"""Attack it: a real search for a perturbation of a given norm, on the bare classifier and on the smoothed one."""
+"""Attack it: a real search for a perturbation of a given radius, on the bare classifier and on the smoothed one."""
 
 from typing import Any, Literal
 
@@ -8,6 +8,7 @@ from multiguard.attack import AdversarialBatch, Change, gradient_error, pgd, ran
 from multiguard.certify import Rule, Threshold
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import evaluated_size
+from multiguard.report.attackers import threat_words
 from multiguard.serve.image_uri import image_uri, magnified
 from multiguard.serve.runs import Run
 from multiguard.serve.worker import Task
@@ -24,18 +25,21 @@ _BETA = 0.001  # the probability of calling a sound proof contradicted
 
 
 def attack_run(run: Run, task: Task, radius: float) -> None:
-    """Tell what a perturbation of this norm does to the image of a run; what is found is told, also if it is nothing.
+    """Tell what a perturbation of this radius does to the image of a run; what is found is told, also if it is nothing.
 
     Both classifiers are attacked on their own: as many labels as possible shall change. Perturbed images are images,
     with values in [0, 1].
     """
     smoother, error = run.predictor.smoother, gradient_error(run.predictor.smoother, [run.image])
     method = "pgd" if error is None else "random"
-    task.tell("attack", {"radius": radius, "method": method, "no_gradients": error, "original": image_uri(run.image)})
+    attacker, threat = smoother.settings.noise.attacker, threat_words(smoother.settings.noise, radius)
+    told = {"radius": radius, "threat": threat, "method": method, "no_gradients": error}
+    task.tell("attack", {**told, "original": image_uri(run.image)})
     # Which labels are returned without noise: those of a draw, by score, or the k best.
+    device = smoother.settings.device
     threshold, rule = smoother.settings.score_threshold, run.predictor.rule
     bare: Rule = rule if threshold is None else Threshold(threshold)
-    found = _search("bare", smoother.classifier, run, bare, task, radius, method, device=smoother.settings.device)
+    found = _search("bare", smoother.classifier, run, bare, task, radius, method, attacker=attacker, device=device)
     task.tell("bare", _as_json(run, found))
     found = _search("smoothed", smoother, run, rule, task, radius, method, draws=_DRAWS)
     task.tell("smoothed", {**_as_json(run, found), **_beside_proof(run, found, radius), "draws": _DRAWS})

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from multiguard.certify import Gaussian, TopK
-from multiguard.io.rounding import confidence, plain
+import numpy as np
+
+from multiguard.certify import TopK
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import typical_radius
+from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.pipeline.predict_job import Predictor
+from multiguard.report.attackers import DIAL_WORDS, copies_words, noise_words, threat_words, unit_words
 from multiguard.report.single_file import as_script_json
 from multiguard.serve.examples import Example
 from multiguard.serve.limits import ServePart
@@ -19,7 +25,9 @@ _SCRIPTS = (
     ("report", "elements.js"),
     *(("serve", name) for name in ("claims.js", "attack.js", "stream.js", "source.js")),
 )
-_LAST, _STEP, _START = 150, 5, 5  # of the slider, in places of the list of radii: 3 sigma, sigma / 10; sigma / 2
+_PLACES, _TICK = 31, 5  # of the slider, and how many places are from tick to tick
+_REACH = 3  # of the slider, in typical radii of the noise
+_LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 
 
 def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
@@ -32,7 +40,8 @@ def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
         "rule": rule.name,
         **rule.options,
         **({} if settings.score_threshold is None else {"score_threshold": settings.score_threshold}),
-        "sigma": settings.sigma,
+        "noise": str(settings.noise),
+        "attacker": settings.noise.attacker,
         "alpha": how.alpha,
         "pilot_draws": how.pilot_draws,
         "draws": part.draws,
@@ -47,13 +56,16 @@ def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    facts = model_facts(predictor, part)
-    noise = Gaussian(facts["sigma"])
+    facts, noise = model_facts(predictor, part), predictor.smoother.settings.noise
+    grid = slider_radii(noise)
+    start = int(np.argmin(np.abs(np.array(grid) - typical_radius(noise) / 2)))
     style = "\n".join(_text(*name) for name in _STYLES)
     script = f'(() => {{\n"use strict";\n{"".join(_text(*name) for name in _SCRIPTS)}}})();\n'
     data = facts | {
-        "grid": noise.radii(noise.betting_r[: _LAST + 1 : _STEP]).tolist(),
-        "start": _START,
+        "grid": grid,
+        "threats": [threat_words(noise, _shown(radius)) for radius in grid],
+        "whole": noise.whole,
+        "start": start,
         "methods": ["betting"],
         "confidence": confidence(facts["alpha"]),
         "examples": len(examples),
@@ -67,8 +79,12 @@ def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]
         confidence=data["confidence"],
         examples=examples,
         last=len(data["grid"]) - 1,
-        start=_START,
-        ticks=list(_ticks(data["grid"])),
+        start=start,
+        ticks=list(_ticks(grid)),
+        noise_words=noise_words(noise),
+        unit_words=unit_words(noise),
+        dial_words=DIAL_WORDS[noise.attacker],
+        copies_words=copies_words(noise),
         style=Markup(style),
         script=Markup(script),
         data=Markup(as_script_json(data)),
@@ -76,13 +92,35 @@ def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]
     return text, _policy(script, style)
 
 
+def slider_radii(noise: Noise) -> list[float]:
+    """The radii of the slider: some of those at which the method betting makes claims, from 0 on.
+
+    >>> from multiguard.certify.noise import PixelAblation
+    >>> slider_radii(PixelAblation(45, 1024))[:4]
+    [0.0, 1.0, 2.0, 3.0]
+    """
+    if isinstance(noise, BandAblation):
+        raise InvalidInputError(
+            f"the live page shows draws as they come, and the noise {noise} has none: every band votes once; take "
+            "multiguard predict, or another noise"
+        )
+    radii = np.unique(noise.radii(noise.betting_r))
+    near = radii[radii <= _REACH * typical_radius(noise)]
+    return [float(radius) for radius in near[:: max(1, len(near) // (_PLACES - 1))]]
+
+
+def _shown(radius: float) -> float:
+    """The radius as it is shown: exact where that is short, otherwise rounded down, which claims less."""
+    return radius if len(plain(radius)) <= _LONGEST else float(round_down(radius, _DECIMALS))
+
+
 def _text(room: str, name: str) -> str:
     return (files(f"multiguard.{room}") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _ticks(grid: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """The places of the slider that have a number: multiples of sigma / 2."""
-    for index in range(0, len(grid), _START):
+    """The places of the slider that have a number."""
+    for index in range(0, len(grid), _TICK):
         yield index, grid[index]
 
 

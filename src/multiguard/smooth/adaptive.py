@@ -9,6 +9,7 @@ import numpy as np
 
 from multiguard.certify import Rule, betting_outlooks
 from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
+from multiguard.certify.noise import Gaussian, Noise, PixelAblation, Uniform
 from multiguard.io.workers import Workers
 from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
@@ -18,11 +19,24 @@ from multiguard.votes.types import as_array
 _STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
 # Where draws must be able to prove more, in sigma, if nobody says otherwise.
 _RADII = (0.5, 1.0, 1.5, 2.0)
+_VARIATIONS = (1 / 8, 1 / 4, 3 / 8, 1 / 2)  # for other noises, the total variation that such a radius means
 
 
-def default_radii(sigma: float) -> tuple[float, ...]:
-    """The radii at which claims must be settled if nobody names others."""
-    return tuple(sigma * each for each in _RADII)
+def default_radii(noise: Noise) -> tuple[float, ...]:
+    """The radii at which claims must be settled if nobody names others: some that this noise can prove.
+
+    >>> default_radii(Gaussian(0.5)), default_radii(Uniform(0.5)), default_radii(PixelAblation(45, 1024))
+    ((0.25, 0.5, 0.75, 1.0), (0.125, 0.25, 0.375, 0.5), (2.0, 6.0, 10.0, 15.0))
+    """
+    if isinstance(noise, Gaussian):
+        return tuple(noise.sigma * each for each in _RADII)
+    if isinstance(noise, Uniform):
+        return tuple(2 * noise.half_width * each for each in _VARIATIONS)
+    # The most that stays below each total variation, found among the whole numbers.
+    most = noise.pixels if isinstance(noise, PixelAblation) else noise.columns
+    reached = noise.variation(np.arange(most + 1))
+    counts = [int(np.searchsorted(reached, each, side="right")) - 1 for each in _VARIATIONS]
+    return tuple(float(count) for count in sorted({max(count, 1) for count in counts}))
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,8 @@ class Stopping:
         self._plan, self._labelled = plan, labelled
         check_count("max_draws", plan.max_draws)
         radii = tuple(check_radii(plan.radii).tolist())
-        self._options: dict[str, Any] = {"num_labels": num_labels, "sigma": settings.sigma, "radii": radii}
+        settings.noise.down(1.0, radii)  # refuses radii that its attacker does not have, such as half a pixel
+        self._options: dict[str, Any] = {"num_labels": num_labels, "noise": settings.noise, "radii": radii}
         self._options["alpha"] = alpha = check_alpha(plan.alpha)
         margin = check_forecast_margin(plan.forecast_margin)
         # What must agree for a run to resume, beside its stops; an infinite forecast margin is None in JSON.

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from multiguard.certify.arguments import check_count
+from multiguard.certify.noise import BandAblation
 from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
@@ -59,7 +60,7 @@ def vote_dataset(
         smoother: The smoothed classifier.
         data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
-        draws: n, the fixed number of draws per image; or give `adaptive`.
+        draws: n, the fixed number of draws per image; or give `adaptive`. A `BandAblation` has one draw per band.
         adaptive: When an image stops; or give `draws`.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
         labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
@@ -115,6 +116,13 @@ def make_scheme(
     seed: int | None,
 ) -> Scheme:
     """The draws of every image, checked; the arguments are those of `vote_dataset`."""
+    if isinstance(bands := smoother.noise, BandAblation):
+        if draws not in (None, bands.columns) or adaptive is not None or pilot_draws:
+            raise InvalidInputError(
+                f"every band of {bands} votes once, {bands.columns} draws per image; leave out draws, adaptive and "
+                "pilot_draws."
+            )
+        draws = bands.columns
     if (draws is None) == (adaptive is None):
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."

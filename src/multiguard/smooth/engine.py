@@ -17,7 +17,7 @@ from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import Batch, Job, Segment
 from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
-from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.philox import device_noise
 from multiguard.smooth.settings import DTYPES, Settings
 
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ def noisy_image(job: Job, settings: Settings) -> Tensor:
 
 def _step(function: Callable[[Tensor], Tensor], settings: Settings) -> Step:
     """A batch with its noise, given to a function."""
-    return (_HostStep if settings.noise == HOST_PHILOX else _DeviceStep)(function, settings)
+    return (_HostStep if settings.noise_source == HOST_PHILOX else _DeviceStep)(function, settings)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -108,7 +108,7 @@ class _HostStep:
     def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._noise = HostNoise(torch.get_num_threads())
+        self._noise = HostNoise(settings.noise, torch.get_num_threads())
         self._graph = _Graph(function, settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
@@ -131,7 +131,7 @@ class _HostStep:
         self._pixels = {job: known[job] if job in known else to_pixels(job.image).cpu().numpy() for job in jobs}
         rows = [jobs[slot] for slot in batch.slots()]
         images, keys = [self._pixels[job] for job in rows], [job.key for job in rows]
-        self._noise.perturb(images, keys, batch.draws().tolist(), self._settings.noise_scale, out)
+        self._noise.perturb(images, keys, batch.draws().tolist(), out)
         for row in np.flatnonzero(~batch.noisy()):
             out[row] = images[row]
 
@@ -142,11 +142,10 @@ class _DeviceStep:
     def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        scale = settings.noise_scale
+        make_noisy = device_noise(settings.noise)
 
         def add_noise(images: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
-            noise = scale * standard_normal(words, draws, images.shape[1:])
-            noisy = to_pixels(images) + noise * noisy_rows.reshape(-1, *[1] * (images.ndim - 1))
+            noisy = make_noisy(to_pixels(images), words, draws, noisy_rows)
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
         perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)

@@ -45,7 +45,7 @@ def make_provenance(
         weights_hash=classifier.weights_hash,
         classifier_hash=classifier_hash or state_hash(classifier),
         code_hash=classifier.code_hash,
-        trained_sigma=classifier.trained_sigma,
+        trained_noise=classifier.trained_noise,
         output=classifier.output,
         label_names=classifier.label_names,
         dataset=dataset.name,

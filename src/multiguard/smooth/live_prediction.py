@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Rule, betting_outlooks
 from multiguard.certify.arguments import check_alpha
+from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.smooth.batches import Image, Job, check_draws, content_id
 from multiguard.smooth.noise import Stream, resolve_seed
@@ -62,6 +63,10 @@ class LivePrediction:
         seed: int | None = None,
         image_id: str | None = None,
     ) -> None:
+        if isinstance(noise := smoother.noise, BandAblation):
+            raise InvalidInputError(
+                f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
+            )
         image = copy.deepcopy(image)  # the caller may reuse the array between draws
         self.label_names = smoother.find_labels(image)
         smoother.settings.check_rule(rule, len(self.label_names))
@@ -71,7 +76,7 @@ class LivePrediction:
         self.labels: tuple[int, ...] | None = None
         self._smoother, self._image = smoother, image
         self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
-        self._options: dict[str, Any] = {"num_labels": len(self.label_names), "sigma": smoother.settings.sigma}
+        self._options: dict[str, Any] = {"num_labels": len(self.label_names), "noise": smoother.settings.noise}
         self._best: Prediction | None = None
 
     @property

@@ -1,8 +1,8 @@
-"""Gaussian noise that is a function of (seed, image id, draw) and of nothing else.
+"""Noise that is a function of (seed, image id, draw) and of nothing else; a band ablation only of the draw.
 
 Two counter-based sources compute it, so a draw can be made alone, in any order, in any batch and on any worker:
-`HOST_PHILOX` on a CPU (NumPy's Philox4x64-10 and Box-Muller, made here) and `DEVICE_PHILOX` on an accelerator
-(Philox4x32-10 and Box-Muller, made where the model runs: `smooth.philox`).
+`HOST_PHILOX` on a CPU (NumPy's Philox4x64-10, made here) and `DEVICE_PHILOX` on an accelerator (Philox4x32-10, made
+where the model runs: `smooth.philox`). Box-Muller makes Gaussian values of their words.
 
 torch's own CPU generator is not used: it keeps 32 bits of the seed, so about one pair of 100,000 separately seeded
 draws would share its noise, and the binomial bounds need independent draws.
@@ -12,13 +12,15 @@ import hashlib
 import json
 import secrets
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
 from multiguard.errors import InvalidInputError
 
 # Part of the noise key: renaming one changes its noise. "bare" has none: the image as it is.
@@ -64,51 +66,51 @@ def key_words(key: bytes) -> tuple[int, int, int, int]:
     return struct.unpack("<4i", key)
 
 
-def noise_scale(sigma: float) -> float:
-    """The least float32 that is not below sigma: what the noise is multiplied by.
+def noise_scale(width: float) -> float:
+    """The least float32 that is not below sigma, or the half width: what the noise is multiplied by.
 
-    Radii are computed with sigma itself. The nearest float32 may be smaller, and noise that is weaker than its record
-    would prove less than is claimed.
+    Radii are computed with the number itself. The nearest float32 may be smaller, and noise that is weaker than its
+    record would prove less than is claimed.
 
     >>> noise_scale(0.5), noise_scale(0.7) >= 0.7 > float(np.float32(0.7))
     (0.5, True)
     """
-    nearest = np.float32(sigma)
-    return float(nearest if float(nearest) >= sigma else np.nextafter(nearest, np.float32(np.inf)))
+    nearest = np.float32(width)
+    return float(nearest if float(nearest) >= width else np.nextafter(nearest, np.float32(np.inf)))
 
 
 class HostNoise:
     """Noise made on the CPU in the caller's memory; the values of a draw depend only on its key and index.
 
     One 64-bit word makes the two values of Box-Muller: 40 bits for the radius, so no value exceeds 7.6, and 24 for the
-    angle, as many as float32 holds. NumPy's own ziggurat takes more than twice as long.
+    angle, as many as float32 holds. NumPy's own ziggurat takes more than twice as long. Two uniform values take one
+    word, and each pixel that may be hidden takes one of its own.
 
     `threads` share the rows, without influence on the values.
 
     >>> noisy = np.empty((2, 3), dtype=np.float32)
-    >>> HostNoise().perturb([np.ones(3, np.float32)] * 2, [noise_key(0, "cat.jpg")] * 2, [0, 1], 0.5, noisy)
+    >>> HostNoise(Gaussian(0.5)).perturb([np.ones(3, np.float32)] * 2, [noise_key(0, "cat.jpg")] * 2, [0, 1], noisy)
     >>> noisy.round(2)
     array([[0.81, 0.62, 0.81],
            [0.96, 0.66, 1.34]], dtype=float32)
     """
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, noise: Noise, threads: int = 1) -> None:
+        self._noise, self._fill = noise, _filler(noise)
         self._words = [_Words() for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def perturb(
-        self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], scale: float, out: Pixels
-    ) -> None:
-        """Write image + scale N(0, 1) into each row of `out`: one row per image, key and draw."""
+    def perturb(self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], out: Pixels) -> None:
+        """Write the image with the noise of its draw into each row of `out`: one row per image, key and draw."""
         pairs = -(-out[0].size // 2)
+        ablation = isinstance(self._noise, PixelAblation | BandAblation)
+        count = pairs if not ablation else self._noise.pixels if isinstance(self._noise, PixelAblation) else 0
         step = max(1, _CACHED_PAIRS // pairs)
         parts = [slice(start, start + step) for start in range(0, len(out), step)]
 
         def work(words: _Words, lane: list[slice]) -> None:
             for rows in lane:
-                _box_muller(words.draw(keys[rows], draws[rows], pairs), scale, out[rows].reshape(len(out[rows]), -1))
-                for row, image in zip(out[rows], images[rows], strict=True):
-                    np.add(row, image, out=row)
+                self._fill(words.draw(keys[rows], draws[rows], count), draws[rows], images[rows], out[rows])
 
         lanes = [parts[lane :: len(self._words)] for lane in range(len(self._words))]
         list((self._pool.map if self._pool else map)(work, self._words, lanes))
@@ -132,6 +134,76 @@ class _Words:
             self._bits.state = self._state
             words[row] = self._bits.random_raw(count)
         return words
+
+
+_Fill = Callable[[NDArray[np.uint64], Sequence[int], Sequence[Pixels], Pixels], None]
+
+
+def _filler(noise: Noise) -> _Fill:
+    """What writes noisy rows from their words, draws and images."""
+    if isinstance(noise, PixelAblation):
+        return partial(_hide_pixels, noise.keep)
+    if isinstance(noise, BandAblation):
+        return partial(_hide_columns, noise)
+    if isinstance(noise, Gaussian):
+        return partial(_add, _box_muller, noise_scale(noise.sigma))
+    return partial(_add, _uniform, noise_scale(noise.half_width))
+
+
+def _add(
+    make: Callable[[NDArray[np.uint64], float, Pixels], None],
+    scale: float,
+    words: NDArray[np.uint64],
+    _: Sequence[int],
+    images: Sequence[Pixels],
+    out: Pixels,
+) -> None:
+    make(words, scale, out.reshape(len(out), -1))
+    for row, image in zip(out, images, strict=True):
+        np.add(row, image, out=row)
+
+
+def _hide_pixels(keep: int, words: NDArray[np.uint64], _: Sequence[int], images: Sequence[Pixels], out: Pixels) -> None:
+    """Each image (channels, height, width) with only so many of its pixels."""
+    for row, image, hidden in zip(out, images, hidden_pixels(words, keep), strict=True):
+        np.copyto(row, image)
+        np.copyto(row.reshape(len(row), -1), HIDDEN, where=hidden)
+
+
+def hidden_pixels(words: NDArray[np.uint64], keep: int) -> NDArray[np.bool_]:
+    """(rows, pixels), False at the `keep` smallest words of each row; of equal words the first come first.
+
+    Words are uniform, so each set of positions is equally likely: two words that matter are equal once in 10^14 rows.
+
+    >>> hidden_pixels(np.array([[7, 2, 7, 9]], dtype=np.uint64), keep=2)
+    array([[False, False,  True,  True]])
+    """
+    largest = np.partition(words, keep - 1, axis=1)[:, keep - 1, None]
+    hidden = words > largest
+    for row in np.flatnonzero(hidden.sum(axis=1) != words.shape[1] - keep):
+        hidden[row] = True
+        hidden[row, np.argsort(words[row], kind="stable")[:keep]] = False
+    return hidden
+
+
+def _hide_columns(
+    bands: BandAblation, _: NDArray[np.uint64], draws: Sequence[int], images: Sequence[Pixels], out: Pixels
+) -> None:
+    """Each image (channels, height, columns) with only the band that starts at the column of its draw."""
+    starts = np.asarray(draws, dtype=np.int64)[:, None]
+    hidden = (np.arange(bands.columns) - starts) % bands.columns >= bands.width
+    for row, image, columns in zip(out, images, hidden, strict=True):
+        np.copyto(row, image)
+        np.copyto(row, HIDDEN, where=columns)
+
+
+def _uniform(words: NDArray[np.uint64], scale: float, out: Pixels) -> None:
+    """Two independent U(-scale, scale) values from each word (rows, pairs): all high halves, then all low ones."""
+    pairs = words.shape[1]
+    halves = ((words >> np.uint64(32)).astype(np.uint32), words.astype(np.uint32))
+    for half, part in zip(halves, (out[:, :pairs], out[:, pairs:]), strict=True):
+        np.multiply(half.view(np.int32)[:, : part.shape[1]], np.float32(2.0**-31), out=part, casting="unsafe")
+        part *= np.float32(scale)
 
 
 def _box_muller(words: NDArray[np.uint64], scale: float, out: Pixels) -> None:

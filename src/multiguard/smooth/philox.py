@@ -1,4 +1,4 @@
-"""Philox4x32-10 and Box-Muller in plain torch operations: one code, eager or compiled, on any device.
+"""Noise by Philox4x32-10 in plain torch operations: one code, eager or compiled, on any device.
 
 Every element is computed from its own counter alone. A compiler can therefore fuse the noise into the addition, the
 clamp and the normalisation, and the batch size cannot change it.
@@ -8,17 +8,65 @@ Words are held in int32, whose additions and truncations wrap as unsigned ones d
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
+from multiguard.smooth.noise import noise_scale
+
 Words4 = tuple[Tensor, Tensor, Tensor, Tensor]
+
+# From pixels (B, ...), the key words (B, 4), draws (B,) and whether each row has noise (B,) to noisy images.
+Perturb = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9 - (1 << 32), 0xBB67AE85 - (1 << 32))  # as signed 32-bit numbers
 _LOW = 0xFFFFFFFF
+
+
+def device_noise(noise: Noise) -> Perturb:
+    """What adds this noise to images on their device; the arguments of the result are described at `Perturb`."""
+    if isinstance(noise, PixelAblation | BandAblation):
+        hide = _hidden_pixels(noise) if isinstance(noise, PixelAblation) else _hidden_columns(noise)
+
+        def ablate(pixels: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
+            hidden = hide(words, draws, pixels.shape[2:]) & (noisy_rows.view(-1, 1, 1, 1) != 0)
+            return torch.where(hidden, HIDDEN, pixels)
+
+        return ablate
+    make, width = (standard_normal, noise.sigma) if isinstance(noise, Gaussian) else (uniform, noise.half_width)
+    scale = noise_scale(width)
+
+    def add(pixels: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
+        drawn = scale * make(words, draws, pixels.shape[1:])
+        return pixels + drawn * noisy_rows.reshape(-1, *[1] * (pixels.ndim - 1))
+
+    return add
+
+
+def _hidden_pixels(noise: PixelAblation) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
+    keep = noise.keep
+
+    def hidden(words: Tensor, draws: Tensor, size: Sequence[int]) -> Tensor:
+        first, second, *_ = _words_at(words, draws, math.prod(size))
+        keys = (_unsigned(first) << 31) | (_unsigned(second) >> 1)
+        order = torch.sort(keys, dim=1, stable=True).indices[:, :keep]
+        return torch.ones_like(keys, dtype=torch.bool).scatter(1, order, False).view(-1, 1, *size)
+
+    return hidden
+
+
+def _hidden_columns(noise: BandAblation) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
+    width, columns = noise.width, noise.columns
+
+    def hidden(_: Tensor, draws: Tensor, __: Sequence[int]) -> Tensor:
+        places = torch.arange(columns, device=draws.device) - draws.view(-1, 1)
+        return (torch.remainder(places, columns) >= width).view(-1, 1, 1, columns)
+
+    return hidden
 
 
 def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
@@ -51,6 +99,19 @@ def standard_normal(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tenso
     first, second, third, _ = philox4x32(counter, (key[0], key[1]))
     angle = third.to(torch.float32) * (math.pi * 2.0**-31)  # uniform in [-pi, pi]
     return _radius(first, second) * torch.cos(angle - (element & 1) * (math.pi / 2))
+
+
+def uniform(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tensor:
+    """Independent U(-1, 1) values (B, *shape), each from a word of its own; the arguments of `standard_normal`."""
+    first, *_ = _words_at(words, draws, math.prod(shape))
+    return first.to(torch.float32).view(-1, *shape) * 2.0**-31
+
+
+def _words_at(words: Tensor, draws: Tensor, count: int) -> Words4:
+    """The words (B, count) of counters 0, 1, 2, ... of each row's key and draw."""
+    element = torch.arange(count, dtype=torch.int32, device=words.device).view(1, -1)
+    key = [word.view(-1, 1) for word in words.unbind(1)]
+    return philox4x32((element, draws.to(torch.int32).view(-1, 1), key[2], key[3]), (key[0], key[1]))
 
 
 def _multiply(word: Tensor, constant: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Method, Rule, certified_radii, label_radii
+from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii
 from multiguard.io.rounding import radius_text
 
 _MOST_SHOWN = 8  # labels in a repr
@@ -19,11 +19,12 @@ class Prediction:
 
     Attributes:
         labels: The indices of the labels that the pilot draws chose, most frequent first.
-        radii: For each label an l2-radius within which it stays predicted; -inf if the fresh draws do not confirm it.
-        set_radii: At least e of these labels stay predicted under any perturbation of l2-norm up to set_radii[e-1];
+        radii: For each label a radius within which it stays predicted, -inf if the fresh draws do not confirm it. The
+            noise says what a radius counts: with Gaussian noise the l2-norm of the perturbation.
+        set_radii: At least e of these labels stay predicted under any perturbation up to set_radii[e-1];
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
-        other_radii: At most m labels beside `labels` are predicted under any perturbation of l2-norm up to
-            other_radii[m]; non-decreasing, one for each m below the number of other labels. None for the top-k rule.
+        other_radii: At most m labels beside `labels` are predicted under any perturbation up to other_radii[m];
+            non-decreasing, one for each m below the number of other labels. None for the top-k rule.
         names: The names of `labels`; empty if they are not known.
         seed: The seed of the noise; None if the votes came from elsewhere.
         image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
@@ -69,7 +70,7 @@ def confirm_labels(
     rule: Rule,
     *,
     num_labels: int,
-    sigma: float,
+    noise: Noise,
     alpha: float,
     method: Method = "joint",
 ) -> Prediction:
@@ -79,8 +80,9 @@ def confirm_labels(
     labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
     same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
     the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
+    With "enumerated" nothing is random, and `labels` may be chosen from `votes`.
     """
-    options: dict[str, Any] = {"num_labels": num_labels, "sigma": sigma, "method": method}
+    options: dict[str, Any] = {"num_labels": num_labels, "noise": noise, "method": method}
     (_, level), *alone = claim_levels(labels, alpha)
     together = certified_radii(votes, labels, rule, alpha=level, **options)
     single = together.true

@@ -1,7 +1,7 @@
 """How the base classifier is executed: every option that can change a vote, checked once and recorded."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,15 +10,17 @@ import torch
 from torch import nn
 
 from multiguard.certify import Rule, RuleName, TopK
-from multiguard.certify.arguments import check_count, check_fraction, check_sigma
+from multiguard.certify.arguments import check_count, check_fraction
+from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.host_network import HostNetwork
-from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource, noise_scale
+from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
+_CHANNELS, _IMAGE_DIMENSIONS = 3, 3
 DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -34,21 +36,16 @@ class Settings:
     (4, 'float32', 'top-k')
     """
 
-    sigma: float  # the standard deviation of the noise, in the units of the input, [0, 1] for images
+    noise: Noise  # in the unit of the input, which for images is that of pixels in [0, 1]
     k_max: int | None  # K', the number of ranked labels kept per draw; None if f returns sets
     score_threshold: float | None  # f returns the labels with at least this probability; None for ranked labels
     device: torch.device
-    noise: NoiseSource
+    noise_source: NoiseSource
     precision: Precision  # float32, or the dtype of autocast
     channels_last: bool  # whether images and weights are stored channels last
     compiled: bool  # whether torch.compile compiles the classifier
     noise_compiled: bool  # whether torch.compile compiles the noise made on the device
     clamp: bool  # whether f clamps the noisy input to [0, 1]
-
-    @property
-    def noise_scale(self) -> float:
-        """The factor of the noise as executed, a float32; never below `sigma`, with which radii are computed."""
-        return noise_scale(self.sigma)
 
     @property
     def rule_name(self) -> RuleName:
@@ -66,10 +63,33 @@ class Settings:
         if isinstance(rule, TopK) and self.k_max is not None:
             check_ranks(rule.k_prime, self.k_max)
 
+    def check_shape(self, image: str, shape: Sequence[int]) -> None:
+        """Raises `InvalidInputError` unless an input of this shape can get the noise: an ablation needs one size."""
+        *_, height, width = (0, 0, *shape) if len(shape) == _IMAGE_DIMENSIONS else (0, 0)
+        if isinstance(self.noise, BandAblation):
+            fits, expected = width == self.noise.columns, f"{self.noise.columns} columns"
+        elif isinstance(self.noise, PixelAblation):
+            fits, expected = height * width == self.noise.pixels, f"{self.noise.pixels} pixels (height x width)"
+        else:
+            return
+        if not fits:
+            raise InvalidInputError(
+                f"{image} has shape {tuple(shape)}, but the noise {self.noise} is for images (channels, height, width) "
+                f"of {expected}; resize it first (--size)"
+            )
+
+    def check_draws(self, first_draw: int, draws: int) -> None:
+        """Raises `InvalidInputError` for draws that a band ablation does not have: it has one per column."""
+        if isinstance(self.noise, BandAblation) and first_draw + draws > self.noise.columns:
+            raise InvalidInputError(
+                f"draws up to {first_draw + draws} of the noise {self.noise}, which has {self.noise.columns}, one per "
+                "band; leave out the number of draws"
+            )
+
 
 def resolve_settings(
     classifier: Classifier,
-    sigma: float,
+    noise: Noise,
     k_max: int | None,
     score_threshold: float | None,
     device: str | torch.device | None,
@@ -77,7 +97,7 @@ def resolve_settings(
     precision: Precision | None,
     channels_last: bool | None,
     compile: bool | None,  # noqa: A002 - torch's own word
-    noise: NoiseSource | None,
+    noise_source: NoiseSource | None,
 ) -> Settings:
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = resolve_device(device), len(classifier.label_names)
@@ -94,29 +114,37 @@ def resolve_settings(
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
-    check_choice("noise", noise := noise or (DEVICE_PHILOX if cuda else HOST_PHILOX), get_args(NoiseSource))
+    source = noise_source or (DEVICE_PHILOX if cuda else HOST_PHILOX)
+    check_choice("noise_source", source, get_args(NoiseSource))
+    if clamp and noise.whole:
+        raise InvalidInputError(f"clamp would make hidden pixels black, and the noise is {noise}; leave clamp out")
     check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
-    return Settings(
-        sigma=_check_noise(sigma),
+    settings = Settings(
+        noise=_check_noise(noise),
         k_max=ranks if score_threshold is None else None,
         score_threshold=None if score_threshold is None else check_fraction("score_threshold", score_threshold),
         device=resolved,
-        noise=noise,
+        noise_source=source,
         precision=precision,
         channels_last=fast if channels_last is None else channels_last,
         compiled=(fast and isinstance(classifier.network, nn.Module)) if compile is None else compile,
         noise_compiled=cuda if compile is None else compile,
         clamp=clamp,
     )
+    if classifier.image_size is not None:
+        settings.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
+    return settings
 
 
-def _check_noise(sigma: float) -> float:
-    """Sigma, if noise of it can be made in float32."""
+def _check_noise(noise: Noise) -> Noise:
+    """The noise, if it can be made in float32."""
     least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-    if not least <= check_sigma(sigma) <= most:
-        raise InvalidInputError(f"sigma must be within float32, {least:.1e} to {most:.1e}, got {sigma!r}")
-    return float(sigma)
+    named = {Gaussian: "sigma", Uniform: "half_width"}.get(type(noise))
+    if named is not None and not least <= getattr(noise, named) <= most:
+        given = getattr(noise, named)
+        raise InvalidInputError(f"{named} must be within float32, {least:.1e} to {most:.1e}, got {given!r}")
+    return noise
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:

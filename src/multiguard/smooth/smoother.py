@@ -1,6 +1,7 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -10,20 +11,30 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_sigma
+from multiguard.certify.noise import BandAblation, Noise, resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.batches import MAX_ROWS, BatchSize, Image, Job, Sizer, check_draws, copy_to_device, image_tensor
+from multiguard.smooth.batches import (
+    MAX_ROWS,
+    BatchSize,
+    Image,
+    Job,
+    Sizer,
+    check_draws,
+    content_id,
+    copy_to_device,
+    image_tensor,
+)
 from multiguard.smooth.engine import Step, make_step, noisy_image, to_pixels
 from multiguard.smooth.live_prediction import LivePrediction
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, confirm_labels
 from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
-from multiguard.votes.types import DrawVotes, LabelSets, packed_width, vote_dtype
+from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 if TYPE_CHECKING:
     from multiguard.results import Results
@@ -41,6 +52,8 @@ class Smoother:
         model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
             scikit-learn estimator, an ONNX session, a Hugging Face model, or whatever `load` takes.
         sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
+            Certificates are then about perturbations of bounded l2-norm.
+        noise: Instead of sigma, another noise, and so another attacker: `Uniform`, `PixelAblation` or `BandAblation`.
         labels: The label names in the order of the scores; by default the model's own, or else their indices.
         output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
         image_size: (height, width) of images; it declares inputs to be images, whose values must lie in [0, 1].
@@ -53,7 +66,7 @@ class Smoother:
         precision: "float32", "bfloat16" or "float16" (autocast).
         channels_last: Whether images and weights are stored channels last.
         compile: Whether to compile the classifier together with its noise.
-        noise: The noise source, to reproduce the noise of a CUDA run on a CPU.
+        noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
 
     >>> from multiguard import TopK
     >>> inputs, true = np.eye(3), [["cat"], ["dog"], ["emu"]]  # three rows of three features
@@ -66,8 +79,9 @@ class Smoother:
     def __init__(
         self,
         model: Any,
-        sigma: float,
+        sigma: float | None = None,
         *,
+        noise: Noise | None = None,
         labels: Sequence[str] | None = None,
         output: Output | None = None,
         image_size: tuple[int, int] | None = None,
@@ -79,13 +93,13 @@ class Smoother:
         precision: Precision | None = None,
         channels_last: bool | None = None,
         compile: bool | None = None,  # noqa: A002 - torch's own word
-        noise: NoiseSource | None = None,
+        noise_source: NoiseSource | None = None,
     ) -> None:
-        device = resolve_device(device)
+        self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
-        options = (check_sigma(sigma), k_max, score_threshold, device, clamp, precision, channels_last, compile, noise)
-        self._resolve = partial(resolve_settings, self.classifier, *options)
+        options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
+        self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
             _ = self._step  # what is wrong with the options is said now
 
@@ -168,12 +182,14 @@ class Smoother:
         self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
     ) -> Job:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
-        count = check_draws(draws, first_draw)
+        count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("seed", seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
         self.find_labels(tensor)
+        self.settings.check_shape(f"image {image_id!r}", tensor.shape)
+        self.settings.check_draws(first, count)
         copy = copy_to_device(tensor, self.settings.device)
-        return Job(image_id, key, copy, whole_number("first_draw", first_draw), count, noisy=stream != "bare")
+        return Job(image_id, key, copy, first, count, noisy=stream != "bare")
 
     def rows(self, job: Job) -> int:
         """The rows of a batch of images like this job's, as many as fit."""
@@ -212,7 +228,8 @@ class Smoother:
         """The labels of the smoothed classifier; with probability 1 - alpha all radii, of labels and set, hold.
 
         Pilot draws choose the labels, fresh draws confirm them: labels chosen and confirmed by the same draws
-        would be confirmed too often.
+        would be confirmed too often. A `BandAblation` votes once per band, so its prediction holds for certain, and
+        the numbers of draws, `radii` and alpha have no effect.
 
         Args:
             image: The image, as for `votes`.
@@ -231,6 +248,8 @@ class Smoother:
         Prediction of 1 label, seed 0:
           cat: stays up to 0.611
         """
+        if isinstance(self.noise, BandAblation):
+            return self._predict_by_bands(image, rule, self.noise, image_id)
         how: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "seed": seed, "image_id": image_id}
         live = LivePrediction(self, image, rule, **how)
         most = check_draws(draws)
@@ -238,13 +257,23 @@ class Smoother:
         chosen = live.prediction()
         if radii is None:
             live.draw(most)
-            options: dict[str, Any] = {"num_labels": len(live.label_names), "sigma": self.settings.sigma}
+            options: dict[str, Any] = {"num_labels": len(live.label_names), "noise": self.settings.noise}
             return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
         for stop in AdaptivePlan(rule, tuple(radii), most).stops:
             live.draw(stop - live.draws)
             if live.settled(radii, most):
                 break
         return live.prediction()
+
+    def _predict_by_bands(self, image: Image, rule: Rule, bands: BandAblation, image_id: str | None) -> Prediction:
+        names = self.find_labels(image)
+        self.settings.check_rule(rule, len(names))
+        name = content_id(image) if image_id is None else image_id
+        votes = as_array(self.votes(image, bands.columns, seed=0, image_id=name), rule.name)
+        labels = rule.returned(votes, len(names))
+        options: dict[str, Any] = {"num_labels": len(names), "noise": bands, "alpha": 0.5, "method": "enumerated"}
+        found = confirm_labels(labels, votes, rule, **options)
+        return replace(found, names=tuple(names[label] for label in labels), image_id=name)
 
     def certify(
         self,
@@ -272,10 +301,13 @@ class Smoother:
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
             methods: The methods to prove with, the first for `Results.recall` and its like; by default "joint" for a
-                fixed number of draws, otherwise "betting", the only one that is valid then.
-            draws: n, a fixed number of draws per input; by default each input takes as many as it needs.
+                fixed number of draws, otherwise "betting", the only one that is valid then; "enumerated" for a
+                `BandAblation`.
+            draws: n, a fixed number of draws per input; by default each input takes as many as it needs. A
+                `BandAblation` has one per band.
             max_draws: The most draws that an input then takes.
-            radii: Where more draws must be able to prove more; by default sigma / 2, sigma, 3/2 sigma and 2 sigma.
+            radii: Where more draws must be able to prove more; by default four that fit the noise, for a Gaussian
+                sigma / 2, sigma, 3/2 sigma and 2 sigma.
             pilot_draws: The number of draws that choose labels where Y is None.
             out: A folder for votes and certificates, where the same call resumes an interrupted run. None keeps
                 nothing on disk.
@@ -315,7 +347,7 @@ class Smoother:
         settings = self.settings
         kept = f"k_max={settings.k_max}" if settings.k_max else f"score_threshold={settings.score_threshold}"
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
-        return f"Smoother({f.name}, sigma={settings.sigma}, {labels}, {kept}, device={str(settings.device)!r})"
+        return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any

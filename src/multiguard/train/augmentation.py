@@ -1,12 +1,14 @@
-"""Crops, flips, colours, mixing and Gaussian noise on the device, drawn per image from seeds that a key decides."""
+"""Crops, flips, colours, mixing and noise on the device, drawn per image from seeds that a key decides."""
 
 import hashlib
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
 from multiguard.train.hyperparameters import Hyperparameters
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
@@ -21,18 +23,34 @@ def derived_seed(*key: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
-def add_noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """Add independent N(0, sigma^2) to every pixel, without clamping; sigma 0 returns the same tensor.
+def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -> Tensor:
+    """Put the noise on images (B, channels, height, width), without clamping; None returns the same tensor.
+
+    A band ablation keeps a random one of its bands in each image.
 
     >>> images = torch.full((2, 3, 64, 64), 0.5)
-    >>> noisy = add_noise(images, 0.25, torch.Generator().manual_seed(0))
+    >>> noisy = add_noise(images, Gaussian(0.25), torch.Generator().manual_seed(0))
     >>> round((noisy - images).std().item(), 2)
     0.25
+    >>> (add_noise(images, BandAblation(16, 64), torch.Generator()) == HIDDEN).float().mean().item()
+    0.75
     """
-    if sigma == 0:
+    like: Any = {"generator": generator, "device": images.device}
+    if noise is None:
         return images
-    noise = torch.randn(images.shape, generator=generator, device=images.device, dtype=images.dtype)
-    return images.add(noise, alpha=sigma)
+    if isinstance(noise, Gaussian):
+        return images.add(torch.randn(images.shape, dtype=images.dtype, **like), alpha=noise.sigma)
+    if isinstance(noise, PixelAblation):
+        keys = torch.rand(len(images), noise.pixels, **like)
+        hidden = keys > keys.kthvalue(noise.keep, dim=1, keepdim=True).values
+        return torch.where(hidden.view(-1, 1, *images.shape[2:]), HIDDEN, images)
+    if isinstance(noise, BandAblation):
+        starts = torch.randint(noise.columns, (len(images), 1), **like)
+        places = torch.arange(noise.columns, device=images.device) - starts
+        hidden = torch.remainder(places, noise.columns) >= noise.width
+        return torch.where(hidden.view(-1, 1, 1, noise.columns), HIDDEN, images)
+    drawn = torch.rand(images.shape, dtype=images.dtype, **like)
+    return images.add(drawn.mul_(2).sub_(1), alpha=noise.half_width)
 
 
 def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:

@@ -124,7 +124,7 @@ def new_card(
         "versions": {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         **provenance,
     }
-    inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_sigma)
+    inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_noise)
     name, config = backbone.architecture, backbone.config
     return ModelCard(name, *inputs, denoiser=denoiser is not None, training=record, config=config)
 

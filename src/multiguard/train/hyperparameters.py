@@ -5,10 +5,11 @@ Recipes and the command line are made from this declaration. It imports no torch
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from multiguard.certify.noise import NO_NOISE, BandAblation, Gaussian, Noise, PixelAblation, Uniform, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
@@ -16,6 +17,8 @@ Keep = Literal["best", "last"]
 LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
 Optimizer = Literal["adam", "adamw"]
 
+_ABLATIONS = (PixelAblation.kind, BandAblation.kind)
+_ANY_SIZE = (1 << 11, 1 << 11)  # stands for that of the images until it is known
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
@@ -29,15 +32,15 @@ class Hyperparameters:
 
     The metadata of each field holds its "help" and its "bounds"; a value out of bounds raises `InvalidInputError`.
 
-    >>> Hyperparameters(sigma=0.25, epochs=10).lr
+    >>> Hyperparameters(noise="uniform:0.5", epochs=10).lr
     0.001
     >>> Hyperparameters(ema=1)
     Traceback (most recent call last):
     multiguard.errors.InvalidInputError: ema is 1; it must be at least 0 and below 1
     """
 
-    sigma: float = _option(0.5, "Noise on training images (standard deviation); 0 for none.", at_least=0, below=inf)
-    val_sigma: float | None = _option(None, "Noise on validation images.", at_least=0, below=inf)
+    noise: str = _option("gaussian:0.5", "Noise on training images, such as uniform:0.5, pixels:45 or band:4, or none.")
+    val_noise: str | None = _option(None, "Noise on validation images.")
     epochs: int = _option(45, "Passes over the training images; 0 only validates and saves.", at_least=0)
     batch: int = _option(32, "Images per step, over all processes.", at_least=1)
     optimizer: Optimizer = _option("adam", "adam, or adamw (decoupled weight decay).")  # noqa: RUF009
@@ -47,7 +50,7 @@ class Hyperparameters:
     dropout: float = _option(0.0, "Dropout probability in front of the head.", at_least=0, below=1)
     drop_path: float = _option(0.0, "Probability that the last block of a lite is skipped.", at_least=0, below=1)
     loss: LossName = _option("asl", "asl (asymmetric), bce, softmax or asl+softmax.")  # noqa: RUF009
-    ramp_epochs: int = _option(0, "Epochs in which sigma rises linearly to its value.", at_least=0)
+    ramp_epochs: int = _option(0, "Epochs in which the noise rises linearly to its value.", at_least=0)
     denoise_epochs: int = _option(0, "First epochs, which train the U-Net in front alone.", at_least=0)
     denoise_weight: float = _option(0.0, "Weight of the U-Net's squared error in the loss.", at_least=0, below=inf)
     distill: float = _option(0.5, "Weight of the teacher's scores in the loss, if any.", at_least=0, at_most=1)
@@ -64,18 +67,45 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         for declared in fields(self):
             _check(declared.name, getattr(self, declared.name), declared.metadata["bounds"])
+        for name in ("noise", "val_noise"):
+            if (text := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checked_noise(text))
+        if self.ramp_epochs and self.noise.startswith(_ABLATIONS):
+            raise InvalidInputError(f"ramp_epochs is {self.ramp_epochs}, and {self.noise} cannot rise; leave it at 0")
         if self.denoise_epochs and self.denoise_epochs >= self.epochs:
             fix = "the network behind the U-Net needs epochs too"
             raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
 
     @property
-    def validation_sigma(self) -> float:
+    def validation_noise(self) -> Noise | None:
         """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
-        return self.sigma if self.val_sigma is None else self.val_sigma
+        return parse_text(self.noise if self.val_noise is None else self.val_noise)
 
-    def sigma_at(self, epoch: int) -> float:
-        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays sigma."""
-        return self.sigma * min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
+    def noise_at(self, epoch: int) -> Noise | None:
+        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays."""
+        noise, part = parse_text(self.noise), min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
+        if isinstance(noise, Gaussian):
+            return Gaussian(noise.sigma * part)
+        return Uniform(noise.half_width * part) if isinstance(noise, Uniform) else noise
+
+    def for_size(self, size: tuple[int, int]) -> "Hyperparameters":
+        """Return the same for images of this height and width, which "pixels:45" and "band:4" leave open."""
+        val_noise = None if self.val_noise is None else noise_text(parse_text(self.val_noise, size))
+        return replace(self, noise=noise_text(parse_text(self.noise, size)), val_noise=val_noise)
+
+
+def parse_text(text: str, size: tuple[int, int] | None = None) -> Noise | None:
+    """The noise of a text, as `parse_noise` reads it; None for "none"."""
+    return None if text == NO_NOISE else parse_noise(text, size)
+
+
+def noise_text(noise: Noise | None) -> str:
+    """The text of a noise, "none" for none.
+
+    >>> noise_text(Gaussian(0.5)), noise_text(None)
+    ('gaussian:0.5', 'none')
+    """
+    return NO_NOISE if noise is None else str(noise)
 
 
 _DIGITS = {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}
@@ -83,17 +113,37 @@ DATASET_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"digits": _DIGITS}
 _TYPES = get_type_hints(Hyperparameters)
 
 
-def hyperparameters_for(data: str, **given: Any) -> Hyperparameters:
+def hyperparameters_for(
+    data: str, *, sigma: float | None = None, val_sigma: float | None = None, **given: Any
+) -> Hyperparameters:
     """Return the dataset's default hyperparameters with the given ones over them; None counts as not given.
 
+    `sigma` and `val_sigma` are Gaussian noise by its standard deviation, 0 for none, in place of `noise` and
+    `val_noise`.
+
     >>> hyperparameters_for("digits", sigma=0.25, lr=None)  # doctest: +ELLIPSIS
-    Hyperparameters(sigma=0.25, val_sigma=None, epochs=4, batch=32, optimizer='adam', lr=0.002, ...)
+    Hyperparameters(noise='gaussian:0.25', val_noise=None, epochs=4, batch=32, optimizer='adam', lr=0.002, ...)
     """
+    given["noise"] = given_noise(sigma, given.get("noise"))
+    given["val_noise"] = given_noise(val_sigma, given.get("val_noise"))
     for name in given:
         if name not in _TYPES:
             raise InvalidInputError(unknown_name("hyperparameter", name, _TYPES))
     chosen = {name: value for name, value in given.items() if value is not None}
     return Hyperparameters(**{**DATASET_DEFAULTS.get(data, {}), **chosen})
+
+
+def given_noise(sigma: float | None, noise: str | None) -> str | None:
+    """Return the text of the noise that at most one of the two names, "none" for sigma 0; None where neither does.
+
+    >>> given_noise(0.5, None), given_noise(0, None), given_noise(None, "band:4")
+    ('gaussian:0.5', 'none', 'band:4')
+    """
+    if sigma is not None and noise is not None:
+        raise InvalidInputError(f"sigma is {sigma}, Gaussian noise, and noise is {noise}; give one of the two")
+    if sigma is None:
+        return None if noise is None else checked_noise(noise)
+    return NO_NOISE if sigma == 0 else str(Gaussian(sigma))
 
 
 def default_text(name: str) -> str:
@@ -108,8 +158,21 @@ def default_text(name: str) -> str:
 
 def _text(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return {None: "sigma", True: "yes", False: "no"}[value]  # only val_sigma has no default of its own
+        return {None: "noise", True: "yes", False: "no"}[value]  # only val_noise has no default of its own
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def checked_noise(text: str) -> str:
+    """Return the text of a noise as it is written, or "none"; the size of the images may still be open.
+
+    >>> checked_noise("gaussian:0.50"), checked_noise("band:4")
+    ('gaussian:0.5', 'band:4')
+    """
+    if text == NO_NOISE:
+        return text
+    is_open = text.strip().startswith(_ABLATIONS) and "/" not in text
+    noise = parse_noise(text, _ANY_SIZE if is_open else None)
+    return text.strip() if is_open else str(noise)
 
 
 def _check(name: str, value: Any, bounds: Mapping[str, float]) -> None:

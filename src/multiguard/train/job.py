@@ -18,7 +18,7 @@ from multiguard.io.files import file_checksum, require_folder
 from multiguard.io.lock import folder_lock
 from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.denoiser import denoiser_sigma, load_ffdnet
 from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
 from multiguard.models.loading import weights_checksum
@@ -50,7 +50,7 @@ class TrainJob:
     images: int | None = None  # the number of training images, drawn at random; None for all
     val_images: int | None = None  # the number of validation images, drawn at random; None for all
     options: Mapping[str, Any] = field(default_factory=dict)  # the dataset's further options
-    denoiser: Path | None = None  # FFDNet weights; the classifier then sees denoised images, clean ones at sigma 0
+    denoiser: Path | None = None  # FFDNet weights; the classifier then sees denoised images, clean ones without noise
     teacher: Path | None = None  # a model folder whose scores of clean images are learnt beside the labels
     cache: Path | None = None  # a folder for decoded images
     workers: int | None = None  # decoding threads; None for one per core
@@ -107,7 +107,10 @@ def run_job(
     """
     dataset_info(job.data)
     decoding_threads(job.workers)
-    config, size = job.hyperparameters, job.image_size
+    size = job.image_size
+    config = job.hyperparameters.for_size((size, size))
+    if job.denoiser is not None:
+        denoiser_sigma(config.validation_noise)
     training, validation = open_splits(job)
     torch.manual_seed(config.seed)
     backbone = start_backbone(job, training)

@@ -78,8 +78,8 @@ def train(
     >>> pixels, val_pixels = (load_pixels(DigitsDataset(split, images=32, size=16)) for split in ("train", "val"))
     >>> backbone, hyperparameters = build_backbone("cnn:2", 10), hyperparameters_for("digits", epochs=1)
     >>> result = train(backbone, pixels, val_pixels, hyperparameters, out)
-    >>> result.kept["epoch"], result.card.sigma
-    (1, 0.5)
+    >>> result.kept["epoch"], result.card.noise
+    (1, Gaussian(sigma=0.5))
 
     Args:
         backbone: The network to start from; its weights are changed.
@@ -99,6 +99,7 @@ def train(
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     _check_pixels(pixels, val_pixels, hyperparameters.batch, accelerator.num_processes)
     _, _, height, width = pixels.images.shape
+    hyperparameters = hyperparameters.for_size((height, width))
     card = new_card(backbone, pixels, val_pixels, (height, width), hyperparameters, denoiser, provenance or {})
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
         prepare_folder(out, run_settings(card), discard, accelerator)

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from multiguard.certify.noise import Noise
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import FFDNet, denoise, denoise_first
+from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
 from multiguard.models.unet import DenoisingNetwork
 from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.feed import Feed, epoch_indices
-from multiguard.train.hyperparameters import Hyperparameters
+from multiguard.train.hyperparameters import Hyperparameters, noise_text
 from multiguard.train.losses import LOSSES, binary_cross_entropy
 
 Record = dict[str, Any]
@@ -60,7 +61,8 @@ class Trainer:
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
         check_denoiser(self.network, config)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
-        self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, config.validation_sigma)
+        self.denoised_sigma = 0.0 if denoiser is None else denoiser_sigma(config.validation_noise)
+        self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, self.denoised_sigma)
         self.optimizer = _adam(self.classifier, config, fused=on_gpu)
         module, self.stepper = accelerator.prepare(_Training(self.classifier), self.optimizer)
         compile_ = cast(Callable[[nn.Module], nn.Module], torch.compile) if compiled else lambda part: part
@@ -75,22 +77,24 @@ class Trainer:
         `on_step` is called after each step with the number of steps done and of all steps of the epoch.
         """
         started, config, ranks = time.perf_counter(), self.hyperparameters, {"rank": self.rank, "world": self.world}
-        sigma = config.sigma_at(epoch)
+        noise = config.noise_at(epoch)
         indices = epoch_indices(len(self.feed), config.batch, seed=config.seed, epoch=epoch, **ranks)
         torch.manual_seed(derived_seed(config.seed, MODEL, epoch, self.rank))
         self.module.train()
         losses = []
         for step, (images, targets) in enumerate(self.feed.batches(indices)):
-            losses.append(self.step(images, targets, sigma, epoch=epoch, step=step, steps=len(indices)))
+            losses.append(self.step(images, targets, noise, epoch=epoch, step=step, steps=len(indices)))
             if on_step is not None:
                 on_step(step + 1, len(indices))
         loss = float(self.accelerator.reduce(torch.stack(losses).mean(), "mean"))
         if not math.isfinite(loss):
             raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {config.lr}")
         rate = len(indices) * min(config.batch, len(self.feed)) / (time.perf_counter() - started)
-        return {"epoch": epoch + 1, "sigma": sigma, "loss": loss, "images_per_second": round(rate, 1)}
+        return {"epoch": epoch + 1, "noise": noise_text(noise), "loss": loss, "images_per_second": round(rate, 1)}
 
-    def step(self, images: Tensor, targets: Tensor, sigma: float, *, epoch: int, step: int, steps: int) -> Tensor:
+    def step(
+        self, images: Tensor, targets: Tensor, noise: Noise | None, *, epoch: int, step: int, steps: int
+    ) -> Tensor:
         """Train on one batch and return its loss, without waiting for the device to compute it.
 
         The epochs of the U-Net alone and the others have a learning-rate cycle each.
@@ -103,8 +107,8 @@ class Trainer:
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = augment(images.float() / 255, config, self.generator)
         augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
-        noisy = add_noise(augmented, sigma, self.generator).contiguous(memory_format=self.layout)
-        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, sigma)
+        noisy = add_noise(augmented, noise, self.generator).contiguous(memory_format=self.layout)
+        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, noise)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
         if alone:
@@ -114,11 +118,11 @@ class Trainer:
         self.average.update(epoch * steps + step)
         return loss.detach()
 
-    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, sigma: float) -> Tensor:
+    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: Noise | None) -> Tensor:
         """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
         config = self.hyperparameters
         with self._autocast():
-            logits, cleaned = self.module(self._denoise(noisy, sigma))
+            logits, cleaned = self.module(self._denoise(noisy, noise))
         loss = self.loss(logits.float(), targets)
         if self.teacher is not None:
             wanted = self._teach(clean, self.teacher)
@@ -152,22 +156,22 @@ class Trainer:
             if parameter.grad is not None and self.world > 1:
                 parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
-    def _denoise(self, noisy: Tensor, sigma: float) -> Tensor:
+    def _denoise(self, noisy: Tensor, noise: Noise | None) -> Tensor:
         """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
-        if self.denoiser is None or sigma == 0:
+        if self.denoiser is None or noise is None:
             return noisy
         with torch.no_grad():
-            return denoise(self.denoiser, noisy, self.hyperparameters.validation_sigma)
+            return denoise(self.denoiser, noisy, self.denoised_sigma)
 
     def validate(self) -> Record:
         """Return the validation mAP of the averaged weights, noisy and clean; the same on every process."""
         if self.world > 1:
             broadcast(list(self.average.module.state_dict().values()))
-        return {"map_noisy": self._map_at(self.hyperparameters.validation_sigma), "map_clean": self._map_at(0.0)}
+        return {"map_noisy": self._map_at(self.hyperparameters.validation_noise), "map_clean": self._map_at(None)}
 
-    def _map_at(self, sigma: float) -> float:
+    def _map_at(self, noise: Noise | None) -> float:
         seed = self.hyperparameters.seed
-        part = noisy_scores(self.validated, self.val_feed, sigma, seed, self.rank, self.world, self.amp)
+        part = noisy_scores(self.validated, self.val_feed, noise, seed, self.rank, self.world, self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
@@ -264,7 +268,7 @@ class Average:
 
 @torch.no_grad()
 def noisy_scores(
-    classifier: nn.Module, feed: Feed, sigma: float, seed: int, rank: int = 0, world: int = 1, amp: bool = False
+    classifier: nn.Module, feed: Feed, noise: Noise | None, seed: int, rank: int = 0, world: int = 1, amp: bool = False
 ) -> Tensor:
     """Return the scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
 
@@ -276,26 +280,27 @@ def noisy_scores(
     generator = torch.Generator(feed.device)
     for number, (images, _) in zip(ours, feed.batches([chunks[i] for i in ours]), strict=True):
         generator.manual_seed(derived_seed(seed, VALIDATION, number))
-        noisy = add_noise(images.float() / 255, sigma, generator)
+        noisy = add_noise(images.float() / 255, noise, generator)
         with torch.autocast(feed.device.type, torch.bfloat16, enabled=amp):
             scores[chunks[number][0] : chunks[number][-1] + 1] = classifier(noisy).float()
     return scores
 
 
-def noisy_map(classifier: nn.Module, pixels: Pixels, sigma: float, *, seed: int = 0) -> float:
+def noisy_map(classifier: nn.Module, pixels: Pixels, noise: Noise | None, *, seed: int = 0) -> float:
     """Return the mean average precision of a classifier in eval mode on one noisy copy of each image.
 
-    The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The standard
-    deviation of the noise is sigma; the seed decides the noise.
+    The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The seed decides
+    the noise; None for none.
 
+    >>> from multiguard.certify import Gaussian
     >>> from multiguard.data import DigitsDataset, load_pixels
     >>> pixels = load_pixels(DigitsDataset("val", images=20))
     >>> brightness = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10, bias=False))
-    >>> 0 < noisy_map(brightness, pixels, 0.5) < 1
+    >>> 0 < noisy_map(brightness, pixels, Gaussian(0.5)) < 1
     True
     """
     device = next((weights.device for weights in classifier.parameters()), torch.device("cpu"))
-    scores = noisy_scores(classifier, Feed(pixels, device), sigma, seed)
+    scores = noisy_scores(classifier, Feed(pixels, device), noise, seed)
     return mean_average_precision(scores.cpu().numpy(), pixels.targets)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from multiguard.certify.noise import BandAblation, NoiseField, as_noise
+from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
-
-RuleName = Literal["top-k", "threshold"]
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,19 @@ class Provenance:
     """All that determines the votes: two runs that agree in it may share a folder, and no others.
 
     Example:
-        >>> run.sigma, run.rule, run.k_max, run.draws  # `run` is the Provenance of some votes
-        (0.5, 'top-k', 3, 7)
+        >>> run.noise, run.rule, run.k_max, run.draws  # `run` is the Provenance of some votes
+        (Gaussian(sigma=0.5), 'top-k', 3, 7)
         >>> from dataclasses import replace
-        >>> run.differences(replace(run, sigma=1.0, seed=2))
-        ['sigma', 'seed']
+        >>> from multiguard.certify import Gaussian
+        >>> run.differences(replace(run, noise=Gaussian(1.0), seed=2))
+        ['noise', 'seed']
     """
 
     model: str  # the base classifier
     weights_hash: str | None  # sha256 of its weights as loaded; None for a plain callable
     classifier_hash: str  # sha256 of all its tensors when the run began, including its normalisation
     code_hash: str | None  # sha256 of the user's source files that build it; None if no code was named
-    trained_sigma: float | None  # standard deviation of the noise in its training, 0.0 for none; None if unknown
+    trained_noise: str | None  # the noise in its training, "none" for none; None if unknown
     output: str | None  # "logits" or "probabilities", as declared; None if undeclared, which a ranking does not need
     label_names: tuple[str, ...]  # the c label names, in index order
     dataset: str  # the dataset, its split, and how its images were sampled
@@ -35,11 +36,11 @@ class Provenance:
     labelled: bool  # whether the images carry their labels, the ground truth
     truth_hash: str | None  # sha256 of all labels; None without labels, or if they are known only with the images
     first_image_hash: str  # the `image_hash` of the first image
-    sigma: float  # standard deviation of the noise
+    noise: NoiseField  # the noise, and so the attacker that certificates are about; its text in files
     rule: RuleName  # "top-k": each draw has its K' labels of largest score, ranked; "threshold": those that pass, a set
     k_max: int | None  # K', the ranked labels stored per draw; None for the threshold rule
     score_threshold: float | None  # the probability at which a score passes; None for the top-k rule
-    draws: int  # n; in an adaptive run the maximum per image
+    draws: int  # n; in an adaptive run the maximum per image; of a band ablation its number of positions
     earlier_draws: tuple[
         int, ...
     ]  # the n that a run had before each of its extensions, as they may have been looked at
@@ -47,7 +48,7 @@ class Provenance:
     stops: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
     stopping: Mapping[str, Any] | None  # what adaptive draws try to prove; None for a fixed n
     seed: int  # the seed of the noise
-    noise: str  # the source of noise
+    noise_source: str  # what made the noise
     precision: str  # the dtype in which the classifier ran
     channels_last: bool  # whether images were stored channels last
     compiled: bool  # whether the classifier was compiled
@@ -61,13 +62,16 @@ class Provenance:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        for name in ("sigma", "trained_sigma", "score_threshold", "stopping"):
+        object.__setattr__(self, "noise", as_noise(self.noise))
+        for name in ("score_threshold", "stopping"):
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
         _check_stops(self)
         if self.pilot_draws < 0:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
-        if not (self.labelled or self.pilot_draws):
+        if isinstance(self.noise, BandAblation):
+            _check_bands(self, self.noise)
+        elif not (self.labelled or self.pilot_draws):
             raise InvalidInputError("a run without labels needs pilot draws to choose them from; give pilot_draws.")
 
     def extension_of(self, stored: "Provenance") -> "Provenance | None":
@@ -115,6 +119,13 @@ def _check_rule(run: Provenance) -> None:
         raise InvalidInputError(f"the top-k rule has k_max, the threshold rule score_threshold; not {given}.")
     if run.score_threshold is not None and not 0 < run.score_threshold < 1:
         raise InvalidInputError(f"score_threshold must lie strictly between 0 and 1, not {run.score_threshold}.")
+
+
+def _check_bands(run: Provenance, bands: BandAblation) -> None:
+    """Every band votes once, so nothing is random: there are no draws to choose, and none to choose labels from."""
+    if run.draws != bands.columns or run.stops is not None or run.pilot_draws:
+        given = f"{run.draws} draws{', adaptive' if run.stops else ''} and {run.pilot_draws} pilot draws"
+        raise InvalidInputError(f"{bands} has {bands.columns} bands, one draw each, and no others; not {given}.")
 
 
 def _check_stops(run: Provenance) -> None:

@@ -38,7 +38,7 @@ from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
 MANIFEST_NAME = "manifest.json"
-_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 5}
+_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 6}
 _SHARD, _VERSION = "multiguard-votes-shard", 6
 _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
@@ -82,9 +82,9 @@ class Manifest:
             raise InvalidInputError(f"shard_images must be at least 1, not {self.shard_images}.")
         if len(set(run.image_ids)) < len(run.image_ids):
             raise InvalidInputError("image ids must be distinct: two images of one id would share their noise.")
-        if not (run.sigma > 0 and run.draws >= 1 and run.label_names and (run.k_max is None or run.k_max >= 1)):
-            given = f"sigma {run.sigma}, {run.draws} draws, {len(run.label_names)} labels and k_max {run.k_max}"
-            raise InvalidInputError(f"sigma must be positive, and draws, labels and k_max at least 1; not {given}.")
+        if not (run.draws >= 1 and run.label_names and (run.k_max is None or run.k_max >= 1)):
+            given = f"{run.draws} draws, {len(run.label_names)} labels and k_max {run.k_max}"
+            raise InvalidInputError(f"draws, labels and k_max must be at least 1; not {given}.")
         if self.shards is not None and len(self.shards) != self.shard_count:
             raise InvalidInputError(f"{len(self.shards)} shards, expected {self.shard_count}.")
 

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from multiguard.certify.rules import RuleName
 from multiguard.errors import VotesError
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.votes.provenance import Provenance, RuleName
+from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import MANIFEST_NAME, ReadShard, load_manifest, read_row, read_shard, shard_name
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
 
@@ -105,7 +106,7 @@ class Votes:
     def __repr__(self) -> str:
         run = self.provenance
         draws = f"{run.draws} draws" if not self.adaptive else f"up to {run.draws} draws"
-        return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, sigma={run.sigma})"
+        return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, noise={run.noise})"
 
     def __iter__(self) -> Iterator[VoteRow]:
         return (self.row(position) for position in range(len(self)))

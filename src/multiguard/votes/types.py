@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.short_repr import short_repr
-from multiguard.votes.provenance import Provenance, RuleName
+from multiguard.votes.provenance import Provenance
 
 DEFAULT_RANKS = 10  # the ranked labels stored per draw by default, or all labels if there are fewer
 Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, best first

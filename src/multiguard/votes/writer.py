@@ -199,7 +199,7 @@ def _differences(one: Manifest, other: Manifest) -> list[str]:
 
 
 def _differ(names: Sequence[str]) -> str:
-    """The names as the subject of a sentence: sigma differs; sigma, k_max and seed differ."""
+    """The names as the subject of a sentence: noise differs; noise, k_max and seed differ."""
     words = {"first_image_hash": "the first image (size or content)"}
     *others, last = [words.get(name, name) for name in names]
     return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"

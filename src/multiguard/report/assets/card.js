@@ -1,6 +1,7 @@
 // One image: its labels, their certified radii as bars, and what its draws return.
 const MOST_CEILINGS = 4;
 const OWN_WORD = data.labelled ? "true" : "predicted";
+const DRAWS_WORD = data.exact ? "bands" : "draws";
 const OTHER_WORD = data.labelled ? "wrong" : "other";
 const unseen = (text) => element("span", { class: "unseen" }, text);
 const reaches = (stored) => radiusOf(stored) >= currentRadius();
@@ -36,7 +37,7 @@ const span = (from, to) => (from < to ? `${from}–${to}` : `${from}`);
 
 // A label that no draw returned is there only because the rule returns k labels.
 function drawFraction(hits, draws) {
-  if (!hits) return "fills up k, 0\u00a0draws";
+  if (!hits) return `fills up k, 0\u00a0${DRAWS_WORD}`;
   const percents = Math.round((100 * hits) / draws);
   return percents ? `${percents}\u00a0%` : "<1\u00a0%";
 }
@@ -89,11 +90,11 @@ class Card {
 
   trueLabels() {
     const { labels, own, predicted, hits } = this.image;
-    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "alone (full α) up to"));
+    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, data.exact ? "alone up to" : "alone (full α) up to"));
     return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, index) => {
       const found = hits[predicted.indexOf(label)] > 0;
       const radius = radiusOf(own[index]);
-      const alone = [unseen(Number.isFinite(radius) ? ", alone, at the full α, up to " : `, alone ${radiusText(radius)}`),
+      const alone = [unseen(Number.isFinite(radius) ? data.exact ? ", alone, up to " : ", alone, at the full α, up to " : `, alone ${radiusText(radius)}`),
         Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];
       const words = found ? "predicted: " : "not predicted: ";
       return element("li", { class: found ? "found" : "missed" },
@@ -120,7 +121,7 @@ class Card {
         element("small", {}, drawFraction(hits[index], draws), data.labelled || labels.includes(label) ? "" : ", not chosen by the pilot draws"));
     });
     if (!items.length) items.push(element("li", {}, "none: no label reaches t"));
-    const heading = data.labelled ? "Predicted, in % of the draws" : "Returned by the certifying draws, in % of them";
+    const heading = data.labelled ? `Predicted, in % of the ${DRAWS_WORD}` : `Returned by the certifying ${DRAWS_WORD}, in % of them`;
     return element("div", { class: "prediction" }, element("h4", {}, heading), element("ol", {}, ...items));
   }
 

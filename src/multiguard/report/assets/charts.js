@@ -73,7 +73,7 @@ function chartLayout(chart, family, score) {
     dragmode: false,
     hovermode: "x unified",
     hoverlabel: { bgcolor: ink("--panel"), bordercolor: ink("--rule-strong"), font: { color: ink("--ink"), size: 12 } },
-    xaxis: { ...axis, range: [0, family.grid.at(-1) || 1], showgrid: false, showline: true, ticks: "outside", ticklen: 4, title: { text: "R", font: { size: 12 }, standoff: 4 }, unifiedhovertitle: { text: "R = %{x}" } },
+    xaxis: { ...axis, range: [0, family.grid.at(-1) || 1], showgrid: false, showline: true, ticks: "outside", ticklen: 4, title: { text: data.axis, font: { size: 12 }, standoff: 4 }, unifiedhovertitle: { text: "R = %{x}" } },
     yaxis: { ...axis, range: [0, highest(family, score)], gridcolor: ink("--rule"), nticks: 6 },
   };
 }

@@ -48,7 +48,7 @@ const radiusOf = (stored) => (stored === "inf" ? Infinity : stored === "-inf" ? 
 
 function radiusText(radius) {
   if (radius === Infinity) return "cannot fail";
-  return radius === -Infinity ? "not certified" : roundedDown(radius, 3);
+  return radius === -Infinity ? "not certified" : data.whole ? plain(radius) : roundedDown(radius, 3);
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -103,4 +103,4 @@ function differenceWords(line, score, index) {
   return [element("small", { class: `difference${sure}` }, `${value} `, element("span", {}, `(${low} to ${high})`))];
 }
 
-const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", sigma: "σ", training: "Training noise", runs: "Other runs" };
+const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", noise: "Noise", training: "Training noise", runs: "Other runs" };

@@ -5,7 +5,7 @@ const methodsFamily = data.families.find((family) => family.key === "methods");
 const SWEEPS = ["k_prime", "k", "threshold", "n", "alpha"];
 const views = [new FamilyView("methods", [methodsFamily])];
 const sweeps = data.families.filter((family) => SWEEPS.includes(family.key));
-const runs = data.families.filter((family) => ["sigma", "training", "runs"].includes(family.key));
+const runs = data.families.filter((family) => ["noise", "training", "runs"].includes(family.key));
 if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
 const rules = data.families.filter((family) => family.key === "rules");
 if (rules.length) views.push(new FamilyView("rules", rules));
@@ -17,9 +17,10 @@ function showNumbers() {
   const scores = methodsFamily.lines.find((line) => line.value === state.method)[state.averaging];
   for (const cell of document.querySelectorAll("[data-score]")) cell.textContent = scoreText(cell.dataset.score, scores[cell.dataset.score][state.index]);
   for (const cell of document.querySelectorAll("[data-radius]")) cell.textContent = radius;
+  for (const cell of document.querySelectorAll("[data-threat]")) cell.textContent = data.threats[state.index];
   showPrice(scores);
   const closing = document.querySelector("[data-closing]");
-  closing.textContent = closing.textContent.replace(/^At R = .*? at least \d+/, `At R = ${radius} at least ${data.staying[state.method][state.index]}`);
+  closing.textContent = closing.textContent.replace(/^At R = .*? at least \d+/, `At ${data.at[state.index]} at least ${data.staying[state.method][state.index]}`);
   document.getElementById("radius-shown").textContent = radius;
   slider.setAttribute("aria-valuetext", `R = ${radius}`);
   slider.style.setProperty("--filled", state.index / Math.max(1, data.grid.length - 1));
@@ -36,14 +37,12 @@ function showPrice(scores) {
   }
 }
 
-// How large such a perturbation is, if all images have one size.
+// How large such a perturbation is, where that is known.
 function showSize() {
   const words = document.getElementById("size-words");
-  words.hidden = !data.size;
-  if (!data.size) return;
-  const [height, width] = data.size;
-  const steps = (255 * currentRadius()) / Math.sqrt(3 * height * width);
-  words.replaceChildren(element("b", {}, `${twoDigits(steps)} of 255`), ` is how far all colour values of a ${width} × ${height} image can move at once within this R; fewer values can move farther.`);
+  const found = data.sizes[state.index];
+  words.hidden = !found;
+  if (found) words.replaceChildren(element("b", {}, found[0]), found[1]);
 }
 
 let waiting = false;

@@ -25,14 +25,14 @@ class Attack {
     byId("attack-status").textContent = "the attack begins";
     byId("attack-progress").style.width = "0";
     this.radius = radius;
-    byId("attack-heading").textContent = `Attack of norm ${gridText(radius)}`;
+    byId("attack-heading").textContent = `Attack with R = ${gridText(radius)}`;
     byId("attack-heading").focus();
   }
 
   begin(told, run) {
     this.told = told;
     this.size = run.image;
-    byId("attack-words").textContent = `${METHODS[told.method]} looks for a perturbation of ℓ₂-norm at most ${gridText(told.radius)} that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
+    byId("attack-words").textContent = `${METHODS[told.method]} looks among the perturbations that are allowed (${told.threat}) for one that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
   }
 
   progress({ part, done }) {
@@ -48,7 +48,7 @@ class Attack {
     const stays = (each) => after.some((other) => other.index === each.index);
     const came = after.filter((each) => !before.some((other) => other.index === each.index));
     const gone = before.filter((each) => !stays(each));
-    const middle = `perturbation × ${found.factor}, norm ${(Math.ceil(1000 * found.norm) / 1000).toFixed(3)}`;
+    const middle = `perturbation × ${found.factor}, ${data.attacker} ${data.whole ? found.norm : (Math.ceil(1000 * found.norm) / 1000).toFixed(3)}`;
     const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
     const flipped = smoothed ? missing.length : gone.length || came.length;
     const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
@@ -71,9 +71,9 @@ class Attack {
   }
 
   proofWords(found, missing) {
-    if (!found.proved.length) return "No label was proved at this norm.";
+    if (!found.proved.length) return "No label was proved at this R.";
     const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
-    if (!missing.length) return `${all} proved at this norm (✓) stayed.`;
+    if (!missing.length) return `${all} proved at this R (✓) stayed.`;
     const names = listed(missing.map(nameOf));
     return found.contradicted ? `The fresh draws contradict the proof about ${names}: a proof is wrong with a probability of at most ${data.alpha} per run.` : `${names} is proved to stay; so few draws cannot tell.`;
   }

@@ -132,7 +132,7 @@ class Answer {
     row.radiusFill.hidden = !proved;
     row.radiusFill.classList.toggle("endless", row.radius === Infinity);
     row.radiusFill.style.width = proved ? `${100 * Math.min(1, row.radius / longest)}%` : "0";
-    const words = row.radius === Infinity ? "cannot fail" : `stays up to ${proved ? roundedDown(row.radius, 2) : ""}`;
+    const words = row.radius === Infinity ? "cannot fail" : `stays up to ${!proved ? "" : data.whole ? row.radius : roundedDown(row.radius, 2)}`;
     row.value.textContent = !chosen ? (choosing ? "" : "not chosen") : proved ? words : "unconfirmed";
   }
 
@@ -148,7 +148,7 @@ class Answer {
     const target = byId("statement");
     const where = element("span", { class: "nowrap" }, `R = ${gridText(radius)}`);
     const parts = !all ? ["No label is returned often enough, so there is none to prove."]
-      : proved.length ? [element("b", {}, listed(proved.map((each) => each.label))), ` provably ${proved.length > 1 ? "stay" : "stays"} under every perturbation of ℓ₂-norm up to `, where, "."]
+      : proved.length ? [element("b", {}, listed(proved.map((each) => each.label))), ` provably ${proved.length > 1 ? "stay" : "stays"} under ${data.threats[state.index]}.`]
       : ["No label is proved at ", where, ` after ${this.claims.draws} draws${this.running ? ", so far" : ""}.`];
     const words = parts.map((part) => (typeof part === "string" ? part : part.textContent)).join("");
     if (target.textContent !== words) target.replaceChildren(...parts);

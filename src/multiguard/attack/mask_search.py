@@ -1,0 +1,162 @@
+"""Searches among perturbations of a few pixels: guided by the slopes of all pixels, or by scores alone."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiguard.attack.gradient_search import Compare, Progress, SoftVotes, usable
+from multiguard.attack.masks import Mask, Masks
+from multiguard.attack.objective import Objective
+from multiguard.attack.perturbation import Candidates, ImageGroup
+from multiguard.attack.plan import AttackPlan
+from multiguard.attack.target import Target
+
+_FIRST_STEP, _LAST_STEP = 0.5, 0.05  # of the values of pixels, in the part of the search in which the mask is fixed
+
+
+class SaliencySearch:
+    """In the first half of the steps all masks compete, then projected gradient descent goes on inside the best one.
+
+    The slopes of the steps are added up, since a draw shows few pixels. By them, each pixel could gain so much if each
+    of its channels were 0 or 1; the mask of the largest gain is filled with that, and the next slope is taken there.
+    The best image of all steps and starts is returned; all values stay in [0, 1].
+    """
+
+    def __init__(
+        self,
+        masks: Masks,
+        target: Target,
+        objective: Objective,
+        plan: AttackPlan,
+        compare: Compare,
+        flat: set[str],
+        progress: Progress | None = None,
+    ) -> None:
+        self._masks, self._plan, self._compare, self._flat, self._progress = masks, plan, compare, flat, progress
+        self._soft = SoftVotes(target, objective, plan.copies)
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new starts at these; see `GradientSearch.improve`."""
+        best, sizes = previous, [int(each) for each in radius.tolist()]
+        for start in range(self._plan.starts):
+            images = previous.images if start == 0 else self._random_start(group, turn, start, sizes)
+            first = (turn * self._plan.starts + start) * self._plan.steps
+            for found in self._descend(group, images, first, sizes, start):
+                best = best.better(self._compare(group, found))
+        return best
+
+    def _descend(
+        self, group: ImageGroup, images: Tensor, first_step: int, sizes: list[int], start: int
+    ) -> tuple[Tensor, Tensor]:
+        """The best images on the way, by the draws of its steps, and the last ones."""
+        steps, total, mask = self._plan.steps, torch.zeros_like(group.clean), torch.zeros_like(group.clean[:, 0]).bool()
+        passed: Candidates | None = None
+        for step in range(steps):
+            first_draw = self._plan.pick_draws + (first_step + step) * self._plan.copies
+            values, slope = self._soft.gradients(group, images, first_draw)
+            self._flat.update(name for name, good in zip(group.ids, usable(slope), strict=True) if not good)
+            here = Candidates(images, values)
+            passed = here if passed is None else passed.better(here)
+            slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            total = total + slope
+            if 2 * step < steps:
+                mask, images = self._fill(group.clean, total, sizes)
+            else:
+                size = _FIRST_STEP + (_LAST_STEP - _FIRST_STEP) * (2 * step / steps - 1)
+                images = torch.where(mask[:, None], (images - size * slope.sign()).clamp(0, 1), group.clean)
+            if self._progress is not None:
+                self._progress((start * steps + step + 1) / (self._plan.starts * steps))
+        assert passed is not None
+        return passed.images, images
+
+    def _fill(self, clean: Tensor, slope: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """The mask of the largest gain per image, (P, height, width), and the images filled with the best values."""
+        content = (slope < 0).to(clean.dtype)
+        gains = (slope * (clean - content)).clamp(min=0).sum(dim=1)
+        mask = torch.stack([self._masks.best(own, m) for own, m in zip(gains, sizes, strict=True)])
+        return mask, torch.where(mask[:, None] & (slope != 0), content, clean)
+
+    def _random_start(self, group: ImageGroup, turn: int, start: int, sizes: list[int]) -> Tensor:
+        """Random masks of random colours."""
+        channels, shape = group.clean.shape[1], (int(group.clean.shape[2]), int(group.clean.shape[3]))
+        rngs = [group.rng(index, 3, turn, start) for index in range(len(group))]
+        mask = np.stack([self._masks.moved(None, m, shape, rng, 1.0) for m, rng in zip(sizes, rngs, strict=True)])
+        content = np.stack([self._masks.colours(channels, shape, rng) for rng in rngs])
+        return _filled(group.clean, mask, content)
+
+
+class SparseSearch:
+    """Moves a mask and repaints what is in it, in turn, and keeps what lowers the value; it needs no gradients."""
+
+    def __init__(
+        self,
+        masks: Masks,
+        target: Target,
+        objective: Objective,
+        plan: AttackPlan,
+        compare: Compare,
+        progress: Progress | None = None,
+    ) -> None:
+        self._masks, self._plan, self._compare, self._progress = masks, plan, compare, progress
+        self._soft = SoftVotes(target, objective, plan.copies)
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
+        clean, before = group.clean.cpu().numpy(), previous.images.cpu().numpy()
+        rngs = [group.rng(index, 4, turn) for index in range(len(group))]
+        painters = [
+            _Painter(self._masks, int(m), clean, index, rng)
+            for index, (m, rng) in enumerate(zip(radius.tolist(), rngs, strict=True))
+        ]
+        kept = [painter.start(found) for painter, found in zip(painters, before, strict=True)]
+        best = self._score(group, turn, kept)
+        for number in range(self._plan.tries):
+            left = 1 - number / self._plan.tries
+            tried = [painter.next(each, number, left) for painter, each in zip(painters, kept, strict=True)]
+            found = self._score(group, turn, tried)
+            wins = (found.values <= best.values).tolist()  # of equals the new one, to leave a plateau
+            kept = [new if won else old for old, new, won in zip(kept, tried, wins, strict=True)]
+            best = best.better(found)
+            if self._progress is not None:
+                self._progress((number + 1) / self._plan.tries)
+        return previous.better(self._compare(group, best.images))
+
+    def _score(self, group: ImageGroup, turn: int, painted: list["_Painted"]) -> Candidates:
+        """All tries at one radius get the same draws, so that only the perturbations differ."""
+        mask, content = (np.stack(each) for each in zip(*painted, strict=True))
+        images, first_draw = _filled(group.clean, mask, content), self._plan.pick_draws + turn * self._plan.copies
+        return Candidates(images, self._soft.values(group, images, first_draw))
+
+
+_Painted = tuple[Mask, NDArray[np.float32]]  # (height, width) and the content, (channels, height, width), also outside
+
+
+class _Painter:
+    """The tries of one image, the one at `index` of the group's clean images: masks of size m and their content."""
+
+    def __init__(self, masks: Masks, m: int, clean: NDArray[np.float32], index: int, rng: np.random.Generator) -> None:
+        self._masks, self._m, self._clean, self._index, self._rng = masks, m, clean, index, rng
+        self._channels, self._shape = clean.shape[1], (clean.shape[2], clean.shape[3])
+
+    def start(self, found: NDArray[np.float32]) -> _Painted:
+        """What a smaller radius found, in a mask of this size; a random mask where it found nothing."""
+        changed = np.any(found != self._clean[self._index], axis=0)
+        mask = self._masks.moved(changed if changed.any() else None, self._m, self._shape, self._rng, 0.0)
+        return mask, np.where(changed, found, self._masks.colours(self._channels, self._shape, self._rng))
+
+    def next(self, painted: _Painted, number: int, left: float) -> _Painted:
+        """The mask moved, or its content repainted: with colours, or as another image of the group is there."""
+        mask, content = painted
+        if number % 2 == 0:
+            return self._masks.moved(mask, self._m, self._shape, self._rng, left), content
+        paint = self._masks.colours(self._channels, self._shape, self._rng)
+        if number % 4 == 1 and len(self._clean) > 1:
+            paint = self._clean[(self._index + int(self._rng.integers(1, len(self._clean)))) % len(self._clean)]
+        return mask, np.where(self._masks.region(self._shape, self._rng, left), paint, content)
+
+
+def _filled(clean: Tensor, mask: NDArray[np.bool_], content: NDArray[np.float32]) -> Tensor:
+    """The images with this content in their masks."""
+    inside, paint = (torch.from_numpy(each).to(clean.device) for each in (mask, content))
+    return torch.where(inside[:, None], paint, clean)

@@ -1,0 +1,108 @@
+"""No attack breaks a certificate of any noise; and if certificates were false, these attacks would show it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
+
+from multiguard.attack import AttackPlan, Victim, attack_images
+from multiguard.certify import Threshold, TopK, certified_radii_batch
+from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
+from multiguard.smooth import Smoother
+
+IMAGES, DRAWS, ALPHA, BETA = 8, 300, 0.001, 0.001
+PLAN = AttackPlan(steps=6, copies=8, starts=2, tries=16, pick_draws=16, evaluation_draws=200)
+PIXELS, BANDS, UNIFORM = PixelAblation(24, SIDE * SIDE), BandAblation(2, SIDE), Uniform(0.5)
+
+
+def images_of(noise):
+    """Mosaics for ablations; for additive noise rows of six numbers, two of them large."""
+    if noise.whole:
+        return ColourCounts(), mosaics(IMAGES)
+    rng, rows = np.random.default_rng(0), []
+    for number in range(IMAGES):
+        labels = tuple(sorted(rng.choice(6, 2, replace=False).tolist()))
+        row = np.zeros(6, dtype=np.float32)
+        row[list(labels)] = rng.uniform(0.6, 1.4, 2)
+        rows.append((f"row {number}", row, labels))
+    return (lambda x: 2 * x), rows
+
+
+def certified(noise, rule):
+    """The smoother, the images, and what is proved of each."""
+    model, images = images_of(noise)
+    votes = (
+        {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": 0.95 if noise.whole else 0.6}
+    )  # three pixels, or 0.2
+    smoother = Smoother(model, noise=noise, labels=NAMES, output="logits", device="cpu", **votes)
+    exact = isinstance(noise, BandAblation)
+    draws = noise.columns if exact else DRAWS
+    drawn = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), draws, seed=0)]
+    votes = [each if isinstance(each, np.ndarray) else each.hits() for each in drawn]
+    method = "enumerated" if exact else "joint"
+    labels = [own for *_, own in images]
+    return (
+        smoother,
+        images,
+        certified_radii_batch(votes, labels, rule, num_labels=6, noise=noise, alpha=ALPHA, method=method),
+    )
+
+
+def attacked(noise, rule, factor, plan=PLAN):
+    """Certificates whose radii were multiplied, attacked at the last of them."""
+    smoother, images, proved = certified(noise, rule)
+    claims = [{"in": {"joint": factor * own.true}} for own in proved]
+    if not isinstance(rule, TopK):
+        claims = [
+            {**each, "out": {"joint": factor * own.false[::-1]}} for each, own in zip(claims, proved, strict=True)
+        ]
+    victims = []
+    for (name, image, labels), own in zip(images, claims, strict=True):
+        ends = sorted(float(r) for goal in own.values() for r in goal["joint"] if 0 < r < np.inf) or [1.0]
+        most = SIDE if isinstance(noise, BandAblation) else np.inf
+        victims.append(Victim(name, image, labels, tuple(sorted({min(each, most) for each in (ends[0], ends[-1])}))))
+    pairs = zip(attack_images(smoother, victims, rule, plan), claims, strict=True)
+    found = [_image(*each, rule, noise, plan) for each in pairs]
+    exact = isinstance(noise, BandAblation)
+    return Attacks(
+        config=CertifyConfig(rule, ALPHA, DRAWS),
+        noise=noise,
+        label_names=NAMES,
+        labelled=True,
+        methods=("joint",),
+        radii=(0.0,),
+        names=plan.attacks,
+        beta=0.0 if exact else BETA,
+        draws=noise.columns if exact else plan.evaluation_draws,
+        images=tuple(found),
+        without_labels=0,
+    )
+
+
+def _image(result, proved, rule, noise, plan):
+    exact, labels = isinstance(noise, BandAblation), result.victim.labels
+    draws, beta = (noise.columns, None) if exact else (plan.evaluation_draws, BETA / len(result.perturbations))
+    outcomes = []
+    for each in result.perturbations:
+        assert each.norm <= each.radius
+        sizes = evaluated_size(each.counts, draws, labels, rule, each.goal, beta=beta)
+        outcomes.append(AttackOutcome(each.attack, each.goal, each.radius, each.norm, *sizes))
+    return AttackedImage(result.victim.id, labels, proved, tuple(outcomes))
+
+
+@pytest.mark.parametrize(
+    ("noise", "rule"),
+    [(UNIFORM, TopK(2, 2)), (PIXELS, TopK(2, 2)), (BANDS, TopK(2, 2)), (BANDS, Threshold(0.5))],
+    ids=lambda each: str(each).partition("(")[0],
+)
+def test_certificates(noise, rule):
+    """Gradients and scores break no certificate at the ends of its radii; radii that are too large are broken."""
+    sound = attacked(noise, rule, 1)
+    assert len(sound.tested("joint")) >= IMAGES / 2, "there is something to break"
+    assert sound.broken("joint") == ()
+    harder = replace(PLAN, attacks=("pgd",), evaluation_draws=300)
+    false = attacked(noise, rule, {"uniform": 6, "pixels": 20, "band": 3}[noise.kind], harder)
+    assert len(false.broken("joint")) >= 3
+    assert false.chance(len(false.broken("joint")), "joint") < 1e-6, "not what alpha and beta allow"

@@ -1,0 +1,272 @@
+"""Uniform noise and pixel ablation: every certificate against slow loops, the exact limit and false claims."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from tests.certify import literal, literal_threshold
+from tests.certify import total_variation as tv
+from tests.certify.cases import random_distribution, random_ranked, random_sets
+
+from multiguard.certify import (
+    BandAblation,
+    Noise,
+    PixelAblation,
+    Threshold,
+    TopK,
+    Uniform,
+    betting_outlooks,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    exact_radii,
+    hits_from_ranked,
+    label_radii,
+)
+from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
+from multiguard.errors import InvalidInputError
+
+GRID = np.array([0.0, 0.02, 0.07, 0.15, 0.26, 0.4, 0.55, 0.7, 0.9])
+SHAPES = [(3, 40, 1, 1, 1), (5, 200, 2, 3, 2), (6, 200, 2, 2, 4), (6, 300, 3, 4, 4), (8, 300, 4, 5, 3)]
+UNIT = Uniform(0.5)  # a radius of it is D itself
+
+
+@pytest.fixture
+def by_variation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops with `down` and `up` that move a probability by r = D."""
+    for module in (literal, literal_threshold):
+        monkeypatch.setattr(module, "down", lambda q, r: max(0.0, q - r))
+        monkeypatch.setattr(module, "up", lambda q, r: min(1.0, q + r))
+
+
+def sizes_agree(radii: np.ndarray, slow: Callable[[float], int]) -> None:
+    """The same certified size at every D that is not on the edge itself."""
+    clear = [r for r in GRID if np.all(np.abs(radii - r) > 1e-8)]
+    assert len(clear) >= len(GRID) - 1
+    assert [int(certified_size(radii, r)) for r in clear] == [slow(r) for r in clear]
+
+
+@pytest.mark.usefixtures("by_variation")
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_literal(shape: tuple[int, ...], method: str) -> None:
+    """The sizes are what loops over the formulas give; layers that were never hit count with D."""
+    c, draws, k_prime, k, d = shape
+    rng = np.random.default_rng([*shape, len(method)])
+    ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=4.0)
+    hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
+    counts = [int(n) for n in hits.sum(axis=0)]
+    labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d])
+    radii = certified_radii(hits, labels, TopK(k, k_prime), noise=UNIT, alpha=0.01, method=method).true
+    options = {"k": k, "k_prime": k_prime, "alpha": 0.01}
+
+    def slow(r: float) -> int:
+        if method == "joint":
+            fractions = (FRACTION_U, FRACTION_V, FRACTION_CAP)
+            return literal.joint_size(hits, labels, r=r, fractions=fractions, **options)
+        if method == "jia":
+            return literal.jia_size(counts, labels, draws=draws, r=r, **options)
+        return literal.paper_size(counts, labels, draws=draws, r=r, second_terms=method == "paper", **options)
+
+    sizes_agree(radii, slow)
+
+
+@pytest.mark.usefixtures("by_variation")
+@pytest.mark.parametrize("seed", range(4))
+def test_literal_threshold(seed: int) -> None:
+    """Floors and ceilings are what loops over every U, V and subset give."""
+    rng = np.random.default_rng(seed)
+    sets = random_sets(rng, labels=6, draws=150, spread=2.0)
+    labels, t = sorted(np.argsort(-sets.sum(axis=0))[:3].tolist()), (0.3, 0.5)[seed % 2]
+    found = certified_radii(sets, labels, Threshold(t), noise=UNIT, alpha=0.02)
+    rows, options = sets.tolist(), {"threshold": t, "alpha": 0.01}
+    sizes_agree(found.true, lambda r: literal_threshold.floor_of(rows, labels, r=r, **options))
+    for r in GRID:
+        if np.all(np.abs(found.false - r) > 1e-8):
+            assert np.sum(found.false < r) == literal_threshold.ceiling_of(rows, labels, r=r, suspects=6, **options)
+
+
+def exact_cases(rule_kind: str):
+    """Small laws of votes, with labels that are likely."""
+    rng = np.random.default_rng(3)
+    for c, k_prime, k, d in [(4, 2, 2, 2), (5, 2, 3, 3), (5, 1, 2, 2), (5, 3, 2, 2)] * 3:
+        sets, chances = random_distribution(rng, labels=c, k_prime=k_prime)
+        if rule_kind == "threshold":
+            sets = np.arange(1 << 4)[:, None] >> np.arange(4) & 1 == 1
+            chances = rng.dirichlet(np.full(16, 0.3))
+        yield sets, chances, sorted(np.argsort(-(chances @ sets))[:d].tolist()), k, k_prime
+
+
+@pytest.mark.parametrize("method", ["joint", "coupled", "paper", "jia"])
+def test_exact_limit(method: str) -> None:
+    """With exact probabilities no size is claimed at a D at which some law within D breaks it."""
+    reached = []
+    for sets, chances, labels, k, k_prime in exact_cases("top-k"):
+        radii = exact_radii(sets, chances, labels, TopK(k, k_prime), noise=UNIT, method=method).true
+        for e, radius in enumerate(radii, start=1):
+            limit = tv.size_limit(sets, chances, labels, k=k, e=e)
+            assert radius <= limit + 1e-6
+            if limit < np.inf and limit > 0.01:
+                reached.append(max(radius, 0.0) / limit)
+    assert len(reached) > 15
+    assert np.mean(reached) > {"joint": 0.95, "coupled": 0.98}.get(method, 0.6)
+
+
+@pytest.mark.parametrize("method", ["joint", "coupled", "independent"])
+def test_exact_limit_threshold(method: str) -> None:
+    """The same for floors and ceilings."""
+    t, reached = 0.4, []
+    for sets, chances, labels, _, _ in exact_cases("threshold"):
+        found = exact_radii(sets, chances, labels, Threshold(t), noise=UNIT, method=method)
+        limits = [
+            *(tv.floor_limit(sets, chances, labels, t=t, e=e) for e in range(1, len(found.true) + 1)),
+            *(tv.ceiling_limit(sets, chances, labels, t=t, m=m) for m in range(len(found.false))),
+        ]
+        assert np.all(found.row <= np.array(limits) + 1e-6)
+        reached += [max(r, 0.0) / limit for r, limit in zip(found.row, limits, strict=True) if 0.01 < limit < np.inf]
+    assert np.mean(reached) > {"coupled": 0.95}.get(method, 0.8)
+
+
+FAR, T = 0.2, 0.4
+PIXELS = tv.HiddenPixels(keep=3, pixels=20, changed=2)
+ORIGINAL = np.zeros(20)
+# A classifier that breaks exactly at D, its rule and L, and which radius of the row is then false.
+BROKEN = {
+    "half": (tv.two_labels, TopK(1, 1), [0], 0),
+    "steps": (tv.top_two_of_five, TopK(2, 2), [0], 0),
+    "floor": (lambda far: tv.floor_of_two(far, T), Threshold(T), [0, 1], 0),
+    "ceiling": (lambda far: tv.ceiling_of_two(far, T), Threshold(T), [0], 2),
+}
+
+
+def false_claims(case: str, method: str, attacked: str, images: int, noise: Noise | None = None) -> int:
+    """In how many images the claim that is broken at the radius of the attack is made there, at alpha = 0.4."""
+    build, rule, labels, claim = BROKEN[case]
+    true_noise, radius = (UNIT, FAR) if attacked == "uniform" else (PixelAblation(PIXELS.keep, PIXELS.pixels), 2)
+    model = build(float(true_noise.variation(radius)) if attacked == "pixels" else FAR)
+    rng = np.random.default_rng([len(case), len(method), len(attacked)])
+    copies = [rng.random(150) if attacked == "uniform" else PIXELS.positions(rng, 150, ORIGINAL) for _ in range(images)]
+    votes, options = [model.at(rng, s) for s in copies], {"noise": noise or true_noise, "alpha": 0.4, "method": method}
+    found = certified_radii_batch(votes, [labels] * images, rule, num_labels=votes[0].shape[1], **options)
+    return sum(radii.row[claim] >= radius for radii in found)
+
+
+@pytest.mark.parametrize("attacked", ["uniform", "pixels"])
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("method", ["joint", "coupled", "betting"])
+def test_false_claims(method: str, case: str, attacked: str) -> None:
+    """A claim that a classifier breaks by a hair is made as rarely as promised."""
+    images = 150 if method == "joint" else 25
+    wrong = false_claims(case, method, attacked, images)
+    assert binomtest(wrong, images, 0.4, alternative="greater").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("method", ["joint", "coupled", "betting"])
+def test_too_much_noise_caught(method: str) -> None:
+    """Certified as if the noise were wider than it was, the same votes make far too many false claims."""
+    wrong = false_claims("half", method, "uniform", 40, Uniform(2.0))
+    assert binomtest(wrong, 40, 0.4, alternative="greater").pvalue < 1e-6
+
+
+def test_attacked_copies() -> None:
+    """The classifiers of these tests lose exactly D: counted over all copies of the image and of the attacked one."""
+    order, far = PIXELS.order(), float(PixelAblation(PIXELS.keep, PIXELS.pixels).variation(PIXELS.changed))
+    attacked = np.where(np.arange(20) < PIXELS.changed, 1.0, ORIGINAL)
+    model, rng = tv.top_two_of_five(far), np.random.default_rng(0)
+    assert (attacked[order] == 1).any(axis=1).mean() == pytest.approx(far, abs=1e-12)
+    s = PIXELS.positions(rng, 40_000, attacked)
+    assert s.min() >= far - 1e-12
+    for tail in model.tails:
+        assert np.mean(s < tail) == pytest.approx(max(0.0, tail - far), abs=0.01)
+    after = model.at(rng, s).mean(axis=0)
+    assert after[0] == pytest.approx(after[1:3].mean(), abs=0.02)
+
+
+votes = st.tuples(st.integers(0, 2**32), st.integers(1, 3), st.sampled_from([20, 60, 150]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(votes, st.sampled_from(["joint", "paper", "jia", "coupled", "betting"]))
+def test_units(case: tuple[int, int, int], method: str) -> None:
+    """A radius is D in the unit of the noise: in proportion to the width, and the most pixels that D allows."""
+    seed, k_prime, draws = case
+    ranked = random_ranked(np.random.default_rng(seed), labels=6, depth=k_prime, draws=draws, spread=4.0)
+    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=6))[:2]
+    pixels = PixelAblation(5, 60)
+
+    def radii(noise: Noise) -> np.ndarray:
+        return certified_radii(ranked, labels, TopK(3, k_prime), noise=noise, num_labels=6, method=method).true
+
+    far = radii(UNIT)
+    np.testing.assert_array_equal(radii(Uniform(1.0)), 2 * far)
+    found = radii(pixels)
+    finite = np.isfinite(found)
+    np.testing.assert_array_equal(finite, np.isfinite(far))
+    room = 0.0 if method in ("joint", "paper", "jia") else 0.06  # bets have another list of D, with other bets
+    assert np.all(pixels.variation(found[finite]) <= far[finite] + room)
+    assert np.all(pixels.variation(found[finite] + 1) > far[finite] - room)
+
+
+@settings(max_examples=25, deadline=None)
+@given(votes, st.sampled_from(["joint", "paper", "independent", "jia"]), st.floats(1e-6, 0.2), st.floats(1.1, 2.0))
+def test_more_alpha(case: tuple[int, int, int], method: str, alpha: float, more: float) -> None:
+    """A larger error never proves less, and the radii never rise in e."""
+    seed, k_prime, draws = case
+    ranked = random_ranked(np.random.default_rng(seed), labels=6, depth=k_prime, draws=draws, spread=3.0)
+    options = {"noise": PixelAblation(5, 60), "num_labels": 6, "method": method}
+    one, other = (
+        certified_radii(ranked, [0, 1, 2], TopK(3, k_prime), alpha=a, **options).true for a in (alpha, alpha * more)
+    )
+    assert np.all(other >= one)
+    assert np.all(one[1:] <= one[:-1])
+
+
+@pytest.mark.parametrize("noise", [Uniform(0.3), PixelAblation(4, 50)], ids=str)
+@pytest.mark.parametrize("rule", [TopK(2, 2), Threshold(0.4)], ids=["top-k", "threshold"])
+def test_single_labels(rule: TopK | Threshold, noise: Noise) -> None:
+    """A label alone: that of a set of one, against all others, at its full alpha."""
+    rng = np.random.default_rng(1)
+    drawn = rng.random((300, 5)) < [0.97, 0.9, 0.3, 0.1, 0.05]
+    if isinstance(rule, TopK):
+        drawn = np.argsort(-(drawn + 0.5 * rng.random((300, 5))), axis=1)
+    for method in ("joint", "coupled", "betting"):
+        alone = label_radii(drawn, [1, 0], rule, noise=noise, num_labels=5, method=method)
+        assert alone[1] > 0
+        for label, radius in zip([1, 0], alone, strict=True):
+            alpha = 0.001 if isinstance(rule, TopK) else 0.002
+            whole = certified_radii(drawn, [label], rule, noise=noise, num_labels=5, method=method, alpha=alpha)
+            assert radius == whole.true[0]
+
+
+@pytest.mark.parametrize("noise", [Uniform(0.3), PixelAblation(4, 50)], ids=str)
+def test_outlook(noise: Noise) -> None:
+    """What an outlook calls claimed is what betting claims; a hopeless radius is out of reach, a near one is not."""
+    rng = np.random.default_rng(2)
+    ranked = random_ranked(rng, labels=6, depth=2, draws=400, spread=5.0)
+    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=6))[:1]
+    options = {"noise": noise, "num_labels": 6}
+    radius = certified_radii(ranked, labels, TopK(2, 2), method="betting", **options).true[0]
+    step = 1 if noise.whole else 0.05
+    (outlook,) = betting_outlooks([ranked], [labels], TopK(2, 2), radii=[radius, radius + step, 1000], **options)
+    assert radius > 0
+    assert outlook.claimed[0].tolist() == [True, False, False]
+    assert not outlook.reachable(100_000, forecast_margin=1)[0, 2]
+    (early,) = betting_outlooks([ranked[:50]], [labels], TopK(2, 2), radii=[radius], **options)
+    assert early.claimed[0, 0] or early.reachable(400, forecast_margin=3)[0, 0]
+
+
+@pytest.mark.parametrize("method", ["joint", "paper", "coupled", "betting"])
+def test_no_draws_of_a_band(method: str) -> None:
+    """Methods that need random draws refuse a band, and all others refuse the method of bands."""
+    ranked, band = [[0]] * 8, BandAblation(2, 8)
+    with pytest.raises(InvalidInputError, match="use 'enumerated'"):
+        certified_radii(ranked, [0], TopK(1, 1), noise=band, num_labels=2, method=method)
+    with pytest.raises(InvalidInputError, match="is for band noise, not uniform:0"):
+        certified_radii(ranked, [0], TopK(1, 1), noise=UNIT, num_labels=2, method="enumerated")
+    with pytest.raises(InvalidInputError, match="no random draws"):
+        betting_outlooks([ranked], [[0]], TopK(1, 1), noise=band, num_labels=2, radii=[1])
+    with pytest.raises(InvalidInputError, match="no random draws"):
+        exact_radii(np.eye(2, dtype=bool), [0.9, 0.1], [0], TopK(1, 1), noise=band, method=method)

@@ -1,0 +1,135 @@
+"""What people see of an attacker: its name, its unit and its size, and never two attackers on one axis."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from tests.report.studies import UNLABELLED, make_run
+
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.errors import InvalidInputError
+from multiguard.report import Study, compare_runs, write_page, write_tables
+from multiguard.report.attackers import look_words, size_words, threat_words, unit_words
+from multiguard.report.figures import family_figure
+from multiguard.report.leaderboard import write_records
+from multiguard.report.words import closing_sentence, config_words
+
+NOISES = [Gaussian(0.5), Uniform(0.5), PixelAblation(10, 64), BandAblation(2, 12)]
+UNITS = {
+    "l2-norm": "R is the l2-norm of the perturbation; a pixel from black to white has 1.73",
+    "l1-norm": "R is the l1-norm of the perturbation; a pixel from black to white has 3",
+    "pixels": "R pixels may change, any of 64 and in any way; one is 1.5 % of the image",
+    "patch": "R is the side of one patch, anywhere, any content; images are 12 pixels wide",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("attackers")
+    return {noise.attacker: make_run(home / noise.attacker, noise=noise) for noise in NOISES}
+
+
+def test_units():
+    """Every attacker says what R measures, and how large that is."""
+    for noise in NOISES:
+        assert unit_words(noise) == UNITS[noise.attacker]
+        assert len(unit_words(noise)) <= 80, "a line of a terminal"
+
+
+def test_sizes():
+    """A size is the fraction of the image, or how far all values can move at once."""
+    size = (32, 32)
+    assert size_words(PixelAblation(45, 1024), 20, size)[0] == "1.9 %"
+    assert size_words(BandAblation(4, 32), 3, size)[0] == "0.87 %", "9 of 1024 pixels"
+    assert size_words(BandAblation(4, 32), 3, None)[0] == "9.3 %", "3 of 32 columns"
+    far = float(size_words(Gaussian(0.5), 0.5, size)[0].split()[0]) / 255
+    assert far * np.sqrt(3 * 32 * 32) == pytest.approx(0.5, rel=0.05)
+    far = float(size_words(Uniform(0.5), 1.5, size)[0].split()[0]) / 255
+    assert far * 3 * 32 * 32 == pytest.approx(1.5, rel=0.05)
+    assert size_words(Gaussian(0.5), 0.5, None) is None
+
+
+def test_threats():
+    """What the attacker may do, with a number or with R."""
+    assert [threat_words(noise, 3.0) for noise in NOISES] == [
+        "any perturbation of \u2113\u2082-norm up to R = 3",
+        "any perturbation of \u2113\u2081-norm up to R = 3",
+        "any change of at most 3 pixels",
+        "any change inside one 3 x 3 patch, wherever it is",
+    ]
+    assert threat_words(BandAblation(2, 12)) == "any change inside one R x R patch, wherever it is"
+
+
+def test_page(runs, tmp_path):
+    """The page names the attacker and what it may do at every radius; bands need no probability."""
+    for noise in NOISES:
+        study, path = Study(runs[noise.attacker]), tmp_path / f"{noise.kind}.html"
+        write_page(study, path)
+        text = path.read_text()
+        data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+        assert UNITS[noise.attacker] in text
+        assert data["axis"] == noise.axis_label
+        assert data["threats"] == [threat_words(noise, radius) for radius in data["grid"]]
+        assert data["threats"][data["start"]] in text
+        assert ("error probability</dt><dd>none" in text) == (noise.kind == "band")
+        assert ("with probability at least" in text) == (noise.kind != "band")
+        for choice, _ in look_words(noise, data["grid"][data["start"]]).values():
+            assert choice in text
+
+
+def test_whole_radii(runs):
+    """The grid of discrete attackers has whole numbers, 0 first."""
+    for name in ("pixels", "patch"):
+        grid = Study(runs[name]).grid
+        assert grid.tolist() == list(range(len(grid)))
+        assert len(grid) > 5
+
+
+def test_closing_sentence(runs):
+    """The closing sentence and the parameters have the unit."""
+    assert closing_sentence(runs["patch"]).startswith("At R = 3 (any 3 x 3 patch) at least ")
+    assert closing_sentence(runs["pixels"]).startswith("At R = 2 (any 2 pixels) at least ")
+    assert closing_sentence(runs["l1-norm"]).startswith("At R = 0.25 (l1-norm) at least ")
+    assert config_words(runs["patch"]) == {"k_prime": "k\u2032 = 2", "k": "k = 5", "noise": "bands of 2 of 12 columns"}
+
+
+def test_axes(runs):
+    """The axis of a figure is that of the noise."""
+    for name, run in runs.items():
+        study = Study(run)
+        figure = family_figure(study, study.families[0])
+        assert figure.axes[0].get_xlabel() == run.certificates.noise.axis_label, name
+
+
+def test_tables(runs, tmp_path):
+    """Tables say what R is."""
+    for name, run in runs.items():
+        write_tables(Study(run), tmp_path / name)
+        assert UNITS[name] in (tmp_path / name / "methods.md").read_text()
+
+
+def test_mixed_attackers(runs):
+    """Runs of two attackers are never compared: the same R is not the same attack."""
+    with pytest.raises(InvalidInputError, match=r"attacker patch and the main run about pixels"):
+        Study(runs["pixels"], {"other": runs["patch"]})
+    with pytest.raises(InvalidInputError, match=r"different attackers .*: one l2-norm, two l1-norm"):
+        compare_runs({"one": runs["l2-norm"], "two": runs["l1-norm"]})
+
+
+def test_comparison(runs, tmp_path):
+    """Runs of one attacker are compared in its unit, and the records name it."""
+    board = compare_runs({"one": runs["patch"], "two": runs["patch"]})
+    assert board.radius == (0.0, 2.0, 3.0)
+    write_records(board, tmp_path)
+    records = json.loads((tmp_path / "comparison.json").read_text())["records"]
+    assert {(each["noise"], each["attacker"]) for each in records} == {("band:2/12", "patch")}
+
+
+def test_unlabelled_bands(tmp_path):
+    """Without ground truth the votes of all bands choose the labels, and the page says so."""
+    run = make_run(tmp_path, noise=BandAblation(2, 12), **UNLABELLED | {"pilot_draws": 0})
+    write_page(Study(run), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "chosen by the votes of all bands" in text
+    assert "pilot draws per image" not in text
