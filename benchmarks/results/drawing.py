@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 IMAGES = "images/results"  # in the folder of the page
 _PATH, _DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
 _HEIGHT = 2.75
+_AXIS = "R (ℓ₂-norm of the perturbation)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def _draw_panel(axes: "Axes", panel: Panel, title: str) -> None:
     for (name, values), stroke in zip(panel.lines, distinct_strokes(len(panel.lines)), strict=True):
         canvas.draw_staircase(axes, panel.radius, values, stroke, name)
     low = min(float(values.min()) for _, values in panel.lines)
-    canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y=panel.unit)
+    canvas.style_axes(axes, title, x=_AXIS, y=panel.unit)
     axes.set_xlim(0, float(panel.radius[-1]))
     if low < 0:
         axes.set_ylim(bottom=1.15 * low)

@@ -127,7 +127,14 @@ def open_votes(folder: Path, name: str, kept: Path) -> Source:
     names, noise = run.provenance.label_names, run.provenance.noise
     assert isinstance(noise, Gaussian)
     return Source(
-        name, votes, labels, len(names), noise.sigma, _digest(votes, labels), kept, run.subset({row.image_id for row in rows})
+        name,
+        votes,
+        labels,
+        len(names),
+        noise.sigma,
+        _digest(votes, labels),
+        kept,
+        run.subset({row.image_id for row in rows}),
     )
 
 
