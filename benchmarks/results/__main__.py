@@ -47,7 +47,7 @@ from benchmarks.results.waterfall import waterfall_block
 from multiguard.certify import Method
 
 _SIGMAS = ("0.25", "0.5", "1")
-_ARRAYS_SIGMA = 0.5
+_ARRAYS_SIGMA, _LEAST_DRAWS = 0.5, 100
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
     ("threshold", "row-training", "waterfall", "vote-cost", "speed"),
@@ -123,7 +123,7 @@ def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[
     made |= _timed(
         "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), list(dict.fromkeys(("paper", "joint", best))))
     )
-    if clean is not None:
+    if clean is not None and clean.draws >= _LEAST_DRAWS:
         made |= _timed("training", lambda: figure_rows.training_row(source, clean, docs))
     made |= _timed("statistics", lambda: statistics_block(source, (MAIN, SMALL), docs))
     if older is not None:

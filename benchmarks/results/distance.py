@@ -28,8 +28,9 @@ def distance_block(
     """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
     certified = _certified(source, source.draws, method)
     rows = []
-    if clean is not None and (found := _bare_recall(clean)) is not None:
-        rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, certified))
+    if clean is not None and clean.run is not None and (found := _bare_recall(clean)) is not None:
+        own = certified[:, _positions(source, clean.run.ids)]
+        rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
     if (found := _bare_recall(source)) is not None:
         rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
     rows.append(_row("smoothed classifier, no perturbation", "observed", [_smoothed_recall(source)] * 2, certified))
