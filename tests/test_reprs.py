@@ -81,4 +81,4 @@ def test_votes(tmp_path):
     """Votes are one line that says how many, of what."""
     classifier = Classifier(lambda x: x.clone(), list("abc"), name="own")
     vote_dataset(Smoother(classifier, 0.5, device="cpu"), (np.eye(3), [0, 1, 2]), tmp_path, draws=20)
-    assert repr(read_votes(tmp_path)) == "Votes(own, 3 images, top-k, 20 draws, sigma=0.5)"
+    assert repr(read_votes(tmp_path)) == "Votes(own, 3 images, top-k, 20 draws, noise=gaussian:0.5)"

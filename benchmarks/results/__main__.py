@@ -152,8 +152,8 @@ def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
 def _headline(source: Source, methods: Sequence[Method]) -> str:
     """The table of README: certified recall of every method on the same votes."""
     names = {
-        "coupled": "**coupled** (ours: one bet per draw)",
-        "joint": "**joint** (ours, the default)",
+        "coupled": "**coupled** (ours, the default)",
+        "joint": "joint (ours, in closed form)",
         "paper": "paper (MultiGuard's Theorem 1, corrected)",
         "independent": "independent (without its joint terms)",
         "jia": "jia (each label on its own)",

@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackPlan, Victim, attack_images
+from multiguard.attack.gradient_search import SoftVotes
+from multiguard.attack.objective import Objective
+from multiguard.attack.perturbation import ImageGroup
+from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
 from multiguard.smooth import Smoother
+from multiguard.smooth.noise import noise_key
 
 IMAGES, DRAWS, ALPHA, BETA = 8, 300, 0.001, 0.001
 PLAN = AttackPlan(steps=6, copies=8, starts=2, tries=16, pick_draws=16, evaluation_draws=200)
@@ -90,6 +96,16 @@ def _image(result, proved, rule, noise, plan):
         sizes = evaluated_size(each.counts, draws, labels, rule, each.goal, beta=beta)
         outcomes.append(AttackOutcome(each.attack, each.goal, each.radius, each.norm, *sizes))
     return AttackedImage(result.victim.id, labels, proved, tuple(outcomes))
+
+
+def test_hidden_pixels():
+    """A pixel has a slope only in the copies that show it."""
+    smoother = Smoother(ColourCounts(), noise=PixelAblation(1, SIDE * SIDE), labels=NAMES, k_max=2, device="cpu")
+    target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), seed=0), mosaics(1)[0]
+    aim = torch.ones(1, len(NAMES), dtype=torch.bool)
+    group = ImageGroup((name,), (noise_key(0, name, "attack"),), torch.from_numpy(image)[None], aim)
+    _, slope = SoftVotes(target, Objective(TopK(2, 2), "hide"), copies=3).gradients(group, group.clean, 0)
+    assert 0 < int((slope[0] != 0).any(dim=0).sum()) <= 3
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_exact_limit() -> None:
 def test_tight_limit() -> None:
     """For one label against one rival in one dimension the certificate is tight, so anything above it is broken."""
     sets, chances = np.array([[True, False], [False, True]]), np.array([0.9, 0.1])
-    proved = exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0).true[0]
+    proved = exact_radii(sets, chances, [0], TopK(1, 1), sigma=1.0, method="joint").true[0]
     limit = limit_radius(sets, chances, [0], k=1, e=1)
     assert proved <= limit < proved + 0.06
 
@@ -131,10 +131,14 @@ def test_tight_limit() -> None:
 def test_overlap_below_subsets(k_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every subset proves at least what single labels and the overlap with L prove, and in part more."""
     cases = [random_case(seed, c=7, k_prime=k_prime, d=d) for seed in range(20) for d in (2, 3, 5)]
-    all_subsets = [[exact_radii(*case, TopK(k, k_prime), sigma=1.0).true for k in (1, 2, 3)] for case in cases]
+    all_subsets = [
+        [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases
+    ]
     monkeypatch.setattr("multiguard.certify.subsets.MOST_SUBSET_LABELS", 0)
     monkeypatch.setattr("multiguard.certify.counts.MOST_SUBSET_LABELS", 0)
-    overlaps = [[exact_radii(*case, TopK(k, k_prime), sigma=1.0).true for k in (1, 2, 3)] for case in cases]
+    overlaps = [
+        [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases
+    ]
     best, found = (np.concatenate([np.concatenate(radii) for radii in side]) for side in (all_subsets, overlaps))
     assert np.all(found <= best + 1e-9)
     assert np.mean(found == best) > 0.2

@@ -183,7 +183,7 @@ def test_single_labels(at_the_edge) -> None:
 def certify_top_k(pilot: list[np.ndarray], fresh: list[np.ndarray], k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The k labels most hit in the pilot votes, and the radii that the fresh votes prove for them."""
     chosen = [np.argsort(-np.bincount(votes.ravel(), minlength=LABELS))[:k] for votes in pilot]
-    radii = certified_radii_batch(fresh, chosen, TopK(k, 1), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
+    radii = certified_radii_batch(fresh, chosen, TopK(k, 1), num_labels=LABELS, sigma=0.5, alpha=ALPHA, method="joint")
     return list(zip(chosen, radii, strict=True))
 
 
@@ -225,7 +225,9 @@ def test_sets_chosen_by_same_draws() -> None:
 
     def false_claims(votes) -> int:
         """The label at rank 60 of 60 need not be in the top 59: any claim that the chosen one is, is unfounded."""
-        proved = certified_radii_batch(votes, chosen, TopK(59, 1), num_labels=60, sigma=0.5, alpha=ALPHA)
+        proved = certified_radii_batch(
+            votes, chosen, TopK(59, 1), num_labels=60, sigma=0.5, alpha=ALPHA, method="joint"
+        )
         return sum(bool(radii.true[0] >= 0) for radii in proved)
 
     assert too_many(false_claims(fresh), 600) > 1e-4

@@ -81,7 +81,7 @@ def test_joint(shape: tuple[int, ...]) -> None:
         ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=spread)
         hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
         labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[np.r_[0 : d - 1, d]])
-        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=2.0, alpha=0.01).true
+        radii = certified_radii(hits, labels, TopK(k, k_prime), sigma=2.0, alpha=0.01, method="joint").true
         options = {"k": k, "k_prime": k_prime, "alpha": 0.01, "fractions": (FRACTION_U, FRACTION_V, FRACTION_CAP)}
         sizes_agree(radii, lambda r, o=options: literal.joint_size(hits, labels, r=r, **o), 2.0)
 
@@ -161,8 +161,8 @@ def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
     labels = [rng.choice(12, 3, replace=False) for _ in ranked]
-    whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
     monkeypatch.setattr("multiguard.certify.counts._NUMBERS_AT_A_TIME", 100)
-    pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5)
+    pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
     for one, other in zip(whole, pieces, strict=True):
         np.testing.assert_array_equal(one.true, other.true)

@@ -116,7 +116,11 @@ def own_run(tmp_path, blind):
 
 def _certified(home, model, voted, certified):
     """The certificates of the folder of images, with these options of `vote` and `certify`."""
-    given = ["--data", "folder", "--root", home / "images", "--size", "16", "--draws", "60", "--sigma", "0.5"]
+    given = ["--data", "folder", "--root", home / "images", "--size", "16"]
+    if "--noise" not in voted:
+        given += ["--sigma", "0.5"]
+    if "band:4" not in voted:
+        given += ["--draws", "60"]
     how = ["--output", "logits", "--labels", home / "names.txt", "--out", home / "own" / "votes", "--force"]
     code, _, err = command("vote", "--model", model, *given, *how, *voted)
     assert code == 0, err
@@ -141,6 +145,30 @@ def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
     attacks = read_attacks(tmp_path / "own" / "attack").attacks
     assert {found.goal for image in attacks.images for found in image.outcomes} == goals
     assert set(attacks.images[0].proved) == goals
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        ("uniform:0.5", "R is the l1-norm of the perturbation"),
+        ("pixels:60", "R pixels may change, any of 256"),
+        ("band:4", "all 16 bands evaluate each perturbation"),
+    ],
+)
+def test_other_attackers(own_run, tmp_path, blind, noise, words):
+    """The noise of the certificates decides what the attacker may do, and nothing it finds breaks them."""
+    folder = _certified(tmp_path, blind, ["--noise", noise], ["--k", "3", "--k-prime", "2"])
+    code, out, err = command("attack", folder, *QUICK[:-1], "1", *OWN)
+    assert code == 0, out + err
+    assert words in out
+    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    assert str(attacks.noise).startswith(noise)
+    assert attacks.radii == (0.0, 1.0)
+    if attacks.noise.whole:
+        assert {found.norm for image in attacks.images for found in image.outcomes} <= {0.0, 1.0}
+        code, _, err = command("attack", folder, *OWN, "--radius", "0.5", "--force")
+        assert code == 2
+        assert "give whole numbers" in err
 
 
 def test_no_gradients(own_run):

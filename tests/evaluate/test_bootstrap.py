@@ -15,7 +15,9 @@ GRID = radius_grid(Gaussian(0.5), step=0.25)
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
-    return certify_votes(random_votes(tmp_path_factory.mktemp("votes"), images=40), CertifyConfig(TopK(3, 2)))
+    return certify_votes(
+        random_votes(tmp_path_factory.mktemp("votes"), images=40), CertifyConfig(TopK(3, 2)), methods=["joint"]
+    )
 
 
 def slow_band(certified, averaging, part, *, level, resamples, seed):

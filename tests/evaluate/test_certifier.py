@@ -112,11 +112,11 @@ def test_predicted_labels(tmp_path, kind) -> None:
 def test_chosen_labels(tmp_path, kind) -> None:
     """Labels chosen by pilot draws are certified as a prediction is."""
     votes = of_kind(tmp_path, kind)
-    found = certify_votes(votes, config_of(votes), labels="pilot")
+    found = certify_votes(votes, config_of(votes), methods=["joint"], labels="pilot")
     rule = found.config.rule
     for position, labels in enumerate(found.labels):
         fresh = as_array(votes.row(position).votes, rule.name)
-        one = confirm_labels(labels, fresh, rule, num_labels=12, sigma=0.5, alpha=0.01)
+        one = confirm_labels(labels, fresh, rule, num_labels=12, noise=Gaussian(0.5), alpha=0.01, method="joint")
         assert found.radii["joint"][position].tolist() == list(one.set_radii)
         assert found.label_radii[position].tolist() == list(one.radii)
         if votes.rule == "threshold":
@@ -163,6 +163,25 @@ def test_empty_sets(tmp_path) -> None:
     assert [(one.label, one.images) for one in label_scores(found, [0.0])] == [("label 0", 1)]
 
 
+@pytest.mark.parametrize("methods", [["coupled"], ["joint"], ["paper"], ["joint", "coupled"]], ids="+".join)
+def test_one_label(tmp_path, methods: list[str]) -> None:
+    """A set of one label and the label make one claim: it has all of alpha where one method proves both."""
+    run = provenance(1, 5, draws=200, k_max=1, labelled=False, pilot_draws=20)
+    fresh, pilot = np.repeat(np.array([[2], [1]], np.uint8), [185, 15], axis=0), np.full((20, 1), 2, np.uint8)
+    fresh = np.random.default_rng(0).permutation(fresh)
+    votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
+    found = certify_votes(votes, CertifyConfig(TopK(1, 1), 0.01), methods=methods, labels="pilot")
+    options = {"num_labels": 5, "noise": run.noise}
+    one_claim = methods in (["coupled"], ["joint"])
+    options["alpha"] = 0.01 if one_claim else 0.005
+    alone = certified_radii(fresh, [2], TopK(1, 1), method=methods[0] if one_claim else "joint", **options).true
+    assert found.label_radii[0].tolist() == alone.tolist()
+    for method in methods:
+        proved = certified_radii(fresh, [2], TopK(1, 1), method=method, **options).true
+        raised = proved if method == "paper" else np.maximum(proved, alone)
+        assert found.radii[method][0].tolist() == raised.tolist()
+
+
 def test_pilot_draws(tmp_path) -> None:
     """The pilot draws say label 0, the fresh ones label 1: label 0 is chosen, and not confirmed."""
     run = provenance(images=1, labels=4, draws=500, sigma=0.5, k_max=1, **UNLABELLED)
@@ -170,7 +189,7 @@ def test_pilot_draws(tmp_path) -> None:
     votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
     found = certify_votes(votes, CertifyConfig(TopK(1, 1)), labels="pilot")
     assert found.labels == ((0,),)
-    assert found.radii["joint"][0].tolist() == found.label_radii[0].tolist() == [-np.inf]
+    assert found.radii["coupled"][0].tolist() == found.label_radii[0].tolist() == [-np.inf]
     assert found.predicted == ((1,),)
 
 

@@ -55,7 +55,7 @@ def test_refusals(votes):
     for vary in ({"n": [10]}, {"alpha": [0.1]}):
         with pytest.raises(InvalidInputError, match="nothing is random"):
             sweep(votes, CONFIG, vary, [0.0])
-    with pytest.raises(InvalidInputError, match="must be whole numbers"):
+    with pytest.raises(InvalidInputError, match="give whole numbers"):
         curves(certify_votes(votes, CONFIG), [0.0, 1.5])
 
 

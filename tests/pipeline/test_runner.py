@@ -98,7 +98,7 @@ def test_other_k_same_votes(home):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("sigma=0.25", "model was made with other inputs: train.noise was gaussian:0.5 and is gaussian:0.25"),
+        ("sigma=0.25", 'model was made with other inputs: train.noise was "gaussian:0.5" and is "gaussian:0.25"'),
         ("vote.draws=70", "votes was made with other inputs: vote.draws was 60 and is 70"),
         ("data.images=5", "votes was made with other inputs: data.files has changed; data.ids has changed"),
     ],

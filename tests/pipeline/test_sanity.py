@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
-from multiguard.certify import Threshold, TopK
+from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.pipeline.draw_limits import fewest_draws, largest_radius
 
 DATA = ["--data", "digits", "--size", 16, "--images", 8]
@@ -99,7 +99,7 @@ def test_good_model():
     code, said = checked("templates")
     assert code == 0, said
     assert "nothing looks wrong" in said
-    assert "100 draws that all agree on one label prove radius" in said
+    assert "100 draws that all agree on one label prove l2-norm " in said
     assert "8 images x 100 draws take about" in said
     assert "recall on 8 images: " in said
 
@@ -184,7 +184,9 @@ def test_impossible_kind(name, output, more, message):
 def test_fewest_draws(rule):
     """One draw fewer proves nothing, and more draws prove more."""
     fewest = fewest_draws(rule, 20, 0.001)
-    radii = [largest_radius(draws, rule, 20, 0.5, 0.001) for draws in (fewest - 1, fewest, 4 * fewest, 16 * fewest)]
+    radii = [
+        largest_radius(draws, rule, 20, Gaussian(0.5), 0.001) for draws in (fewest - 1, fewest, 4 * fewest, 16 * fewest)
+    ]
     assert radii[0] < 0 <= radii[1] < radii[2] < radii[3]
 
 

@@ -9,7 +9,7 @@ from tests.report.studies import UNLABELLED, make_run
 
 from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.report import Study, compare_runs, write_page, write_tables
+from multiguard.report import Study, compare_runs, write_comparison, write_page, write_tables
 from multiguard.report.attackers import look_words, size_words, threat_words, unit_words
 from multiguard.report.figures import family_figure
 from multiguard.report.leaderboard import write_records
@@ -124,6 +124,11 @@ def test_comparison(runs, tmp_path):
     write_records(board, tmp_path)
     records = json.loads((tmp_path / "comparison.json").read_text())["records"]
     assert {(each["noise"], each["attacker"]) for each in records} == {("band:2/12", "patch")}
+    write_comparison(board, tmp_path / "comparison.html")
+    text = (tmp_path / "comparison.html").read_text()
+    assert UNITS["patch"] in text
+    assert "Patch side <i>R</i>" in text
+    assert not any("draws" in note or "α" in note for note in board.notes)
 
 
 def test_unlabelled_bands(tmp_path):

@@ -11,6 +11,7 @@ from tests.serve.client import Client
 from torch import nn
 
 from multiguard.certify import Threshold, TopK
+from multiguard.certify.noise import Gaussian
 from multiguard.pipeline.parts import PredictPart
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve import ServePart, Service
@@ -30,11 +31,10 @@ class Colours(nn.Module):
         return torch.cat([means, means.sum(dim=1, keepdim=True) / 2], dim=1)
 
 
-def make_predictor(rule="top-k", **options) -> Predictor:
+def make_predictor(rule="top-k", noise=Gaussian(0.5), **options) -> Predictor:  # noqa: B008 (frozen)
     votes = {"k_max": 1} if rule == "top-k" else {"score_threshold": 0.5}
-    smoother = Smoother(
-        Colours(), 0.5, labels=LABELS, output="probabilities", image_size=(SIZE, SIZE), device="cpu", **votes
-    )
+    how = {"labels": LABELS, "output": "probabilities", "image_size": (SIZE, SIZE), "device": "cpu", **votes}
+    smoother = Smoother(Colours(), noise=noise, **how)
     how = TopK(2, 1) if rule == "top-k" else Threshold(0.5)
     return Predictor(smoother, how, SIZE, "colours", PredictPart(pilot_draws=50, **options))
 

@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.serve.client import until
-from tests.serve.colours import LABELS, encode, make_predictor, serve
+from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
 
+from multiguard.certify.noise import BandAblation, PixelAblation
+from multiguard.errors import InvalidInputError
+from multiguard.serve import ServePart, Service
 from multiguard.smooth import LivePrediction
 
 
@@ -206,3 +209,27 @@ def test_model(running):
     told = running.client.ask("GET", "/api/model").json
     assert (told["labels"], told["rule"], told["k"], told["noise"]) == (list(LABELS), "top-k", 2, "gaussian:0.5")
     assert told["limits"]["bytes"] == 200_000
+
+
+def test_other_attacker(orange):
+    """Where pixels are counted, radii are whole numbers, in claims, on the slider and in attacks."""
+    for running in serve(make_predictor(noise=PixelAblation(8, SIZE * SIZE))):
+        told = running.client.ask("GET", "/api/model").json
+        assert (told["noise"], told["attacker"]) == ("pixels:8/64", "pixels")
+        page = running.client.ask("GET", "/").body.decode()
+        assert "R pixels may change, any of 64" in page
+        assert "any change of at most 1 pixel" in page
+        run = running.client.predict(orange).json
+        radii = [each["radius"] for each in run["labels"] if each["radius"] is not None]
+        assert all(radius == int(radius) for radius in radii)
+        found = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=2").json
+        assert found["threat"] == "any change of at most 2 pixels"
+        assert {found[part]["norm"] for part in ("bare", "smoothed")} <= {0.0, 1.0, 2.0}
+        refused = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=1.5")
+        assert (refused.status, "whole number" in refused.json["error"]) == (400, True)
+
+
+def test_no_draws():
+    """Bands have no draws to show, and the server says so before it starts."""
+    with pytest.raises(InvalidInputError, match="every band votes once; take multiguard predict"):
+        Service(make_predictor(noise=BandAblation(2, SIZE)), ServePart())

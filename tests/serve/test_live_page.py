@@ -107,7 +107,7 @@ def test_attack(page, radius, outcome):
         assert shown.locator("img").count() == 3
         captions = shown.locator("figcaption").all_inner_texts()
         assert (captions[0], captions[2]) == ("original", "result")
-        norm = float(re.fullmatch(r"perturbation . [\d.]+, norm (\d\.\d+)", captions[1])[1])
+        norm = float(re.fullmatch(r"perturbation . [\d.]+, l2-norm (\d\.\d+)", captions[1])[1])
         assert 0 <= norm <= radius  # 0 where no perturbation was better than none
     assert outcome in page.locator("[data-part=bare] .outcome").inner_text()
     kept = page.locator("[data-part=smoothed] .outcome").inner_text()

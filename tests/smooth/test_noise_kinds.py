@@ -149,8 +149,8 @@ def test_compiled(noise, classifier):
         ({}, "give exactly one of sigma and noise"),
         ({"noise": "uniform:0.5"}, "noise must be one of Gaussian, Uniform, PixelAblation, BandAblation"),
         ({"noise": Uniform(1e39)}, "half_width must be within float32"),
-        ({"noise": PixelAblation(5, 16), "clamp": True}, "clamp would make hidden pixels black"),
-        ({"noise": BandAblation(2, 4), "clamp": True}, "clamp would make hidden pixels black"),
+        ({"noise": PixelAblation(5, 16), "clamp": True}, "clamp must be left out with the noise"),
+        ({"noise": BandAblation(2, 4), "clamp": True}, "clamp must be left out with the noise"),
     ],
 )
 def test_refused_noise(options, message):

@@ -51,7 +51,8 @@ def test_top_k_radii():
     prediction = one.predict(image, TopK(3, 2), draws=300, alpha=0.01, seed=5, image_id="a")
     hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
-        assert radius == certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3).true[0]
+        alone = certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3, method="joint")
+        assert radius == alone.true[0]
     expected = certified_radii(hits, prediction.labels, TopK(3, 2), sigma=0.5, alpha=0.005).true
     assert prediction.set_radii == tuple(np.maximum(expected, np.sort(prediction.radii)[::-1]))
     assert prediction.set_radii[0] > prediction.set_radii[2]
@@ -110,9 +111,9 @@ def test_raised_set_radii():
     hits = np.zeros((100, 6), bool)
     hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
-    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01)
+    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01, method="joint")
     alone = np.sort(found.radii)[::-1]
-    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005).true
+    together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005, method="joint").true
     assert np.any(together < alone)
     assert found.set_radii == tuple(np.maximum(together, alone))
     assert list(found.set_radii) == sorted(found.set_radii, reverse=True)

@@ -3,7 +3,6 @@
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.votes.vote_runs import (
@@ -12,7 +11,6 @@ from tests.votes.vote_runs import (
     edit_manifest,
     edit_metadata,
     provenance,
-    rewrite,
     row,
     shard_path,
     write,
@@ -22,7 +20,7 @@ from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import file_checksum
 from multiguard.pipeline.folders import discard_votes
 from multiguard.votes import Manifest, VotesWriter, read_votes
-from multiguard.votes.shards import Shard, _rows_checksum, load_manifest, write_shard
+from multiguard.votes.shards import Shard, load_manifest, write_shard
 
 RUN = provenance()
 
@@ -217,37 +215,6 @@ def test_forged_row(tmp_path, kind, column, change, message):
     edit_manifest(tmp_path, lambda stored: None)
     with pytest.raises(VotesError, match=f"image-é-0.*{message}|{message}.*image-é-0"):
         read_votes(tmp_path).row(0, adaptive=True)
-
-
-def older_shard(folder, index: int) -> None:
-    """Make a shard of version 5 of one of today's: it has no votes without noise."""
-    table = pq.read_table(shard_path(folder, index)).drop_columns("bare")
-    records = table.to_pylist()
-    rewrite(folder, index, table)
-    edit_metadata(folder, index, version=5, rows_sha256=_rows_checksum(records))
-
-
-def test_older_shard(tmp_path):
-    """A shard without votes of the image without noise is read, and has all other votes."""
-    write(tmp_path, RUN, shards=[0])
-    older_shard(tmp_path, 0)
-    votes = read_votes(tmp_path, partial=True)
-    assert [votes.row(position).bare for position in range(2)] == [None, None]
-    assert np.array_equal(votes.ranked(0), row(RUN, 0).ranked)
-    write(tmp_path, RUN)  # the run goes on with shards of today
-    assert [each.bare is None for each in read_votes(tmp_path)] == [True, True, False, True, False]
-
-
-@pytest.mark.parametrize("version", [4, 6])
-def test_shard_of_the_wrong_version(tmp_path, version):
-    """The version that a shard names must be that of its columns."""
-    write(tmp_path, RUN, shards=[0])
-    older_shard(tmp_path, 0)
-    edit_metadata(tmp_path, 0, version=version)
-    with pytest.raises(
-        VotesError, match=f"version {version}; this multiguard reads 'multiguard-votes-shard', version 5"
-    ):
-        read_votes(tmp_path, partial=True)
 
 
 def test_forged_empty_row_group(tmp_path):

@@ -90,6 +90,20 @@ def ladders(game: Game, us: tuple[int, ...], vs: tuple[int, ...]) -> Ladders:
     return Ladders(order, np.diff(rising, axis=1), rising[:, 0], np.take_along_axis(possible, order, axis=1))
 
 
+def smoothed(counts: Floats, possible: Floats, unseen: float) -> Floats:
+    """(rows, cells) the law of these counts with draws never seen, half at the least W and half spread over all values.
+
+    Args:
+        counts: (rows, cells) along a ladder.
+        possible: (rows, cells) whether a cell is possible.
+        unseen: How many draws are added.
+    """
+    law = counts + unseen / 2 * possible / possible.sum(axis=1, keepdims=True)
+    law[:, 0] += unseen / 2
+    normalised: Floats = law / law.sum(axis=1, keepdims=True)
+    return normalised
+
+
 def scores_of(law: Floats, shift: Shift) -> Floats:
     """The score of the probability of each value or more, but the least; law: (rows, cells) along a ladder."""
     return shift.scores(np.clip(np.cumsum(law[:, :0:-1], axis=1)[:, ::-1], 0.0, 1.0))

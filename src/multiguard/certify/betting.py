@@ -3,8 +3,8 @@
 If fewer than e labels of L survive, some pair (U, V) is broken: U in L with |U| = d - e + 1 is out, V outside L with
 |V| = k - e + 1 is in. Each draw is a bet against the pair, chosen from earlier draws, whose payoff has mean at most 1
 while the pair is broken at r. So K, the product of the payoffs, ever reaches 1/a with probability at most a (Ville).
-Size e is claimed at r once K has reached E / alpha for every pair, at r and at every smaller r of a list fixed
-beforehand; E is the number of sizes. `docs/theory.md` has the proof.
+Size e is claimed at r once K has reached 1 / (f_e alpha) for every pair, at r and at every smaller r of a list fixed
+beforehand; f_e is the fraction of alpha that the first draws give to the size. `docs/theory.md` has the proof.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from multiguard.certify.layers import At
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
 from multiguard.certify.shifts import Shift
-from multiguard.certify.wealth import ANYTIME, Course, fixed_course, wealth
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course, settle, wealth
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
@@ -131,6 +131,8 @@ def _claimed(draws: Draws, staircase: Staircase, alpha: float, noise: SampledNoi
     radii = noise.betting_r if at is None else np.unique(check_radii(at))
     requested = None if at is None else len(radii)
     claims = staircase.claims(alpha, requested)
+    if not staircase.is_nested(requested):
+        claims = settle(draws, staircase.game, claims, course)
     log_k = wealth(draws, staircase.game, claims, radii, course)
     held = np.logical_and.accumulate(is_proved(log_k, claims, draws.count), axis=1)
     if staircase.is_nested(requested):

@@ -7,10 +7,16 @@ from itertools import combinations
 import numpy as np
 
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.bets import Game, Ladders, ladders
+from multiguard.certify.bets import Game, Ladders, breaking, ladders, payoffs, scores_of, smoothed
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
+from multiguard.certify.shifts import Shift
+from multiguard.certify.tally import MOST_COUNTED, RivalHits, Tally, count_sets, hit_bits, near_labels, rival_sets
 
+# Draws that were never seen are added to those seen.
+UNSEEN = 1.4
+# At most so many T of a size are tried for the one that is hardest to refute.
+_MOST_HARD = 60
 # The sizes v of T that are tried, besides |V| itself.
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, 60, 78, 100)
 
@@ -70,21 +76,41 @@ class Block:
         self.order = np.argsort(-on_labels, kind="stable")
         self.members = _subsets(self.order, max(claim.out for claim in claims))
         self._overlap = self.members.astype(np.int64) @ draws.patterns.T
+        self._overlaps = (self._overlap[:, None] == np.arange(game.most_in + 1)[:, None]).astype(np.float64)
         self._sizes = tuple(self.members.sum(axis=1).tolist())
 
     def options(self, claim: Claim) -> Options:
-        """What may be bet on, counted in the draws before for the T of the V whose labels came first in them."""
+        """What may be bet on, counted in the draws before for the T that looks hardest to refute in them.
+
+        That is, for each S and v, the T with the lowest mean payoff of the bet that is best against the first v labels.
+        """
         sizes = _rival_sizes(claim.into, self.game.most_out if self.game.threshold is not None else claim.into)
-        ahead, pattern = self._ahead[: self.first], self._pattern[: self.first]
-        hit = ahead[:, [claim.into]] - ahead[:, [claim.into - v for v in sizes]] if claim.into else ahead[:, :1]
-        span, patterns = self.game.most_out + 1, self._overlap.shape[1]
-        keys = (np.arange(len(sizes)) * patterns + pattern[:, None]) * span + hit
-        seen = np.bincount(keys.ravel(), minlength=len(sizes) * patterns * span).reshape(len(sizes), patterns, span)
-        overlaps = (self._overlap[:, :, None] == np.arange(self.game.most_in + 1)).astype(np.float64)
-        a, b = self.game.cells()
-        table = np.einsum("fpa,vpb->fvab", overlaps, seen, optimize=True)[:, :, a, b].reshape(-1, len(a))
         ladder = ladders(self.game, self._sizes, sizes)
-        return Options(sizes, ladder, np.take_along_axis(table, ladder.order, axis=1))
+        tables = [self._tables(claim.into, v if claim.into else 0) for v in sizes]
+        order = ladder.order.reshape(len(self.members), len(sizes), -1)
+        counts = np.take_along_axis(np.stack([table[:, :, 0] for table in tables], axis=1), order, axis=2)
+        if any(table.shape[2] > 1 for table in tables):
+            x = _fair_payoffs(counts.reshape(ladder.order.shape), ladder, self.game.shift).reshape(order.shape)
+            for v, table in enumerate(tables):
+                along = np.take_along_axis(table, order[:, v, :, None], axis=1)
+                hardest = np.einsum("sc,sct->st", x[:, v], along).argmin(axis=1)
+                counts[:, v] = along[np.arange(len(along)), :, hardest]
+        return Options(sizes, ladder, counts.reshape(ladder.order.shape))
+
+    def _tables(self, into: int, v: int) -> Floats:
+        """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
+        before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
+        near = min(near_labels(v, _MOST_HARD, v), self.rivals - before) if 1 < v <= MOST_COUNTED else v
+        if near == v or self.game.most_out == 1:
+            own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
+            flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
+            seen: Floats = flat.reshape(*shape, 1).astype(np.float64)
+        else:
+            hits = hit_bits(self._draw[: self._start], self._place[: self._start] - before, near, self.first)
+            seen = count_sets(rows, hits, rival_sets(near, v), shape)
+        a, b = self.game.cells()
+        table: Floats = np.tensordot(self._overlaps, seen, 1)[:, a, b]
+        return table
 
     def within(self, sets: Ints) -> Bools:
         """(sets given, sets tried) whether each S lies within each U."""
@@ -96,22 +122,19 @@ class Block:
         ends = np.linspace(self.first, self.planned, count + 1).round().astype(np.int64)[1:]
         return [*np.unique(ends[(ends > self.first) & (ends < self.last)]).tolist(), self.last]
 
-    def tally(self, claim: Claim, subset: int, v: int, ends: Sequence[int]) -> "Tally":
+    def tally(self, claim: Claim, subset: int, v: int, ends: Sequence[int]) -> Tally:
         """What a bet on this S and the last v labels of V depends on, in steps that end at `ends`."""
-        rows, span = slice(self.first, self.last), self.game.most_out + 1
+        rows, depth = slice(self.first, self.last), self.game.most_in + 1
         step = np.searchsorted(ends, np.arange(self.first, self.last), side="right")
-        a = self._overlap[subset][self._pattern[rows]]
-        hits_in = np.bincount(step * (self.game.most_in + 1) + a, minlength=len(ends) * (self.game.most_in + 1))
+        row = step * depth + self._overlap[subset][self._pattern[rows]]
+        hits_in = np.bincount(row, minlength=len(ends) * depth).reshape(len(ends), depth)
         if claim.into == 0:
-            return Tally(hits_in.reshape(len(ends), -1), np.zeros((len(ends), 0, self.game.slots)), 0, span)
+            return Tally(hits_in)
         before = claim.into - v
-        b = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
         later = self._place[self._start :] >= before
         draw, place = self._draw[self._start :][later] - self.first, self._place[self._start :][later] - before
-        shape = len(ends), self.rivals - before, self.game.slots
-        keys = (step[draw] * shape[1] + place) * shape[2] + (a * span + b)[draw]
-        table = np.bincount(keys, minlength=shape[0] * shape[1] * shape[2]).reshape(shape)
-        return Tally(hits_in.reshape(len(ends), -1), table, v, span)
+        hits = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
+        return Tally(hits_in, RivalHits(row, hits, draw, place, self.rivals - before, v, self.game.most_out + 1))
 
     def _hits_ahead(self, most: int) -> Ints:
         """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""
@@ -120,42 +143,10 @@ class Block:
         return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
 
 
-class Tally:
-    """The least that a pair with one S and any V gains in a block, step by step.
-
-    T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v. A draw that
-    hits B labels after those loses at most (log g(a, 0) - log g(a, B)) / B per label of T that it hits.
-
-    Attributes:
-        hits_in: (steps, a) how many draws hit a labels of S.
-        table: (steps, labels, slots) how many draws hit each label that T can hold, by a and B.
-        v: The number of labels in T; 0 without T.
-        span: How many B there are.
-    """
-
-    def __init__(self, hits_in: Ints, table: Ints | Floats, v: int, span: int) -> None:
-        self.v, self.span, self.hits_in = v, span, hits_in.astype(np.float64)
-        self.used = np.flatnonzero(table.any(axis=(0, 1)))
-        self.table = table[:, table.any(axis=(0, 2))][:, :, self.used].astype(np.float64)
-        self._plain, self._losses = np.zeros(1), np.zeros((1, self.table.shape[1]))
-
-    def add(self, step: int, logs: Floats) -> Floats:
-        """(pairs,) what is gained from the first step to this one; logs: (pairs, slots) log g by a and b."""
-        by_hits = logs.reshape(len(logs), -1, self.span)
-        self._plain = self._plain + by_hits[:, :, 0] @ self.hits_in[step]
-        if self.v == 0:
-            return self._plain
-        per_hit = (by_hits[:, :, :1] - by_hits) / np.maximum(np.arange(self.span), 1)
-        self._losses = self._losses + per_hit.reshape(logs.shape)[:, self.used] @ self.table[step].T
-        return self._plain - _largest(self._losses, self.v)
-
-
-def _largest(values: Floats, count: int) -> Floats:
-    """(rows,) the sum of the largest values of each row; none is negative."""
-    if values.shape[1] > count:
-        values = np.partition(values, values.shape[1] - count, axis=1)[:, values.shape[1] - count :]
-    total: Floats = values.sum(axis=1)
-    return total
+def _fair_payoffs(counts: Floats, ladder: Ladders, shift: Shift) -> Floats:
+    """(rows, cells) the payoffs of a bet made for these counts where they just break, along the ladder."""
+    scores = scores_of(smoothed(counts, ladder.possible, UNSEEN), shift)
+    return payoffs(scores, ladder.gaps, ladder.least, breaking(scores, ladder.gaps, ladder.least, shift), shift)
 
 
 def _rival_sizes(into: int, most: int) -> tuple[int, ...]:

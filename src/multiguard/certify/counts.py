@@ -38,7 +38,7 @@ class VoteCounts:
         pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
             for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
         rival_mass: (min(d, k), k, k') for the top-k rule the most mass of the draws that hit at least l labels of T, as
-            `rivals.rival_mass` has it; empty for sets of any size.
+            `rivals.rival_mass` has it; empty for sets of any size, and where no layers are counted.
         suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
     """
 
@@ -52,11 +52,18 @@ class VoteCounts:
 
 
 def count_votes(
-    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, weights: Floats | None = None
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    weights: Floats | None = None,
+    *,
+    layers: bool = True,
 ) -> VoteCounts:
     """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
 
-    With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws.
+    With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws. Without
+    `layers`, which `joint` alone uses, those of the rivals are not counted.
     """
     given, true = np.asarray(votes), check_labels(labels, num_labels, allow_none=True)
     checked = check_votes(given, rule, num_labels)
@@ -65,7 +72,7 @@ def count_votes(
         outside = np.setdiff1d(np.arange(num_labels), true)
         most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
         return replace(counts, suspects=_count_sets(checked, most_hit, weights))
-    return _count_ranked(checked, true, rule, num_labels, weights)
+    return _count_ranked(checked, true, rule, num_labels, weights, layers)
 
 
 def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
@@ -128,7 +135,7 @@ def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDAr
 
 
 def _count_ranked(
-    ranked: NDArray[np.integer], labels: Ints, rule: TopK, num_labels: int, weights: Floats | None
+    ranked: NDArray[np.integer], labels: Ints, rule: TopK, num_labels: int, weights: Floats | None, layers: bool
 ) -> VoteCounts:
     """The counts of ranked votes (draws, K'), of which the first k' of each row count."""
     k_prime = rule.k_prime
@@ -147,7 +154,7 @@ def _count_ranked(
         label_mass=mass,
         overlap_mass=overlap[: k_prime + 1].astype(np.float64),
         pattern_mass=patterns if few else np.empty(0),
-        rival_mass=rival_mass(chosen, weights, mass, labels, rule.k),
+        rival_mass=rival_mass(chosen, weights, mass, labels, rule.k) if layers else np.empty(0),
     )
 
 

@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_alpha, check_radii, each_image
 from multiguard.certify.arrays import Bools, Floats
-from multiguard.certify.bets import Game, scores_of
+from multiguard.certify.bets import Game, scores_of, smoothed
 from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import Rule, TopK
-from multiguard.certify.wealth import BETTING_CUTS, wealth
+from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, settle, wealth
 from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
@@ -34,7 +34,8 @@ class Outlook:
 
     Attributes:
         draws: The draws so far.
-        claimed: (claims, radii) whether log K of every pair has reached what is needed at this radius.
+        claimed: (claims, radii) whether log K of every pair has reached what is needed at this radius, for this claim
+            or a stronger one.
         missing: (claims, radii) what log K of the weakest pair still lacks.
         pace: (claims, radii) the square root of the growth of log K that is expected per draw to come.
     """
@@ -119,11 +120,12 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Flo
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
     for staircase, level in parts:
-        claims = staircase.claims(level)
+        claims = settle(draws, staircase.game, staircase.claims(level), ANYTIME)
         if claims:
             paces.append(_paces(draws, staircase.game, claims, rising))
             log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1], noise.betting_r)
-            claimed.append(is_proved(log_k, claims, draws.count))
+            proved = is_proved(log_k, claims, draws.count)
+            claimed.append(np.logical_or.accumulate(proved[::-1])[::-1])  # a claim implies all weaker ones
             missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
     return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)
@@ -158,9 +160,7 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     weakest[0, block.order[len(block.order) - claim.out :]] = 1
     rows = np.repeat(block.within(weakest)[0], len(options.sizes))
     possible, gaps, least = options.ladder.possible[rows], options.ladder.gaps[rows], options.ladder.least[rows]
-    law = options.counts[rows] + _UNSEEN / 2 * possible / possible.sum(axis=1, keepdims=True)
-    law[:, 0] += _UNSEEN / 2
-    law /= law.sum(axis=1, keepdims=True)
+    law = smoothed(options.counts[rows], possible, _UNSEEN)
     shift, r = block.game.shift, radii[:, None, None]
     scores = shift.kept(scores_of(law, shift))
     means = least + (gaps * shift.moved(scores, -r)).sum(axis=2)

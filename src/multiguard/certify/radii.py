@@ -20,7 +20,7 @@ from multiguard.certify.floors import independent_ceilings, independent_floors, 
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.registry import own_method
-from multiguard.certify.rules import Method, Rule, TopK, check_method
+from multiguard.certify.rules import Method, Rule, TopK, check_method, default_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
@@ -76,7 +76,7 @@ def certified_radii(
     sigma: float | None = None,
     noise: Noise | None = None,
     alpha: float = 0.001,
-    method: Method = "joint",
+    method: Method | None = None,
     num_labels: int | None = None,
 ) -> Radii:
     """With probability at least 1 - alpha over the draws, every radius returned holds, all of them at once.
@@ -88,8 +88,8 @@ def certified_radii(
     `BandAblation` nothing is random: its radii hold for certain, and `labels` may be picked from the votes.
 
     Args:
-        votes: The votes of independent draws of the noise, or of every band in order: integers (draws, K'), the
-            labels of each draw from the highest score down, of which the first k' count; or boolean (draws,
+        votes: The votes of independent draws of the noise as they came, or of every band in order: integers (draws,
+            K'), the labels of each draw from the highest score down, of which the first k' count; or boolean (draws,
             num_labels), the labels that the base classifier returned. `Threshold` needs the latter.
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
@@ -97,16 +97,17 @@ def certified_radii(
             short for `noise=Gaussian(sigma)`. Give exactly one of the two.
         noise: The noise, which says what the attacker may do and what a radius counts.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
-        method: "joint", "coupled", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
-            1, corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). The radii of "coupled" and
+        method: "coupled", "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
+            1, corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). By default what proves most:
+            "coupled" for `TopK` with Gaussian noise, otherwise "joint". The radii of "coupled" and
             "betting" are some of `noise.radii(noise.betting_r)`. Those of "betting" hold for any number of draws, also
             one that was decided by looking at the votes, and a run may be extended by more draws. The other methods
             need a number of draws fixed beforehand. "enumerated" is the one method of a `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
-    >>> ranked = [[0, 1]] * 90 + [[1, 2]] * 10  # 100 draws, the best label first
+    >>> ranked = ([[0, 1]] * 9 + [[1, 2]]) * 10  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(3)
-    array([0.361])
+    array([0.31])
     >>> from multiguard.certify import Uniform
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), noise=Uniform(0.5), num_labels=3).true.round(3)
     array([0.265])
@@ -119,7 +120,8 @@ def certified_radii(
         check_labels(labels, num_labels)
     if (alone := _by_image(rule, num_labels, *options)) is not None:
         return alone(given, labels)
-    return solve([count_votes(given, labels, rule, num_labels)], rule, ClopperPearson(), *options)[0]
+    counts = count_votes(given, labels, rule, num_labels, layers=_has_layers(options[-1]))
+    return solve([counts], rule, ClopperPearson(), *options)[0]
 
 
 def certified_radii_batch(
@@ -131,7 +133,7 @@ def certified_radii_batch(
     sigma: float | None = None,
     noise: Noise | None = None,
     alpha: float = 0.001,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> list[Radii]:
     """For each image the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
 
@@ -142,12 +144,13 @@ def certified_radii_batch(
     >>> images = [[[0], [0], [1]] * 30, [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
     >>> [each.true.round(3).tolist() for each in radii]
-    [[-inf], [0.695]]
+    [[-inf], [0.65]]
     """
     options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method)
     if (alone := _by_image(rule, num_labels, *options)) is not None:
         return list(each_image(votes, labels, alone))
-    counts = each_image(votes, labels, lambda given, true: count_votes(given, true, rule, num_labels))
+    layers = _has_layers(options[-1])
+    counts = each_image(votes, labels, lambda given, true: count_votes(given, true, rule, num_labels, layers=layers))
     return solve(list(counts), rule, ClopperPearson(), *options)
 
 
@@ -159,7 +162,7 @@ def exact_radii(
     *,
     sigma: float | None = None,
     noise: Noise | None = None,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> Radii:
     """What `certified_radii` would prove with infinitely many draws: nothing is estimated, nothing can fail.
 
@@ -170,7 +173,7 @@ def exact_radii(
         rule: The smoothed classifier.
         sigma: The standard deviation of Gaussian noise; give this or `noise`.
         noise: The noise, any but a `BandAblation`.
-        method: The method to prove with.
+        method: The method to prove with, by default that of `certified_radii`.
 
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
     >>> exact_radii(sets, [0.9, 0.1], [0], TopK(k=1, k_prime=1), sigma=1.0).true.round(4)
@@ -180,6 +183,7 @@ def exact_radii(
     num_labels = _columns("vote_sets", sets)
     sampled = check_sampled(resolve_noise(sigma, noise))
     options = check_options(rule, num_labels, sampled, 0.5, method)
+    method = options[-1]
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
@@ -188,7 +192,7 @@ def exact_radii(
     if method in BETTING_METHODS:
         draws = read_draws(sets, labels, rule, num_labels)
         return _radii(sampled, coupled_radii(draws, weights, rule, sampled.shift))
-    counts = count_votes(sets, labels, rule, num_labels, weights)
+    counts = count_votes(sets, labels, rule, num_labels, weights, layers=_has_layers(method))
     return solve([counts], rule, Exact(weights), *options)[0]
 
 
@@ -216,10 +220,12 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     return sizes
 
 
-def check_options(rule: Rule, num_labels: int, noise: Noise, alpha: float, method: str) -> tuple[Noise, float, Method]:
-    """The noise, alpha and the method, if they fit each other, and the rule the number of labels."""
+def check_options(
+    rule: Rule, num_labels: int, noise: Noise, alpha: float, method: str | None
+) -> tuple[Noise, float, Method]:
+    """The noise, alpha and the method, the default one for None, if they fit each other and the number of labels."""
     rule.check(num_labels)
-    return noise, check_alpha(alpha), check_method(method, rule, noise)
+    return noise, check_alpha(alpha), check_method(method or default_method(rule, noise), rule, noise)
 
 
 def _by_image(
@@ -247,6 +253,11 @@ def _by_image(
     if own is not None:
         return solve_own
     return bet if method in BETTING_METHODS else enumerate_bands if method == "enumerated" else None
+
+
+def _has_layers(method: Method) -> bool:
+    """Whether the method uses the layers of rivals."""
+    return method == "joint"
 
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:

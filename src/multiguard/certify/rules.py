@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.arrays import Ints
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.certify.registry import own_method, own_methods
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
@@ -149,6 +149,21 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
     assert k is not None
     assert k_prime is not None
     return TopK(k, k_prime)
+
+
+def default_method(rule: Rule, noise: Noise) -> Method:
+    """The method that certifies a fixed number of draws where none is named: the one that proves most.
+
+    >>> from multiguard.certify import Gaussian, Uniform
+    >>> default_method(TopK(k=10, k_prime=3), Gaussian(0.5)), default_method(TopK(k=10, k_prime=3), Uniform(0.5))
+    ('coupled', 'joint')
+    """
+    return "coupled" if isinstance(rule, TopK) and isinstance(noise, Gaussian) else default_label_method(noise)
+
+
+def default_label_method(noise: Noise) -> Method:
+    """The same for what is claimed of each label alone: there is little to couple, and `joint` is the fastest."""
+    return "enumerated" if isinstance(noise, BandAblation) else "joint"
 
 
 def check_method(method: str, rule: Rule, noise: Noise | None = None) -> Method:

@@ -15,8 +15,11 @@ from multiguard.certify.draws import read_draws
 from multiguard.certify.enumerated import enumerated_radii
 from multiguard.certify.noise import BandAblation, Noise, resolve_noise
 from multiguard.certify.radii import solve
-from multiguard.certify.rules import Method, Rule, TopK, check_method
+from multiguard.certify.rules import Method, Rule, TopK, check_method, default_label_method
 from multiguard.errors import InvalidInputError
+
+# The methods that prove what is claimed of a single label.
+LABEL_METHODS: tuple[Method, ...] = ("joint", "enumerated", *BETTING_METHODS)
 
 
 def label_radii(
@@ -28,13 +31,13 @@ def label_radii(
     sigma: float | None = None,
     noise: Noise | None = None,
     alpha: float = 0.001,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> Floats:
     """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
 
     For `TopK` that is against all other labels. Several labels together hold with what is left of 1 after alpha for
-    each. The arguments are those of `certified_radii`; the method is "joint", "coupled" or "betting", or "enumerated"
-    for a band.
+    each. The arguments are those of `certified_radii`; the method is "joint", the default, "coupled" or "betting", or
+    "enumerated" for a band.
 
     Returns:
         (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
@@ -57,21 +60,22 @@ def label_radii_batch(
     alphas: Sequence[float],
     sigma: float | None = None,
     noise: Noise | None = None,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> list[Floats]:
     """For each image the promise of `label_radii`, each with an alpha of its own."""
     rule.check(num_labels)
     resolved, alphas = resolve_noise(sigma, noise), [check_alpha(alpha) for alpha in alphas]
-    if method not in ("joint", "enumerated", *BETTING_METHODS):
+    method = method or default_label_method(resolved)
+    if method not in LABEL_METHODS:
         raise InvalidInputError(
             f"the method of single labels must be joint, coupled, betting or enumerated, got {method!r}"
         )
-    check_method(method, rule, resolved)
-    if method != "joint":
+    by = check_method(method, rule, resolved)
+    if by != "joint":
         levels = iter(alphas)
 
         def alone(given: ArrayLike, true: ArrayLike) -> Floats:
-            return _alone(method, given, true, rule, num_labels, resolved, next(levels))
+            return _alone(by, given, true, rule, num_labels, resolved, next(levels))
 
         return list(each_image(votes, labels, alone))
 

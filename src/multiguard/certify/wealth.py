@@ -5,15 +5,15 @@ nothing of the votes, so K of the first n draws is the same whatever follows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
 
 import numpy as np
 
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, stakes
-from multiguard.certify.blocks import Block, Claim
+from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, smoothed, stakes
+from multiguard.certify.blocks import UNSEEN, Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
@@ -25,14 +25,14 @@ _HORIZONS, _LEAST_LEFT = tuple(10**e for e in range(3, 10)), 0.3
 _FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
 # Stakes are chosen again so many times from one cut to the next.
 _STEPS = 6
-# Draws that were never seen are added to those seen: so many at the least W, and as many spread over all values.
-_UNSEEN = 0.7
-# Halvings in the search for the r that an option reaches.
-_HALVINGS = 8
+# Steps in the search for the r that an option reaches.
+_REACH_STEPS, _LEAST_PART = 3, 0.25
 # That r is uncertain; bets are made for so many r from what is expected to what is likely, and for few r far below.
 _FINE = 64
 # There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
 _HOPE = 4.0
+# A claim without hope before the first cut has this fraction of the alpha of one with hope.
+_HOPELESS = 0.02
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,32 @@ def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, cou
     if not ends:
         return np.zeros((len(claims), len(radii)))
     blocks = [Block(draws, (first, last), planned, game, claims) for first, planned, last in ends]
-    return np.stack([_best_wealth(blocks, claim, radii, course) for claim in claims])
+    best = np.zeros((len(claims), len(radii)))
+    for row, claim in zip(best, claims, strict=True):
+        row[:] = _best_wealth(blocks, claim, radii, course)
+        if not row.any():  # so has no stronger claim
+            break
+    return best
+
+
+def settle(draws: Draws, game: Game, claims: Sequence[Claim], course: Course) -> list[Claim]:
+    """The same claims with alpha divided again: those without hope have a small part of it.
+
+    Only the draws before the first cut decide, and none of these is bet on.
+    """
+    ends = course.blocks(draws.count)
+    if len(claims) < 2 or not ends:
+        return list(claims)
+    first, planned, last = ends[0]
+    block = Block(draws, (first, last), planned, game, claims)
+    parts = np.exp([-claim.needed for claim in claims])
+    kept = np.full(len(claims), _HOPELESS)
+    for row, claim in enumerate(claims):
+        if not Bets(block, claim, _sets(block, claim), course).is_hopeful:
+            break
+        kept[row] = 1.0
+    settled = parts * kept * (parts.sum() / (parts * kept).sum())
+    return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
 
 
 def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: Course) -> Floats:
@@ -109,16 +134,21 @@ class Bets:
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
-        self.law = self._law()
+        self.law = smoothed(self.options.counts, self.options.ladder.possible, UNSEEN)
         self.scores = scores_of(self.law, block.game.shift)
         self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
         reached = np.where(inside, self._reach(), -np.inf)
         self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
 
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether so much growth is expected at r = 0 that the claim may be made."""
+        return self.reach >= 1 / _HOPE - 1
+
     def grid(self, radii: Floats) -> Floats:
         """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
-        if self.reach < 1 / _HOPE - 1:
+        if not self.is_hopeful:
             return radii[:0]
         spread = self.block.game.shift.spread / np.sqrt(self.block.first)
         near = self.reach + spread * np.arange(-_FINE, 2 * _FINE + 1) / _FINE
@@ -195,22 +225,14 @@ class Bets:
             expected: Floats = np.einsum("ij,ij->i", self.law, log_g) / rate - 1
             return expected
 
-        low, high, at_zero = np.zeros(len(options)), self.ends.copy(), growth(np.zeros(len(options)))
+        at_zero = growth(np.zeros(len(options)))
         if not np.any(at_zero >= 0):
             return at_zero
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            reached = growth(middle) >= 0
-            low, high = np.where(reached, middle, low), np.where(reached, high, middle)
-        return np.where(at_zero >= 0, low, np.minimum(at_zero, 0))
-
-    def _law(self) -> Floats:
-        """(options, cells) how often each W came before, with draws that were never seen."""
-        possible = self.options.ladder.possible
-        law = self.options.counts + _UNSEEN * possible / possible.sum(axis=1, keepdims=True)
-        law[:, 0] += _UNSEEN
-        normalised: Floats = law / law.sum(axis=1, keepdims=True)
-        return normalised
+        r, expected = np.zeros(len(options)), at_zero
+        for _ in range(_REACH_STEPS):  # the growth is nearly linear in what is left of r
+            r = np.maximum(self.ends - (self.ends - r) / np.maximum(expected / 2 + 1, _LEAST_PART), 0.0)
+            expected = growth(r)
+        return np.where(at_zero >= 0, r, np.minimum(at_zero, 0))
 
 
 @cache

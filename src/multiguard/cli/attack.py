@@ -33,6 +33,8 @@ def attack_command(
 ) -> None:
     """Attack the smoothed classifier and compare what attacks reach with what is certified.
 
+    The noise decides what the attacker may do: an l2-norm, an l1-norm, so many pixels, or one patch.
+
     Exit code 1 if a certificate was broken: draws other than the attack's own say so with confidence 1 - beta. Attacks
     may miss what exists: only the certificate covers every perturbation.
 
@@ -72,9 +74,11 @@ def _show(attacks: "Attacks") -> None:
     """The averages, and whether a certificate was broken."""
     from multiguard.cli.score_table import show_attack_curves
     from multiguard.report.attack_figure import attack_words, verdict
+    from multiguard.report.attackers import unit_words
 
     console = PlainConsole()
-    console.print(f"{attack_words(attacks)}\n")
+    console.print(attack_words(attacks))
+    console.print(f"{unit_words(attacks.noise)}\n")
     show_attack_curves(attacks, console)
     console.print(f"\n{verdict(attacks)}")
     for method in attacks.methods:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -31,7 +32,7 @@ _Out = Annotated[
 ]
 
 _ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("joint", "coupled", "betting", "paper", "independent", "jia"),
+    "top-k": ("coupled", "joint", "betting", "paper", "independent", "jia"),
     "threshold": ("joint", "coupled", "betting", "independent"),
 }
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
@@ -84,7 +85,7 @@ def certify_command(
     show_scores(written, PlainConsole())
     if (reason := why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
-    echo(f"\n{closing_sentence(written)}")
+    echo(f"\n{fill(closing_sentence(written), 80)}")
     echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
 
 

@@ -71,7 +71,7 @@ def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
 
 
 def _show_image(console: Console, image: "ImagePrediction") -> None:
-    console.print(f"{image.file}  ({image.prediction.draws} draws)")
+    console.print(f"{image.file}  ({image.prediction.draws} {_draws_word(image.noise)})")
     text = partial(_text, image.noise)
     _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii, text)
     if others := image.prediction.other_radii:
@@ -84,7 +84,7 @@ def show_predictions(results: "Results", console: Console) -> None:
     found = results.certificates
     set_radii = found.radii[found.methods[0]]
     for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
-        console.print(f"{name}  ({found.draws[number]} draws)")
+        console.print(f"{name}  ({found.draws[number]} {_draws_word(found.noise)})")
         names = [found.label_names[label] for label in labels]
         _show_labels(console, names, radii.tolist(), set_radii[number].tolist(), partial(_text, found.noise))
         console.print()
@@ -102,6 +102,10 @@ def _promise(noise: "Noise", pixels: str, alpha: float) -> str:
         "1. That says nothing about whether it is right. For each image, all of this holds"
         f"{', since nothing is random' if noise.attacker == 'patch' else sure}."
     )
+
+
+def _draws_word(noise: "Noise") -> str:
+    return "bands" if noise.attacker == "patch" else "draws"
 
 
 def _text(noise: "Noise", radius: float) -> str:
@@ -127,11 +131,13 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     predictor, part = result.predictor, result.predictor.part
     noise, pixels = predictor.smoother.settings.noise, f"{predictor.size} x {predictor.size} pixels with "
     yield _promise(noise, pixels if predictor.size else "", part.alpha)
-    yield (
-        f"{predictor.model}, {rule_text(predictor.rule)}, {noise_text(noise)}. "
+    how = (
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
         f"--seed {part.seed} repeats the noise."
     )
+    if noise.attacker == "patch":
+        how = "Every band votes once: there are no draws to choose."
+    yield f"{predictor.model}, {rule_text(predictor.rule)}, {noise_text(noise)}. {how}"
 
 
 def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text) -> Table:
@@ -162,20 +168,19 @@ def _others_table(radii: Sequence[float], text: Text) -> Table:
 def _as_json(result: "PredictResult") -> dict[str, Any]:
     predictor, part = result.predictor, result.predictor.part
     settings = predictor.smoother.settings
-    threshold = settings.score_threshold
+    threshold, drawn = settings.score_threshold, settings.noise.attacker != "patch"  # of bands nothing is random
+    draws = {"pilot_draws": part.pilot_draws, "max_draws": part.draws, "seed": part.seed}
     return {
         "model": predictor.model,
         "rule": predictor.rule.name,
         **predictor.rule.options,
-        "alpha": part.alpha,
+        **({"alpha": part.alpha} if drawn else {}),
         "noise": str(settings.noise),
         "attacker": settings.noise.attacker,
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,
-        "pilot_draws": part.pilot_draws,
-        "max_draws": part.draws,
-        "seed": part.seed,
+        **(draws if drawn else {}),
         "images": [_image_json(image) for image in result.images],
         "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in result.failures],
     }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -75,7 +76,7 @@ def report_command(
         echo(note)
     echo(f"{len(result.figures)} files of figures: {job.figures}")
     echo(f"{len(result.tables)} files of tables: {job.tables}")
-    echo(closing_sentence(job.main))
+    echo(fill(closing_sentence(job.main), 80))
     echo(f"report: {result.page}")
 
 

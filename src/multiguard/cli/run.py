@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,7 +111,7 @@ def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callabl
     if result.certificates is not None:
         print_line("")
         show(result.certificates, PlainConsole())
-        print_line(f"\n{closing_sentence(result.certificates)}")
+        print_line(f"\n{fill(closing_sentence(result.certificates), 80)}")
     print_line(f"time: {_times(result.record, done)}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
 

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.certify.rules import Rule, TopK
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
-from multiguard.report.attackers import noise_words, unit_words
+from multiguard.report.attackers import unit_words
 from multiguard.report.words import dataset_title
 from multiguard.results import Results
 
@@ -45,8 +45,8 @@ def rule_text(rule: Rule) -> str:
 
 
 def noise_text(noise: Noise) -> str:
-    """The noise for a terminal, which may lack Greek letters."""
-    return noise_words(noise).replace("σ", "sigma").replace("±", "+-")
+    """The noise for a terminal: sigma by its name, any other as the command line has it."""
+    return f"sigma = {plain(noise.sigma)}" if isinstance(noise, Gaussian) else str(noise)
 
 
 def show_scores(written: Results, console: Console) -> None:

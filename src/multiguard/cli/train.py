@@ -49,7 +49,7 @@ def show_epoch(record: dict[str, Any]) -> None:
     """Print one line about an epoch of training."""
     rate = record["images_per_second"]
     print_line(
-        f"epoch {record['epoch']:3d}  {record['noise']}  loss {record['loss']:.3f}  "
+        f"epoch {record['epoch']:3d}  loss {record['loss']:.3f}  "
         f"mAP {record['map_noisy']:.4f} noisy {record['map_clean']:.4f} clean  {rate:,.0f} images/s"
     )
 

@@ -100,7 +100,7 @@ def _target(vote: VotePart, target: dict[str, Any]) -> "CertifyConfig | None":
         return CertifyPart(**target).config(vote.rule)
     for name in target:
         raise InvalidInputError(
-            f"--{name.replace('_', '-')} tells adaptive draws when to stop, and --draws is {vote.draws}; "
+            f"--{name.replace('_', '-')} tells adaptive draws when to stop, and --draws is {vote.most_draws}; "
             "leave it to certify"
         )
     return None

@@ -131,8 +131,8 @@ def certify_votes(
     Args:
         votes: What `read_votes` returns.
         config: The rule, alpha and n.
-        methods: The methods to prove with, on the same votes; by default "joint", for adaptive votes "betting". The
-            threshold rule has these two and "independent".
+        methods: The methods to prove with, on the same votes; by default "coupled" (the threshold rule: "joint"), for
+            adaptive votes "betting". The threshold rule has these three and "independent".
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
             certify the labels that the pilot draws choose. Then recall is the fraction of the predicted labels that
             provably stay.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
+from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch, rules
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import check_method
-from multiguard.certify.single_labels import label_radii_batch
+from multiguard.certify.single_labels import LABEL_METHODS, label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name
@@ -29,8 +29,8 @@ class Certifier:
 
     About the ground truth the claims on L as a set take all of alpha, and so does the claim on each label alone. About
     labels chosen from pilot draws all claims hold at once: half of alpha is for the set, half for its labels, an equal
-    part each. Of a band ablation every band votes: nothing is random, alpha plays no part, and the votes that certify
-    may choose the labels, too.
+    part each. Where the set is always one label, there is one claim only, and it has all of alpha. Of a band ablation
+    every band votes: nothing is random, alpha plays no part, and the votes that certify may choose the labels, too.
 
     Args:
         votes: The run.
@@ -59,6 +59,10 @@ class Certifier:
         self.config, self._source, self._rule = config, source, config.rule
         self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
         self._label_method, self._enumerated = default_method(run), isinstance(run.noise, BandAblation)
+        self._raised = {self._label_method, set_method(config.rule, run)}
+        self._is_one_claim = source == "pilot" and is_one_claim(config.rule, methods)
+        if self._is_one_claim:
+            self._label_method = methods[0]
         self.labels: list[Labels] = []
         self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
         self.label_radii: list[Floats] = []
@@ -117,20 +121,21 @@ class Certifier:
         """For each image what the method proves of L as a set.
 
         Of labels that pilot draws chose all claims hold at once: where e of them stay up to their own radii, at least e
-        of the set do, so the radii of the set are raised to that. The claims on the ground truth stand each alone and
-        are left as they are, and so is every method but the one by which the radii of single labels are proved.
+        of the set do, so the radii of the set are raised to that, by the default method and by that of single labels.
+        The claims on the ground truth stand each alone and are left as they are, and so are the other methods.
         """
-        alpha = self.config.alpha if self._source == "truth" else self.config.alpha / 2
+        whole = self._source == "truth" or self._is_one_claim
+        alpha = self.config.alpha if whole else self.config.alpha / 2
         votes = self._votes(rows)
         proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
-        if self._source == "truth" or method != self._label_method:
+        if self._source == "truth" or method not in self._raised:
             return proved
         each = zip(proved, alone, strict=True)
         return [Radii(np.maximum(radii.true, np.sort(own)[::-1]), radii.false) for radii, own in each]
 
     def _certify_labels(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
-        alpha, truth = self.config.alpha, self._source == "truth"
-        alphas = [alpha if truth else alpha / 2 / max(1, len(own)) for own in labels]
+        alpha, whole = self.config.alpha, self._source == "truth" or self._is_one_claim
+        alphas = [alpha if whole else alpha / 2 / max(1, len(own)) for own in labels]
         options = {**self._options, "method": self._label_method}
         return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **options)
 
@@ -149,15 +154,23 @@ def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = N
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
     if not methods:
-        raise InvalidInputError("methods is empty: name at least one, such as 'joint'")
+        raise InvalidInputError("methods is empty: name at least one, such as 'coupled'")
     return tuple(dict.fromkeys(check_method(method, rule, noise) for method in methods))
 
 
+def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
+    """Whether a set of labels that pilot draws chose is one label, and one method proves what is claimed of both."""
+    return isinstance(rule, TopK) and rule.k == 1 and len(methods) == 1 and methods[0] in LABEL_METHODS
+
+
+def set_method(rule: Rule, run: Provenance) -> Method:
+    """The method that proves what is claimed of sets if none is named."""
+    return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise)
+
+
 def default_method(run: Provenance) -> Method:
-    """The method that proves what is claimed of single labels, and of sets if none is named."""
-    if isinstance(run.noise, BandAblation):
-        return "enumerated"
-    return "betting" if _why_not_fixed(run) else "joint"
+    """The method that proves what is claimed of single labels: for a fixed number of draws the fastest."""
+    return "betting" if _why_not_fixed(run) else rules.default_label_method(run.noise)
 
 
 def _why_not_fixed(run: Provenance) -> str | None:
@@ -171,7 +184,7 @@ def _why_not_fixed(run: Provenance) -> str | None:
 
 def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
-    checked = check_methods((default_method(run),) if methods is None else methods, rule, run.noise)
+    checked = check_methods((set_method(rule, run),) if methods is None else methods, rule, run.noise)
     others = [method for method in checked if method != "betting"]
     why = _why_not_fixed(run)
     if why is not None and others:

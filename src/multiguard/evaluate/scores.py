@@ -30,6 +30,7 @@ from multiguard.certify import Radii, Rule, TopK, certified_size
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
+from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -262,8 +263,11 @@ def check_radius(radius: ArrayLike, noise: Noise) -> Floats:
     requested = np.atleast_1d(np.asarray(radius, dtype=np.float64))
     if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
         raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
-    if noise.whole and not np.all(requested == np.floor(requested)):
-        raise InvalidInputError(f"radius counts pixels ({noise.axis_label}) and must be whole numbers, got {radius!r}")
+    parts = requested[requested != np.floor(requested)]
+    if noise.whole and len(parts):
+        raise InvalidInputError(
+            f"radius is {plain(parts[0])}, but counts pixels ({noise.attacker}); give whole numbers"
+        )
     return requested
 
 

@@ -19,7 +19,7 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Progress, certify_configs, per_unit
-from multiguard.evaluate.certifier import resolve_methods
+from multiguard.evaluate.certifier import default_method, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import curves
 from multiguard.evaluate.scores import check_radius
@@ -132,7 +132,8 @@ def tune(
             more labels the smaller t is, so that recall alone always chooses the smallest.
         images: How many images choose, a random sample; half of them by default.
         seed: The seed of that sample.
-        method: The method to prove with; "joint" by default, "enumerated" for bands.
+        method: The method to compare by; "joint" by default, which ranks rules in a hundredth of the time of "coupled",
+            and "enumerated" for bands.
         alpha: The error allowed for each image.
         n: The first n draws of each image; None for all of them.
         progress: Called with the number of candidates done and of all candidates.
@@ -156,7 +157,7 @@ def tune(
     candidates: list[Candidate] = []
     for number, one in enumerate(votes):
         configs = [CertifyConfig(rule, alpha, n).resolve(one.provenance) for rule in rules]
-        (proven_by,) = resolve_methods(None if method is None else (method,), rules[0], one.provenance)
+        (proven_by,) = resolve_methods((method or default_method(one.provenance),), rules[0], one.provenance)
         counter = per_unit(progress and _part(progress, number * len(rules), whole), len(rules))
         certified = certify_configs(one.subset(ids), configs, [proven_by], "truth", counter, sets_only=True)
         candidates += [_candidate(number, certificates, at, metric) for certificates in certified]

@@ -302,7 +302,9 @@ class AttackPart:
     attacks: Annotated[
         tuple[Literal["pgd", "random"], ...], Help("pgd (by gradients), random (needs none) or both.", "attack")
     ] = ("pgd", "random")
-    radii: Annotated[tuple[float, ...], Help("A norm to attack at [sigma/2, sigma ... 3 sigma].", "radius")] = ()
+    radii: Annotated[
+        tuple[float, ...], Help("A radius to attack at, in the unit of the noise [six that fit it].", "radius")
+    ] = ()
     own_radii: Annotated[bool, Help("Also attack each image at its own certified radii.")] = False
     images: Annotated[int | None, Help("Attack a random sample of so many images [all with labels].", least=1)] = None
     steps: Annotated[int, Help("Gradient steps per start.", least=1, most=_MOST_EFFORT)] = 20

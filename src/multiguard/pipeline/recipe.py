@@ -34,7 +34,9 @@ class CertifyPart:
     methods: Annotated[
         tuple[Method, ...],
         Help(
-            "joint, coupled, betting, paper, independent, jia, cohen or all [joint; adaptive votes: betting].", "method"
+            "coupled, joint, betting, paper, independent, jia, cohen or all "
+            "[coupled; threshold: joint; adaptive votes: betting].",
+            "method",
         ),
     ] = ()
     radius_to: Annotated[

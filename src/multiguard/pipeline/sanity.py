@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from multiguard.certify.noise import Gaussian, Noise
+from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, ModelError
@@ -93,8 +93,10 @@ def radius_words(prepared: "PreparedVote") -> str:
         return nothing_words(draws, rule, labels, _ALPHA)
     if math.isinf(radius):
         return "one label cannot be lost: there are too few others"
-    shown = f"{math.floor(100 * radius) / 100:g} at alpha = {_ALPHA:g}"
-    return f"{draws} draws that all agree on one label prove radius {shown} ({rule_words(rule)})"
+    shown = prepared.noise.describe(math.floor(100 * radius) / 100)
+    if isinstance(prepared.noise, BandAblation):
+        return f"{draws} bands that all agree on one label hold against {shown} ({rule_words(rule)})"
+    return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule_words(rule)})"
 
 
 def _images(prepared: "PreparedVote") -> Iterator[Sample]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import Noise
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
@@ -42,7 +42,8 @@ CSV_NAME, JSON_NAME = "comparison.csv", "comparison.json"
 _HALVES = range(3)
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
-_PAIRED = "Intervals are a paired bootstrap over the images. They reflect the choice of images, not the noise draws."
+_PAIRED = "Intervals are a paired bootstrap over the images, and reflect the choice of images."
+_NOT_DRAWS = "They do not reflect the noise draws."
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,9 @@ class Contender:
         rule = ", ".join(words[name] for name in self.certificates.config.rule.options)
         draws = plain(round(self.curves["mean"].mean_draws, 1))
         method = METHOD_NAMES.get(self.method, self.method)
-        more = {"rule": rule, "method": method, "draws": draws, "alpha": plain(self.certificates.config.alpha)}
+        exact = isinstance(self.certificates.noise, BandAblation)
+        alpha = "none" if exact else plain(self.certificates.config.alpha)
+        more = {"rule": rule, "method": method, "draws": draws, "alpha": alpha}
         return {"run": self.name, "model": model, "noise": noise_words(self.certificates.noise), **more}
 
 
@@ -285,12 +288,14 @@ def _notes(runs: Mapping[str, Results], images: Sequence[str]) -> Iterator[str]:
     yield f"Compared on the {len(images)} images that all runs have votes of{f'; left out: {words}' if words else ''}."
     if not next(iter(certificates.values())).labelled:
         yield "Each run certifies the labels that it predicts itself; whether they are right is unknown."
-    if len({own.config.alpha for own in certificates.values()}) > 1:
+    exact = all(isinstance(own.noise, BandAblation) for own in certificates.values())
+    if len({own.config.alpha for own in certificates.values()}) > 1 and not exact:
         yield "The runs differ in α: a larger one proves more, and is wrong more often."
     if len({tuple(_hashes(own, images)) for own in certificates.values()}) > 1:
         yield _OTHER_PIXELS
     yield _PAIRED
-    yield _BEST
+    if not exact:
+        yield f"{_NOT_DRAWS} {_BEST}"
 
 
 def _hashes(certificates: Certificates, images: Sequence[str]) -> list[str | None]:

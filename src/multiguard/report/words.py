@@ -11,6 +11,7 @@ from multiguard.certify import Method, Rule, TopK, certified_size
 from multiguard.certify.arrays import Ints
 from multiguard.certify.noise import BandAblation
 from multiguard.evaluate import Curve, typical_radius
+from multiguard.evaluate.certifier import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
 from multiguard.report.attackers import noise_words, radius_words
@@ -117,7 +118,10 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
 
 def label_method(run: Results) -> str:
     """The method that proves what is claimed of single labels."""
-    if isinstance(run.certificates.noise, BandAblation):
+    proved = run.certificates
+    if not proved.labelled and is_one_claim(proved.config.rule, proved.methods):
+        return proved.methods[0]
+    if isinstance(proved.noise, BandAblation):
         return "enumerated"
     fixed = run.provenance.get("stops") is None and not run.provenance.get("earlier_draws")
     return "joint" if fixed else "betting"

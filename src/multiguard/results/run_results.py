@@ -42,7 +42,7 @@ class Results:
     >>> data = np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]
     >>> results = smoother.certify(data, TopK(1, k_prime=1), draws=1000, seed=0)
     >>> results
-    Results: 2 inputs, k′ = 1, k = 1, n = 1000, α = 0.001, σ = 0.5, method joint.
+    Results: 2 inputs, k′ = 1, k = 1, n = 1000, α = 0.001, σ = 0.5, method coupled.
       R = 0      recall 50.0%, precision 50.0%, F1 50.0%
       R = 0.375  recall 50.0%, precision 50.0%, F1 50.0%
       R = 0.75   recall 50.0%, precision 50.0%, F1 50.0%

@@ -72,14 +72,15 @@ def confirm_labels(
     num_labels: int,
     noise: Noise,
     alpha: float,
-    method: Method = "joint",
+    method: Method | None = None,
 ) -> Prediction:
     """The prediction with its radii: half of alpha for the labels, an equal part each, and half for the set.
 
     Each label is certified on its own against all others, the set jointly. All these claims hold at once, so where e
     labels stay up to their own radii, at least e of the set do: its radii are raised to that. One label alone makes the
     same claim as its set, so the set has all of alpha. `labels` must be chosen from other draws than `votes`; alpha is
-    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number.
+    the probability of any false claim in the prediction. The method must be "betting" if `votes` decided their number;
+    by default that of `certified_radii` proves the set and that of `label_radii` its labels.
     With "enumerated" nothing is random, and `labels` may be chosen from `votes`.
     """
     options: dict[str, Any] = {"num_labels": num_labels, "noise": noise, "method": method}

@@ -117,7 +117,7 @@ def resolve_settings(
     source = noise_source or (DEVICE_PHILOX if cuda else HOST_PHILOX)
     check_choice("noise_source", source, get_args(NoiseSource))
     if clamp and noise.whole:
-        raise InvalidInputError(f"clamp would make hidden pixels black, and the noise is {noise}; leave clamp out")
+        raise InvalidInputError(f"clamp must be left out with the noise {noise}: hidden pixels would become black")
     check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
     settings = Settings(

@@ -246,7 +246,7 @@ class Smoother:
         >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
         >>> smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0)
         Prediction of 1 label, seed 0:
-          cat: stays up to 0.611
+          cat: stays up to 0.590
         """
         if isinstance(self.noise, BandAblation):
             return self._predict_by_bands(image, rule, self.noise, image_id)
@@ -300,9 +300,9 @@ class Smoother:
                 `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
-            methods: The methods to prove with, the first for `Results.recall` and its like; by default "joint" for a
-                fixed number of draws, otherwise "betting", the only one that is valid then; "enumerated" for a
-                `BandAblation`.
+            methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled" for a
+                fixed number of draws ("joint" for the threshold rule and for noise that is not Gaussian), otherwise
+                "betting", the only one that is valid then; "enumerated" for a `BandAblation`.
             draws: n, a fixed number of draws per input; by default each input takes as many as it needs. A
                 `BandAblation` has one per band.
             max_draws: The most draws that an input then takes.

@@ -46,9 +46,8 @@ _REMAKE = "Vote again with the same command, which makes the shard again."
 _HEAD = ["image_id", "labels", "draws", "image_sha256"]
 _VOTES = ("votes", "pilot", "bare")
 _TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
-_TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string()}
-# Version 5 has no votes of the image without noise.
-_SCHEMAS = {5: pa.schema(_TYPES), _VERSION: pa.schema({**_TYPES, "bare": pa.binary()})}
+_TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string(), "bare": pa.binary()}
+_SCHEMA = pa.schema(_TYPES)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def write_shard(
     records = [_record(row, run.provenance) for row in rows]
     described = _Metadata(run.run_hash, index, tuple(failures), _rows_checksum(records))
     metadata = encode_checked(described, format=_SHARD, version=_VERSION)
-    table = pa.Table.from_pylist(records, schema=_SCHEMAS[_VERSION].with_metadata({_METADATA: metadata}))
+    table = pa.Table.from_pylist(records, schema=_SCHEMA.with_metadata({_METADATA: metadata}))
     file = io.BytesIO()
     # Votes hardly shrink at a higher level. A dictionary of distinct rows only costs, and so do statistics, which would
     # repeat short votes uncompressed.
@@ -301,10 +300,9 @@ def _decode_shard(content: bytes, provenance: Provenance, *, verify_rows: bool) 
     file = open_parquet(content)
     groups = range(file.num_row_groups)
     schema = file.schema_arrow
-    version = next((version for version, known in _SCHEMAS.items() if schema.equals(known)), None)
-    if version is None or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
+    if not schema.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
         raise VotesError("it has other columns, or more than one image in a row group")
-    stored = decode_checked((schema.metadata or {}).get(_METADATA, b""), format=_SHARD, version=version)
+    stored = decode_checked((schema.metadata or {}).get(_METADATA, b""), format=_SHARD, version=_VERSION)
     metadata = convert(stored, _Metadata)
     records = file.read(columns=None if verify_rows else _HEAD).to_pylist()
     if verify_rows and _rows_checksum(records) != metadata.rows_sha256:
@@ -342,7 +340,7 @@ def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance)
     with _fitting(head.image_id):
         votes = decode_votes(record["votes"] or b"", head.draws, provenance)
         pilot = None if record["pilot"] is None else decode_votes(record["pilot"], provenance.pilot_draws, provenance)
-        bare = None if record.get("bare") is None else decode_votes(record["bare"], 1, provenance)
+        bare = None if record["bare"] is None else decode_votes(record["bare"], 1, provenance)
         result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash, bare)
         check_row(result, provenance)
     return result

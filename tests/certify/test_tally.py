@@ -1,0 +1,73 @@
+"""What every T loses at most, against a loop over all T."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from multiguard.certify.tally import Losses, RivalHits, count_sets, hit_bits, near_labels, rival_sets
+
+STEPS, DEPTH, SPAN = 2, 3, 4
+
+
+def random_hits(rng: np.random.Generator, labels: int, v: int, draws: int = 40) -> tuple[RivalHits, np.ndarray]:
+    """Hits of random draws, and the same as (draws, labels); few labels are likely."""
+    likely = rng.random(labels) ** 3
+    hit = np.zeros((draws, labels), dtype=bool)
+    for row in hit:
+        row[rng.choice(labels, rng.integers(0, SPAN), replace=False, p=likely / likely.sum())] = True
+    row = np.repeat(np.arange(STEPS), draws // STEPS) * DEPTH + rng.integers(0, DEPTH, draws)
+    draw, label = np.nonzero(hit)
+    return RivalHits(row, np.minimum(hit.sum(axis=1), v), draw, label, labels, v, SPAN), hit
+
+
+def convex_losses(rng: np.random.Generator, pairs: int = 3) -> np.ndarray:
+    """(steps, pairs, a, b) random losses, convex in b and 0 at 0."""
+    slopes = np.cumsum(rng.random((STEPS, pairs, DEPTH, SPAN - 1)) ** 2, axis=3)
+    return np.concatenate([np.zeros((STEPS, pairs, DEPTH, 1)), np.cumsum(slopes, axis=3)], axis=3)
+
+
+def literal_most(rivals: RivalHits, hit: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """(steps, pairs) the most that any T of v labels has lost by the end of each step."""
+    best = np.zeros(lost.shape[:2])
+    step, a = np.divmod(rivals.row, DEPTH)
+    for members in combinations(range(rivals.labels), rivals.v):
+        b = hit[:, list(members)].sum(axis=1)
+        own = np.stack([lost[s][:, a[step == s], b[step == s]].sum(axis=1) for s in range(STEPS)])
+        best = np.maximum(best, np.cumsum(own, axis=0))
+    return best
+
+
+@pytest.mark.parametrize(("labels", "v"), [(3, 1), (4, 2), (5, 3), (9, 2), (9, 3), (8, 5), (6, 6)])
+@pytest.mark.parametrize("most", [1, 20, 130], ids=lambda most: f"at most {most} sets")
+def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No T loses more, whatever part of the sets is counted; with all sets counted it is the most that one loses."""
+    monkeypatch.setattr("multiguard.certify.tally._MOST_SETS", most)
+    rng, exact = np.random.default_rng(labels * 10 + v), 0
+    for _ in range(15):
+        (rivals, hit), lost = random_hits(rng, labels, v), convex_losses(rng)
+        losses, slow = Losses(rivals, (STEPS, DEPTH)), literal_most(rivals, hit, lost)
+        fast = np.array([losses.add(step, lost[step]) for step in range(STEPS)])
+        assert np.all(fast >= slow - 1e-12)
+        assert np.all(fast <= 3 * slow + 1e-12)
+        exact += bool(np.allclose(fast, slow, rtol=1e-12))
+    if v == 1 or most == 130:
+        assert exact >= 13
+
+
+def test_counted_sets() -> None:
+    """How many draws hit so many labels of each set, against a loop."""
+    rng = np.random.default_rng(4)
+    hit, rows, sets = rng.random((50, 6)) < 0.4, rng.integers(0, 3, 50), rival_sets(5, 2)
+    draw, label = np.nonzero(hit)
+    found = count_sets(rows, hit_bits(draw, label, 5, 50), sets, (3, 3))
+    for column, members in enumerate(combinations(range(5), 2)):
+        own = hit[:, list(members)].sum(axis=1)
+        for row in range(3):
+            assert found[row, :, column].tolist() == [np.sum((rows == row) & (own == hits)) for hits in range(3)]
+
+
+def test_near_labels() -> None:
+    """As many labels as have at most so many sets, at least v."""
+    assert near_labels(3, 130, 3, 2) == 9  # 84 + 36
+    assert near_labels(3, 1, 3, 2) == 3

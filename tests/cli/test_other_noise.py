@@ -1,0 +1,136 @@
+"""Commands with other noise than Gaussian: what is trained, voted on, predicted and verified, and what is refused."""
+
+import json
+
+import pytest
+from PIL import Image
+from tests.pipeline.tiny_run import command
+
+from multiguard.data import DigitsDataset
+from multiguard.models.model_folder import read_card
+from multiguard.votes import read_votes
+
+TRAIN = ["train", "--data", "digits", "--size", 16, "--model", "cnn:2", "--epochs", 1, "--images", 64]
+TRAIN += ["--val-images", 40]
+DATA = ["--data", "digits", "--images", 3]
+
+
+def done(*arguments):
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a model trained on bands."""
+    folder = tmp_path_factory.mktemp("noise")
+    said = done(*TRAIN, "--noise", "band:4", "--out", folder / "bands")
+    assert "under band:4/16" in said
+    Image.fromarray(DigitsDataset("test", size=16)[0].image.transpose(1, 2, 0)).save(folder / "digit.png")
+    return folder
+
+
+@pytest.fixture
+def place(home, monkeypatch):
+    """That folder as the current one."""
+    monkeypatch.chdir(home)
+    return home
+
+
+def test_trained_noise(place):
+    """The model folder says which noise it was trained with, and is made for."""
+    card = read_card(place / "bands")
+    assert (str(card.noise), card.trained_noise) == ("band:4/16", "band:4/16")
+    assert card.training["recipe"]["noise"] == "band:4/16"
+
+
+def test_votes_of_bands(place):
+    """Every band votes once, without a seed to guess; certificates hold for certain; verify draws them again."""
+    said = done("vote", "--model", "bands", *DATA, "--out", "votes")
+    assert "16 votes on each of 3 images, band:4/16: votes" in said
+    assert "note" not in said
+    run = read_votes(place / "votes").provenance
+    assert (str(run.noise), run.trained_noise, run.draws) == ("band:4/16", "band:4/16", 16)
+    certified = done("certify", "votes", "--k", 3, "--k-prime", 2, "--out", "certificates")
+    assert "nothing is random" in certified
+    assert "all equal" in done("verify", "certificates", "--votes", "votes", "--model", "bands", "--images", 3)
+
+
+@pytest.mark.parametrize("noise", ["pixels:60", "uniform:0.5"])
+def test_votes_of_another_noise(place, noise):
+    """A model that was made for another noise is noted; votes of two noises do not share a folder."""
+    out = noise.partition(":")[0]
+    said = done("vote", "--model", "bands", *DATA, "--draws", 20, "--noise", noise, "--out", out)
+    full = "pixels:60/256" if out == "pixels" else noise
+    assert said.startswith(f"note: bands was made for band:4/16; this votes with {full}\n")
+    assert str(read_votes(place / out).provenance.noise) == full
+    code, _, err = command("vote", "--model", "bands", *DATA, "--draws", 20, "--sigma", 0.5, "--out", out)
+    assert code == 2
+    assert "holds the votes of another run: noise" in err
+
+
+def test_prediction_of_bands(place):
+    """A prediction by bands is the same each time, and needs no draws."""
+    first, second = (json.loads(done("predict", "digit.png", "--model", "bands", "--json")) for _ in range(2))
+    assert first["noise"] == "band:4/16"
+    assert first["images"][0]["draws"] == 16
+    assert first["images"] == second["images"]
+    assert "seed" not in first
+    said = " ".join(done("predict", "digit.png", "--model", "bands").split())
+    assert "(16 bands)" in said
+    assert "under any change inside one such patch, anywhere" in said
+    assert "all of this holds, since nothing is random. bands, k' = " in said
+
+
+def test_unlabelled_bands(place):
+    """Without labels the bands themselves choose them: no pilot draws."""
+    said = done("vote", "--model", "bands", *DATA, "--no-labels", "--out", "unlabelled")
+    assert "pilot" not in said
+    done("certify", "unlabelled", "--no-labels", "--k", 3, "--k-prime", 2, "--out", "chosen")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--draws", 100], "--draws is 100, and band:4/16 votes once for each of 16 bands; leave it out"),
+        (["--pilot-draws", 5], "--pilot-draws is given, and band:4/16 votes once for each of 16 bands"),
+        (["--clamp"], "--clamp must be left out with the noise band:4/16: hidden pixels would become black"),
+        (["--sigma", 0.5, "--noise", "band:4"], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
+        (["--noise", "bands:4"], "unknown noise 'bands': did you mean 'band'?"),
+        (["--noise", "band:4/32"], "the noise is 'band:4/32', but the images have 16 columns"),
+        (["--noise", "pixels:300"], "keep must be a whole number of at least 1 and at most pixels = 256"),
+        (["--noise", "uniform:-1"], "half_width"),
+        (["--noise", "none"], "noise is none; without noise there is no certificate"),
+        (["--draws", "adaptive", "--k", 2, "--k-prime", 1, "--radius", 0.5, "--noise", "pixels:60"], "whole number"),
+    ],
+)
+def test_refusals(place, arguments, message):
+    """What the noise rules out is one line, and nothing is written."""
+    code, _, err = command("vote", "--model", "bands", *DATA, *arguments, "--out", "refused")
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert not (place / "refused" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--noise", "band:20"], "width must be a whole number of at least 1 and at most columns = 16"),
+        (["--noise", "band:4", "--sigma", 0.5], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
+        (["--noise", "band:4", "--ramp-epochs", 2], "--ramp-epochs is 2, and band:4 cannot rise"),
+        (["--noise", "pixels:4", "--denoiser", "x.pth"], "a denoiser removes Gaussian noise only"),
+    ],
+)
+def test_refused_training(place, arguments, message):
+    """What cannot be trained is one line."""
+    code, _, err = command(*TRAIN, *arguments, "--out", "never")
+    assert code == 2
+    assert message in err
+
+
+def test_check(place):
+    """A check looks at the model under its own noise, and says what the bands can prove."""
+    said = done("check", "--model", "bands", *DATA)
+    assert "16 bands that all agree on one label hold against any " in said
