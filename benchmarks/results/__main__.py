@@ -95,9 +95,8 @@ class Evidence:
 
 
 def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[str, str]:
-    """All that the votes on MS-COCO show; `quick` leaves out the methods that bet, which take minutes."""
-    methods = METHODS[2:] if quick else METHODS
-    others, best = [method for method in methods if method != "betting"], methods[0]
+    """All that the votes on MS-COCO show; `quick` leaves out the method coupled, which takes minutes."""
+    methods = METHODS[1:] if quick else METHODS
     source, get = evidence.main(), evidence.get
     sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
     more, adaptive = get("coco-0.5/votes-more") or get("earlier/votes-more"), get("coco-0.5/votes-adaptive")
@@ -106,8 +105,8 @@ def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[
     made: dict[str, str] = {}
     made |= _timed("main", lambda: methods_block(sources, MAIN, methods, docs))
     for rule in (SMALL, STRICT):
-        made |= _timed("main", lambda rule=rule: methods_block(sources, rule, others, docs))
-    made |= _timed("draws", lambda: draws_block(source, more, adaptive, best))
+        made |= _timed("main", lambda rule=rule: methods_block(sources, rule, methods, docs))
+    made |= _timed("draws", lambda: draws_block(source, more, adaptive))
     pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
     made |= _timed("tuned", lambda: tuned_block(pairs))
     if threshold is not None:
@@ -120,15 +119,16 @@ def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[
     )
     made |= _timed("sigma", lambda: figure_rows.sigma_row(sources, docs))
     made |= _timed("terms", lambda: figure_rows.second_terms_row(source))
-    made |= _timed(
-        "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), list(dict.fromkeys(("paper", "joint", best))))
-    )
+    ahead = list(dict.fromkeys(("paper", "joint", methods[0])))
+    made |= _timed("jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ahead))
     if clean is not None and clean.draws >= _LEAST_DRAWS:
         made |= _timed("training", lambda: figure_rows.training_row(source, clean, docs))
     made |= _timed("statistics", lambda: statistics_block(source, (MAIN, SMALL), docs))
     if older is not None:
-        made |= _timed("waterfall", lambda: waterfall_block(older, get("earlier/votes"), source, sources, docs, best))
-    made |= _timed("distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None, best))
+        made |= _timed(
+            "waterfall", lambda: waterfall_block(older, get("earlier/votes"), source, sources, docs, methods[0])
+        )
+    made |= _timed("distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None))
     made |= _timed("labels", lambda: labels_block(source, docs))
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
@@ -137,7 +137,7 @@ def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[
     made |= certify_cost_block([source, *([more] if more else [])], (MAIN,))
     made |= votes_block(list(evidence.found.values()))
     made |= {name: _MISSING for name in _OPTIONAL if name not in made}
-    made["headline"] = _headline(source, others)
+    made["headline"] = _headline(source, methods)
     made["made"] = _made(list(evidence.found.values()), quick=quick)
     return made
 
@@ -186,7 +186,7 @@ def write(page: Path, made: Mapping[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
-    parser.add_argument("--quick", action="store_true", help="leave out the methods coupled and betting")
+    parser.add_argument("--quick", action="store_true", help="leave out the method coupled")
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")
     parser.add_argument("--small-cases", action="store_true", help="the exact limit, and wrong claims in closed form")

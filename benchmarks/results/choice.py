@@ -14,7 +14,7 @@ from multiguard.io.rounding import plain
 
 _HALVES = 200
 _MEASURES = ("precision", "recall", "f1")
-_K_PRIMES = (1, 2, 3, 5, 8, 10)
+_K_PRIMES = (1, 2, 3, 5, 8)
 
 
 @dataclass(frozen=True)

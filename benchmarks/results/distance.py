@@ -11,7 +11,7 @@ from tests.certify.limit import least_gap
 
 from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import MAIN, Source, kept_rows
-from multiguard.certify import Method, certified_size, exact_radii
+from multiguard.certify import certified_size, exact_radii
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import prediction_scores
 from multiguard.io.rounding import percent_value
@@ -19,14 +19,12 @@ from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
-_LIMIT_IMAGES = 200
+_METHOD, _LIMIT_IMAGES = "joint", 200
 
 
-def distance_block(
-    source: Source, more: Source | None, clean: Source | None, attack: Path | None, method: Method
-) -> dict[str, str]:
+def distance_block(source: Source, more: Source | None, clean: Source | None, attack: Path | None) -> dict[str, str]:
     """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
-    certified = _certified(source, source.draws, method)
+    certified = _certified(source, source.draws)
     rows = []
     if clean is not None and clean.run is not None and (found := _bare_recall(clean)) is not None:
         own = certified[:, _positions(source, clean.run.ids)]
@@ -37,7 +35,7 @@ def distance_block(
     if attack is not None:
         ids, reached = _attacked(attack)
         rows.append(_row("attacked by PGD", "upper bound", reached, certified[:, _positions(source, ids)]))
-    upper, lower = _limits(source, method)
+    upper, lower = _limits(source)
     some = certified[:, : len(upper)]
     rows.append(_row("no method can prove more from the law of the votes", "upper bound", upper.mean(axis=0), some))
     rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower.mean(axis=0), some))
@@ -48,8 +46,8 @@ def distance_block(
             _row(
                 words,
                 "proved",
-                _certified(more, more.draws, method).mean(axis=1),
-                _certified(more, source.draws, method),
+                _certified(more, more.draws).mean(axis=1),
+                _certified(more, source.draws),
             )
         )
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
@@ -63,9 +61,9 @@ def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Flo
     return [words, kind, str(certified.shape[1]), *numbers, *own]
 
 
-def _certified(source: Source, draws: int, method: Method) -> Floats:
+def _certified(source: Source, draws: int) -> Floats:
     """(radii, images) the certified recall."""
-    each = zip(source.radii(MAIN, method, draws), source.labels, strict=True)
+    each = zip(source.radii(MAIN, _METHOD, draws), source.labels, strict=True)
     return np.array([certified_size(radii.true, _AT) / len(true) for radii, true in each]).T
 
 
@@ -100,23 +98,23 @@ def _attacked(folder: Path) -> tuple[list[str], list[float]]:
     return [image.id for image in images], [float(value) for value in left]
 
 
-def _limits(source: Source, method: Method) -> tuple[Floats, Floats]:
+def _limits(source: Source) -> tuple[Floats, Floats]:
     """(images, radii) the recall that is broken at most and proved at least, if the law of the votes were exact."""
     images = range(min(_LIMIT_IMAGES, len(source)))
     rows, _ = kept_rows(
-        source.path("limits", repr(MAIN), method, str(len(images))), lambda: [_limit(source, i, method) for i in images]
+        source.path("limits", repr(MAIN), _METHOD, str(len(images))), lambda: [_limit(source, i) for i in images]
     )
     upper, lower = np.split(np.array(rows) / np.array([[len(source.labels[i])] for i in images]), 2, axis=1)
     return upper, lower
 
 
-def _limit(source: Source, image: int, method: Method) -> Floats:
+def _limit(source: Source, image: int) -> Floats:
     """The largest size that is not broken at each radius, then the largest that is proved."""
     ranked, labels = source.votes[image][:, : MAIN.k_prime].astype(np.int64), source.labels[image]
     hits = np.zeros((len(ranked), source.num_labels), dtype=np.bool_)
     np.put_along_axis(hits, ranked, True, axis=1)
     sets, counts = np.unique(hits, axis=0, return_counts=True)
-    proved = exact_radii(sets, counts / len(hits), labels, MAIN, sigma=source.sigma, method=method).true
+    proved = exact_radii(sets, counts / len(hits), labels, MAIN, sigma=source.sigma, method=_METHOD).true
     lower = certified_size(proved, _AT)
     upper = [_unbroken(hits, labels, int(size), radius / source.sigma) for size, radius in zip(lower, _AT, strict=True)]
     return np.array([*upper, *lower], dtype=np.float64)

@@ -67,9 +67,7 @@ def test_choice(folder):
 def test_limits(folder):
     """What is proved from the exact law is never above what no method can prove."""
     source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
-    rows = [
-        line.split(" | ") for line in distance_block(source, None, None, None, "coupled")["distance"].splitlines()[2:]
-    ]
+    rows = [line.split(" | ") for line in distance_block(source, None, None, None)["distance"].splitlines()[2:]]
     values = {row[0].strip("| "): [float(cell.strip(" |")) for cell in row[3:]] for row in rows}
     upper = values["no method can prove more from the law of the votes"]
     lower = values["proved from the law of the votes, if it were exact"]
