@@ -245,3 +245,20 @@ def test_names_not_utf8(home):
     assert not (home / "v").exists()
     code, _, err = command("predict", home / "p" / f"{bad}.png", *MODEL, *data[3:], "--pilot-draws", 2)
     assert (code, err) == (0, ""), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify"], "Missing argument 'votes'; see multiguard certify --help"),
+        (["vote", "--out", "v"], "Missing option '--model'; see multiguard vote --help"),
+        (["nosuch"], "No such command 'nosuch'; see multiguard --help"),
+        (["certify", "v", "--nosuch"], "No such option: --nosuch"),
+        (["predict", ""], "a name is empty; name an image or a folder"),
+    ],
+)
+def test_one_line(home, arguments, message):
+    """A missing argument, an unknown name and an empty one are one line and exit code 2."""
+    code, out, err = command(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert message in err

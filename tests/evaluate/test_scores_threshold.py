@@ -9,7 +9,8 @@ from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
 from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
-from multiguard.evaluate.scores import certified_counts
+from multiguard.evaluate.ragged import Ragged
+from multiguard.evaluate.scores import CertifiedCounts
 
 INF = np.inf
 RADII = [
@@ -112,7 +113,8 @@ def test_top_k_case() -> None:
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
 def test_literal_bands(averaging: str) -> None:
     """Bands are those of a slow loop."""
-    counts = certified_counts(RADII, TRUE, RULE, GRID)
+    true, false = (Ragged.of([getattr(each, side) for each in RADII], float) for side in ("true", "false"))
+    counts = CertifiedCounts(true, false, np.array(TRUE), RULE, GRID)
     found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
     kept = [each for each in RADII if len(each.true) or averaging == "pooled"]
     rng, averages = np.random.default_rng(3), []

@@ -11,6 +11,7 @@ from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
+from multiguard.evaluate.ragged import Ragged
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
 from multiguard.votes.types import vote_dtype
 
@@ -123,7 +124,7 @@ def as_lists(value: object) -> object:
     """A dataclass as plain values that compare by ==."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | Ragged):
         return [as_lists(each) for each in value]
     if isinstance(value, Mapping):
         return [(key, as_lists(each)) for key, each in value.items()]

@@ -23,7 +23,7 @@ from multiguard.certify import Gaussian
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
-from multiguard.models.weights import read_weights
+from multiguard.models.weight_files import read_weights
 
 LABELS = ("a", "b", "c")
 
@@ -44,6 +44,7 @@ def model(tmp_path_factory):
 def test_model_card(model, tmp_path, examples):
     """A model card is read or refused."""
     stored = json.loads((model / "model.json").read_text())
+    del stored["sha256"]  # as a forger would
 
     def check(data: bytes) -> None:
         folder = copy_folder(model, tmp_path / "m")
@@ -57,6 +58,7 @@ def test_model_card_of_huge_network(model, tmp_path):
     """A card cannot request more memory than its weights have."""
     folder = copy_folder(model, tmp_path / "m")
     stored = json.loads((model / "model.json").read_text())
+    del stored["sha256"]  # as a forger would
     for architecture in ("cnn:2000", "cnn:99999999999"):
         (folder / "model.json").write_text(json.dumps({**stored, "architecture": architecture}))
         assert read_card(folder).architecture == architecture

@@ -94,8 +94,9 @@ def test_trained_noise(tmp_path, network, training, expected, denoised):
 def test_card_of_other_noise(tmp_path, network, noise, message):
     """A card whose noise is none, or one that its denoiser cannot remove, is refused."""
     save_folder(tmp_path, card(), network, FFDNet())
-    text = (tmp_path / "model.json").read_text()
-    (tmp_path / "model.json").write_text(text.replace('"gaussian:0.25"', noise))
+    stored = json.loads((tmp_path / "model.json").read_text())
+    del stored["sha256"]  # as a forger would
+    (tmp_path / "model.json").write_text(json.dumps(stored).replace('"gaussian:0.25"', noise))
     with pytest.raises(ModelError, match=message):
         load_folder(tmp_path)
 
@@ -105,7 +106,7 @@ def test_card_of_format_1(tmp_path, network, sigma, noise, trained):
     """A folder of the format that knew Gaussian noise only is read: what it was trained for is the same."""
     save_folder(tmp_path, card(), network)
     stored = json.loads((tmp_path / "model.json").read_text())
-    del stored["noise"]
+    del stored["noise"], stored["sha256"]
     recipe = {"sigma": 0.5 if sigma else 0.0, "val_sigma": None, "epochs": 3}
     old = {**stored, "format": 1, "sigma": sigma, "training": {"recipe": recipe}}
     (tmp_path / "model.json").write_text(json.dumps(old))
@@ -142,6 +143,26 @@ def test_foreign_card(tmp_path, text, message):
     """A card that is damaged or of another format is refused."""
     (tmp_path / "model.json").write_text(text)
     with pytest.raises(ModelError, match=message):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"noise": "gaussian:0.25"', '"noise": "gaussian:0.5"'),
+        ('"output": "logits"', '"output": "probabilities"'),
+        ('"image_size": [\n  16', '"image_size": [\n  32'),
+        ('"mean": [\n  0.5', '"mean": [\n  0.25'),
+        ('"std": [\n  0.2', '"std": [\n  0.5'),
+    ],
+)
+def test_edited_card(tmp_path, network, old, new):
+    """No field of the card can change unnoticed: its checksum covers them all."""
+    save_folder(tmp_path, card(), network)
+    text = (tmp_path / "model.json").read_text(encoding="utf-8")
+    assert text.count(old) == 1, text
+    (tmp_path / "model.json").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ModelError, match="its sha256 is another one, so it was edited or damaged"):
         load_folder(tmp_path)
 
 

@@ -20,7 +20,7 @@ def test_module_and_callable():
     """A module and a callable with the same scores have the same votes."""
     network = small_network()
     as_module = load(network, labels=LABELS, output="logits")
-    as_callable = load(lambda x: network(x), labels=LABELS, output="probabilities")
+    as_callable = load(lambda x: network(x).sigmoid(), labels=LABELS, output="probabilities")
     assert (as_module.output, as_callable.output) == ("logits", "probabilities")
     assert np.array_equal(votes_of(as_module), votes_of(as_callable))
     assert as_callable.weights_hash is None

@@ -9,7 +9,7 @@ import multiguard
 
 PROGRAM = """
 import sys
-from multiguard.models.weights import import_library
+from multiguard.models.weight_files import import_library
 timm, transformers = import_library("timm", "timm"), import_library("transformers", "hf")
 timm.create_model("resnet10t", num_classes=3)
 transformers.ViTForImageClassification

@@ -89,9 +89,8 @@ def commands(inputs, monkeypatch):
 
     def run_vote(out, k, *, force=False):
         model = ModelPart(f"{__name__}:linear_model", output="logits")
-        job = VoteJob(
-            model, Source("digits", images=2, size=16), out, 0.5, VotePart(draws=k, shard_images=1, device="cpu")
-        )
+        source, part = Source("digits", images=2, size=16), VotePart(draws=k, shard_images=1, device="cpu")
+        job = VoteJob(model, source, out, "gaussian:0.5", part)
         prepare_vote(job).vote(force=force)
 
     return {"certify": run_certify, "report": run_report, "attack": run_attack, "vote": run_vote}

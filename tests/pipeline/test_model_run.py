@@ -185,7 +185,7 @@ def test_units():
     def means(x):
         return x.mean((2, 3))
 
-    with pytest.warns(UserWarning, match="looks like an image with values from"):
+    with pytest.warns(UserWarning, match="an image holds values from"):
         Smoother(means, 0.5, device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)
     with pytest.raises(MultiGuardError, match=r"must lie in \[0, 1\]"):
         Smoother(means, 0.5, image_size=(4, 4), device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)

@@ -1,11 +1,14 @@
 """What cannot be certified is refused before the first vote, what looks wrong is said, and neither without cause."""
 
+import numpy as np
 import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
 from multiguard.certify import Gaussian, Threshold, TopK
+from multiguard.errors import ModelError
 from multiguard.pipeline.draw_limits import fewest_draws, largest_radius
+from multiguard.smooth import Smoother
 
 DATA = ["--data", "digits", "--size", 16, "--images", 8]
 GOOD = [*DATA, "--sigma", 0.25, "--draws", 100]
@@ -130,7 +133,7 @@ def test_no_fixed_function(tmp_path, name, message, command_name):
         ("divided_again", [], "scores hardly depend on the image"),
         ("templates", ["--mean", 124, "--std", 58], "mean reaches 124, and pixels lie in [0, 1]: divide it by 255"),
         ("templates", ["--sigma", 64], "sigma is 64, and pixels lie in [0, 1]"),
-        ("templates", ["--sigma", 1.9], "under noise: train under noise, or take less of it"),
+        ("templates", ["--sigma", 1.9, "--seed", 5], "under noise: train under noise, or take less of it"),
         ("templates", ["--draws", 5], "5 draws prove nothing, even if all of them agree"),
     ],
 )
@@ -139,6 +142,45 @@ def test_warnings(name, more, message):
     code, said = checked(name, *more)
     assert (code, f"warning: {message}" in said or message in said) == (0, True), said
     assert "nothing looks wrong" not in said
+
+
+def random_onnx(file, kind):
+    """An ONNX file whose scores are drawn anew at each call: dropout in training mode, or noise."""
+    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
+    weight = templates()[1].weight.detach().T.numpy()
+    tensors = {"weight": weight, "shape": np.array([0, -1]), "ratio": np.float32(0.2), "training": np.array(True)}
+    last = {
+        "dropout": [helper.make_node("Dropout", ["plain", "ratio", "training"], ["scores"])],
+        "noise": [
+            helper.make_node("RandomNormalLike", ["plain"], ["noise"], scale=0.5),
+            helper.make_node("Add", ["plain", "noise"], ["scores"]),
+        ],
+    }
+    nodes = [
+        helper.make_node("Reshape", ["images", "shape"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["plain"]),
+        *last[kind],
+    ]
+    ends = [
+        [helper.make_tensor_value_info("images", 1, ["N", 3, 16, 16])],
+        [helper.make_tensor_value_info("scores", 1, ["N", 10])],
+    ]
+    stored = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in tensors.items()]
+    graph = helper.make_graph(nodes, "random", *ends, initializer=stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "noise"])
+def test_random_onnx(tmp_path, kind):
+    """ONNX nodes that draw at random are noticed by the command and in Python."""
+    random_onnx(tmp_path / "model.onnx", kind)
+    (tmp_path / "names.txt").write_text("\n".join("0123456789"))
+    options = ["--labels", tmp_path / "names.txt", "--output", "logits", *GOOD]
+    code, out, err = command("check", "--model", tmp_path / "model.onnx", *options)
+    assert (code, "answers the same batch differently each time" in out + err) == (2, True), out + err
+    smoother = Smoother(f"onnx:{tmp_path / 'model.onnx'}", 0.25, labels=list("0123456789"), device="cpu")
+    with pytest.raises(ModelError, match="answers the same batch differently each time"):
+        smoother.predict(np.zeros((3, 16, 16), np.uint8), TopK(1, 1), draws=20)
 
 
 class Reversed(torch.nn.Module):

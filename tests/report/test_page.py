@@ -18,7 +18,7 @@ from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
 from multiguard.io.rounding import percent_value, round_up
-from multiguard.report import Study, write_page
+from multiguard.report import Study, page, write_page
 from multiguard.report.thumbnails import Illustration
 from multiguard.version import __version__
 
@@ -71,6 +71,19 @@ def test_partial_gallery(study: Study, text: str, tmp_path: Path) -> None:
     part = page_text(study, tmp_path / "part.html", gallery=5)
     assert stored_data(part)["images"] == stored_data(text)["images"][:5]
     assert "This file has only the 5 weakest of 12 images" in part
+
+
+def test_many_images(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many images the page has a stated sample: the weakest, and some of the others."""
+    monkeypatch.setattr(page, "_MOST_IMAGES", 5)
+    monkeypatch.setattr(page, "_WEAKEST", 3)
+    shown = [image["id"] for image in stored_data(page_text(study, tmp_path / "many.html"))["images"]]
+    weakest = [image["id"] for image in stored_data(page_text(study, tmp_path / "all.html", gallery=100))["images"]]
+    total = len(weakest)
+    assert shown[:3] == weakest[:3]
+    assert (len(shown), len(set(shown)), set(shown) <= set(weakest)) == (5, 5, True)
+    text = " ".join((tmp_path / "many.html").read_text().split())
+    assert f"only 5 of {total} images: the 3 weakest, and 2 of the others at random" in text
 
 
 def test_negative_gallery(study: Study, tmp_path: Path) -> None:

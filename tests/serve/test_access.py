@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import socket
 
 import pytest
 from starlette.datastructures import Headers
@@ -10,7 +11,7 @@ from starlette.datastructures import Headers
 from multiguard.certify import TopK
 from multiguard.pipeline.parts import PredictPart
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve import ServePart
+from multiguard.serve import ServePart, server
 from multiguard.serve.access import Access
 from multiguard.serve.examples import Example
 from multiguard.serve.live_page import make_page
@@ -92,3 +93,14 @@ def test_hostile_names():
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
     assert text.count("<script") == 2
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127"])
+def test_silent_connection(running, monkeypatch, sent):
+    """A connection that sends no complete request in time is closed, and a later one is served."""
+    monkeypatch.setattr(server, "FIRST_REQUEST_SECONDS", 0.2)
+    host, _, port = running.client.host.partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as silent:
+        silent.sendall(sent)
+        assert silent.recv(1) == b"", "the server closes it"
+    assert running.client.ask("GET", "/").status == 200

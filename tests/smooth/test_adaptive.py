@@ -193,7 +193,8 @@ def test_separate_pilot_draws(tmp_path, plan, adaptive):
     how = {"adaptive": plan} if adaptive else {"draws": 50}
     vote_dataset(one, Images(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
     votes = read_votes(tmp_path)
-    assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * (30 + 1)  # and each image without noise
+    others = 30 + 1 + 1  # pilot draws, the image without noise, and the probe
+    assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * others
     for position, sample in enumerate(Images(3)):
         pilot = one.votes(sample.image, 30, seed=0, image_id=sample.id, stream="pilot")
         stored = votes.pilot_ranked(position) if plan is TOP_K else votes.pilot_hits(position)

@@ -9,7 +9,8 @@ import pytest
 from torch.distributed import HashStore
 from toy import Images, linear
 
-from multiguard.errors import VotesError
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.io import ranks
 from multiguard.io.ranks import Rank
 from multiguard.smooth import Smoother, distributed, vote_dataset
 from multiguard.smooth.dataset import VoteRun, make_scheme
@@ -173,6 +174,6 @@ def test_other_code(monkeypatch):
     """A process whose multiguard was edited takes no part, though its version is the same."""
     store = HashStore()
     with member(store, 0).lead(SHARDS, 0, lambda: False):
-        monkeypatch.setattr(distributed, "package_checksum", lambda: "edited")
-        with pytest.raises(VotesError, match="other code of multiguard"), member(store, 1).join(lambda: False):
+        monkeypatch.setattr(ranks, "package_checksum", lambda: "edited")
+        with pytest.raises(InvalidInputError, match="other code of multiguard"), member(store, 1).join(lambda: False):
             pass

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from torch import Tensor
 
-from multiguard.certify import Threshold, TopK
+from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import LivePrediction, Smoother
 from multiguard.smooth.prediction import confirm_labels
@@ -17,7 +17,7 @@ IMAGE = np.array([1.5, 1.0, 0.3, 0.0, 0.0])
 def smoother(score_threshold: float | None = None) -> Smoother:
     """f scores five labels by the numbers of its noisy input."""
     options = {"labels": list("abcde"), "output": "probabilities", "score_threshold": score_threshold}
-    return Smoother(lambda x: x.clone(), sigma=0.5, device="cpu", batch_size=64, **options)
+    return Smoother(lambda x: x.clamp(0, 1), sigma=0.5, device="cpu", batch_size=64, **options)
 
 
 @pytest.mark.parametrize("score_threshold", [None, 0.5])
@@ -37,7 +37,10 @@ def test_steps(score_threshold) -> None:
     best = np.full(len(live.labels), -np.inf)
     for draws in (60, 110, 210):
         live.draw(draws - live.draws)
-        found, options = live.prediction(), {"num_labels": 5, "sigma": 0.5, "alpha": 0.05, "method": "betting"}
+        found, options = (
+            live.prediction(),
+            {"num_labels": 5, "noise": Gaussian(0.5), "alpha": 0.05, "method": "betting"},
+        )
         now = confirm_labels(live.labels, whole[:draws], rule, **options)
         best = np.maximum(best, now.radii)
         assert found.radii == tuple(best)
@@ -66,7 +69,9 @@ def test_radii_never_fall() -> None:
         radii.append(live.prediction().radii[0])
     assert radii == [-np.inf, radii[1], radii[1]]
     assert radii[1] > 0
-    alone = confirm_labels((0,), live.votes, TopK(1, 1), num_labels=2, sigma=0.5, alpha=0.001, method="betting")
+    alone = confirm_labels(
+        (0,), live.votes, TopK(1, 1), num_labels=2, noise=Gaussian(0.5), alpha=0.001, method="betting"
+    )
     assert alone.radii[0] <= radii[1]
 
 
@@ -120,6 +125,6 @@ def test_noisy_copy(clamp) -> None:
         return noisy.flatten(1)[:, :3]
 
     one, image = Smoother(watch, sigma=0.5, labels=list("abc"), device="cpu", clamp=clamp), np.full((3, 2, 2), 0.5)
-    one.votes(image, 4, seed=3, image_id="a", stream="pilot")
+    list(one.run([one.job(image, 4, seed=3, image_id="a", stream="pilot")]))
     assert np.array_equal(one.noisy(image, 2, seed=3, image_id="a", stream="pilot"), seen[0][2])
     assert not np.array_equal(one.noisy(image, 2, seed=3, image_id="a"), seen[0][2])

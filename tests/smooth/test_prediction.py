@@ -6,7 +6,7 @@ from scipy import stats
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError
 from multiguard.models import load
 from multiguard.smooth import Smoother
@@ -99,7 +99,7 @@ def test_one_label(rule):
     hits[:, 3], hits[::7, 1], hits[3::7, 2] = True, True, True
     votes = hits if isinstance(rule, Threshold) else np.argsort(~hits, axis=1, kind="stable")[:, :2]
     votes = votes if rule != TopK(1, 1) else np.full((200, 1), 3)
-    found = confirm_labels((3,), votes, rule, num_labels=5, sigma=0.5, alpha=0.01)
+    found = confirm_labels((3,), votes, rule, num_labels=5, noise=Gaussian(0.5), alpha=0.01)
     expected = certified_radii(votes, [3], rule, num_labels=5, sigma=0.5, alpha=0.01)
     assert found.radii == found.set_radii == tuple(expected.true)
     assert found.other_radii == (None if expected.false is None else tuple(expected.false))
@@ -111,7 +111,7 @@ def test_raised_set_radii():
     hits = np.zeros((100, 6), bool)
     hits[:, 0], hits[:90, 1], hits[90:, 2] = True, True, True
     ranked = np.array([np.flatnonzero(row) for row in hits], np.uint8)
-    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, sigma=0.5, alpha=0.01, method="joint")
+    found = confirm_labels((0, 1, 2), ranked, TopK(3, 2), num_labels=6, noise=Gaussian(0.5), alpha=0.01, method="joint")
     alone = np.sort(found.radii)[::-1]
     together = certified_radii(hits, [0, 1, 2], TopK(3, 2), sigma=0.5, alpha=0.005, method="joint").true
     assert np.any(together < alone)
@@ -157,6 +157,8 @@ def test_separate_noise(rule):
     f = load(watch, labels=["a", "b", "c"], output="logits")
     score_threshold = 0.5 if isinstance(rule, Threshold) else None
     one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
+    one.probe([np.zeros(3)])
+    seen.clear()
     one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
     assert len(set(seen)) == 100  # padding repeats some
 
@@ -186,7 +188,7 @@ def test_adaptive_prediction(score_threshold) -> None:
     for sample in Images(6):
         found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, seed=1, image_id=sample.id)
         whole = as_array(one.votes(sample.image, 400, seed=1, image_id=sample.id), rule.name)
-        options = {"num_labels": 5, "sigma": 0.5, "alpha": 0.05, "method": "betting"}
+        options = {"num_labels": 5, "noise": Gaussian(0.5), "alpha": 0.05, "method": "betting"}
         same = [
             draws
             for draws in (50, 100, 200, 300, 400)

@@ -30,7 +30,7 @@ class ByNumber:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
-    def decided(self, rows, call):
+    def decided(self, rows):
         self.calls += [(row.image_id, row.draws) for row in rows]
         return [STOPS.index(row.draws) >= int(row.image_id.split("-")[1]) % 4 for row in rows]
 
@@ -99,14 +99,14 @@ def test_slow_evaluation(monkeypatch):
     blocked, read, read_when_blocked = threading.Event(), [], []
 
     class Slow(ByNumber):
-        def decided(self, rows, call):
+        def decided(self, rows):
             assert blocked.wait(timeout=60)
-            return super().decided(rows, call)
+            return super().decided(rows)
 
-    def unblock(futures, *options):
+    def unblock(futures) -> None:
         read_when_blocked.append(len(read))
         blocked.set()
-        return wait(futures, *options)
+        wait(futures)
 
     monkeypatch.setattr(rounds, "wait", unblock)
     shards = shards_of(Images(40), 2, read)
@@ -114,25 +114,11 @@ def test_slow_evaluation(monkeypatch):
     assert read_when_blocked[0] <= 2 * (rounds._MAX_EVALUATING + 2)
 
 
-@pytest.mark.usefixtures("late_votes")
-def test_processes(tmp_path, monkeypatch):
-    """Evaluated by processes, as beside an accelerator, the run has the very votes that a thread's decisions give."""
-    here = tmp_path / "thread"
-    vote_dataset(smoother(), Images(12), here, adaptive=PLAN, seed=0, shard_images=5)
-    monkeypatch.setattr(rounds, "_is_far", lambda device: True)
-    monkeypatch.setattr(rounds, "_evaluators", lambda: 2)
-    vote_dataset(smoother(), Images(12), tmp_path / "processes", adaptive=PLAN, seed=0, shard_images=5)
-    one, other = read_votes(here), read_votes(tmp_path / "processes")
-    assert len({row.draws for row in (one.row(i, adaptive=True) for i in range(12))}) > 1
-    for i in range(12):
-        assert np.array_equal(one.ranked(i, adaptive=True), other.ranked(i, adaptive=True))
-
-
 def test_failed_evaluation():
     """An error of the evaluator is raised."""
 
     class Broken(ByNumber):
-        def decided(self, rows, call):
+        def decided(self, rows):
             raise InvalidInputError("these votes cannot be evaluated")
 
     with pytest.raises(InvalidInputError, match="cannot be evaluated"):

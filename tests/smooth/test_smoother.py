@@ -65,15 +65,18 @@ def test_batch_size(source, batch_size):
         return images.flatten(1)[:, :2]
 
     f = load(watch, labels=["a", "b"], output="logits")
-    Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise_source=source).votes(
-        IMAGE, 64, seed=0, image_id="a"
-    )
-    together = torch.cat(seen)
+
+    def look(batch_size: int) -> Tensor:
+        one = Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise_source=source)
+        one.probe([IMAGE])
+        seen.clear()
+        one.votes(IMAGE, 64, seed=0, image_id="a")
+        return torch.cat(seen)
+
+    together = look(batch_size)
     assert len(together) == 64
     assert len(seen) == -(-64 // batch_size)
-    seen.clear()
-    Smoother(f, sigma=0.5, batch_size=13, device="cpu", noise_source=source).votes(IMAGE, 64, seed=0, image_id="a")
-    assert torch.equal(torch.cat(seen), together)
+    assert torch.equal(look(13), together)
 
 
 @SOURCES
@@ -189,7 +192,8 @@ def test_set_frequencies(source):
 def test_score_threshold(output, passing):
     """A score at the threshold passes, the next number below does not; logits are compared with its logit."""
     at = np.float32(passing)
-    image = np.array([at, np.nextafter(at, np.float32(-1)), np.nextafter(at, np.float32(9)), 0], dtype=np.float32)
+    low = 0 if output == "probabilities" else -1
+    image = np.array([at, np.nextafter(at, np.float32(-1)), np.nextafter(at, np.float32(9)), low], dtype=np.float32)
     f = load(lambda x: torch.from_numpy(image).expand(len(x), -1), labels=list("abcd"), output=output)
     votes = Smoother(f, sigma=1.0, score_threshold=0.7, device="cpu").votes(image, 5, seed=0, image_id="a")
     assert votes.hits().tolist() == [[True, False, True, False]] * 5
@@ -209,6 +213,8 @@ def test_sets_of_scores(source, labels):
 
     g = load(watch, labels=f.label_names, output=f.output)
     one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise_source=source, batch_size=7)
+    one.probe([image])
+    seen.clear()
     votes = one.votes(image, 40, seed=0, image_id="a")
     limit = 0.6 if f.output == "probabilities" else np.log(0.6 / 0.4)
     assert np.array_equal(votes.hits(), (torch.cat(seen) >= np.float32(limit)).numpy())

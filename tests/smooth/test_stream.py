@@ -124,7 +124,7 @@ def breaking(after: int, error):
     return scores
 
 
-@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("after", [0, 8])  # the probe takes five batches
 @pytest.mark.parametrize(
     "error",
     [
@@ -179,7 +179,7 @@ def test_halved_batches(source, options):
     for scores in (cramped, Cramped(room=1000)):
         f = load(scores, labels=list("abcde"), output="logits")
         one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise_source=source, **options)
-        votes.append(one.votes(image, 100, seed=0, image_id="a"))
+        votes += [each for _, each in one.run([one.job(image, 100, seed=0, image_id="a")])]
     assert np.array_equal(*(each.packed if options else each for each in votes))
     assert cramped.sizes[:4] == [32, 16, 8, 4]
     assert set(cramped.sizes[4:]) == {4}
@@ -188,7 +188,8 @@ def test_halved_batches(source, options):
 def test_halved_small_batch():
     """A batch below the limit is halved from its own rows."""
     cramped = Cramped(room=5)
-    list(smoother_of(cramped, 64).stream([("a", Images(1)[0].image)], 10, seed=0))
+    smoother = smoother_of(cramped, 64)
+    list(smoother.run([smoother.job(Images(1)[0].image, 10, seed=0, image_id="a")]))
     assert cramped.sizes == [10, 5, 5]
 
 

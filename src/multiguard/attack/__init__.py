@@ -1,6 +1,7 @@
 """Attacks on multi-label classifiers: what some perturbation does, beside what is proved that none can do."""
 
-from multiguard.attack.direct import Add, AdversarialBatch, AttackGoal, Change, Hide, pgd, random_search
+from multiguard.attack.direct import pgd, random_search
+from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Change, Hide
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
 from multiguard.attack.target import gradient_error

@@ -100,6 +100,9 @@ class _Lazy(TyperGroup):
                 formatter.write_dl(list(commands.items()))
 
 
+_UsageError: Any = typer.BadParameter.__mro__[1]  # a missing argument, an unknown option or command
+
+
 class _OneLine(_Lazy):
     """Prints one line for a mistake that the user can fix and for an interruption; a bug keeps its traceback."""
 
@@ -108,6 +111,9 @@ class _OneLine(_Lazy):
         try:
             with immediate_stop(), _lock_warnings():
                 return super().invoke(ctx)
+        except _UsageError as error:
+            help_ = " ".join(("multiguard", *filter(None, (ctx.invoked_subcommand,)), "--help"))
+            raise _exit_with(f"{error.format_message().rstrip('.')}; see {help_}", _MISTAKE) from error
         except MultiGuardError as error:
             raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
         except ModuleNotFoundError as error:

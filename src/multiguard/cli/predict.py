@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
-from multiguard.io.rounding import plain, radius_text
+from multiguard.io.rounding import plain, radius_json, radius_text
 from multiguard.pipeline.parts import ModelPart, PredictPart
 
 if TYPE_CHECKING:
@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 _MODEL_HELP = {
     "spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."
 }
-_Images = Annotated[list[Path], Argument(help="Image files, or folders of them with their subfolders.")]
+
+
+def _named(text: str) -> Path:
+    """The path; an empty one would be the current folder."""
+    if not text:
+        raise BadParameter("a name is empty; name an image or a folder")
+    return Path(text)
+
+
+_IMAGES_HELP = "Image files, or folders of them with their subfolders."
+_Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
 _Model = Annotated[dict[str, Any], Fields(ModelPart, help=_MODEL_HELP)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
@@ -189,7 +199,7 @@ def _as_json(result: "PredictResult") -> dict[str, Any]:
 def _image_json(image: "ImagePrediction") -> dict[str, Any]:
     prediction = image.prediction
     labels = [
-        {"label": name, "radius": _number(radius), "confirmed": sure}
+        {"label": name, "radius": radius_json(radius), "confirmed": sure}
         for name, radius, sure in zip(prediction.names, prediction.radii, prediction.confirmed, strict=True)
     ]
     others = prediction.other_radii
@@ -198,12 +208,6 @@ def _image_json(image: "ImagePrediction") -> dict[str, Any]:
         "sha256": image.sha256,
         "draws": prediction.draws,
         "labels": labels,
-        "set_radii": [_number(radius) for radius in prediction.set_radii],
-        **({"other_radii": [_number(radius) for radius in others]} if others else {}),
+        "set_radii": [radius_json(radius) for radius in prediction.set_radii],
+        **({"other_radii": [radius_json(radius) for radius in others]} if others else {}),
     }
-
-
-def _number(radius: float) -> float | str | None:
-    if math.isinf(radius):
-        return "inf" if radius > 0 else None
-    return radius

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.scores import Averaging, Counts, ratio
+from multiguard.evaluate.scores import Averaging, CertifiedCounts, ratio
 from multiguard.io.short_repr import short_repr
 
 # Resampled images and scores are held about this many at a time.
@@ -68,56 +69,64 @@ class Resampling:
             raise InvalidInputError(f"the seed of the bands must not be negative, got {self.seed!r}")
 
 
-def bootstrap_bands(counts: Counts, averaging: Averaging, resampling: Resampling) -> Bands:
+def bootstrap_bands(counts: CertifiedCounts, averaging: Averaging, resampling: Resampling) -> Bands:
     """The percentile bootstrap, over the images that count, of the averages that `average_scores` gives."""
-    low_high = (_band(*fraction, averaging, resampling) for fraction in counts.fractions(averaging))
-    precision, recall, f1 = ((low, high) for low, high in low_high)
+    precision, recall, f1 = (_ends(each, resampling) for each in _resampled(counts, averaging, resampling))
     return Bands(resampling.level, resampling.resamples, resampling.seed, precision, recall, f1)
 
 
 def bootstrap_differences(
-    ours: Counts, theirs: Counts, averaging: Averaging, resampling: Resampling
+    ours: CertifiedCounts, theirs: CertifiedCounts, averaging: Averaging, resampling: Resampling
 ) -> tuple[tuple[Floats, Floats], ...]:
     """Of precision, recall and F1 the low and high end of our average minus theirs, in resamples of the same images."""
-
-    def ends(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        mine, others = (_resampled(*fraction, averaging, resampling) for fraction in (one, other))
-        low, high = _ends((a - b for a, b in zip(mine, others, strict=True)), resampling)
-        return low, high
-
-    pairs = zip(ours.fractions(averaging), theirs.fractions(averaging), strict=True)
-    return tuple(ends(one, other) for one, other in pairs)
+    mine, others = (_resampled(counts, averaging, resampling) for counts in (ours, theirs))
+    return tuple(_ends(one - other, resampling) for one, other in zip(mine, others, strict=True))
 
 
-def _band(numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling) -> Floats:
-    """(low and high, radii) of the averages of fractions (radii, images)."""
-    return _ends(_resampled(numerator, denominator, averaging, resampling), resampling)
+def _ends(resampled: Floats, resampling: Resampling) -> tuple[Floats, Floats]:
+    """Low and high, each (radii,), of numbers (resamples, radii)."""
+    low, high = np.quantile(resampled, [(1 - resampling.level) / 2, (1 + resampling.level) / 2], axis=0)
+    return low, high
 
 
-def _ends(resampled: Iterable[Floats], resampling: Resampling) -> Floats:
-    """(low and high, radii) of numbers (resamples, some radii), some radii at a time."""
-    ends = [(1 - resampling.level) / 2, (1 + resampling.level) / 2]
-    return np.concatenate([np.quantile(each, ends, axis=0) for each in resampled], axis=1)
-
-
-def _resampled(
-    numerator: Floats, denominator: Floats, averaging: Averaging, resampling: Resampling
-) -> Iterator[Floats]:
-    """(resamples, some radii) of the averages of fractions (radii, images), some radii at a time."""
+def _resampled(counts: CertifiedCounts, averaging: Averaging, resampling: Resampling) -> list[Floats]:
+    """(resamples, radii) of precision, recall and F1 in each resample of the images, some images at a time."""
+    sizes = [int(part.labelled.sum()) if averaging == "mean" else len(part.true) for part in counts]
+    sums: list[Floats] = []
+    for part, times in zip(counts, _times_drawn(sizes, resampling), strict=True):
+        (floors, returned), (_, true), _ = fractions = part.fractions(averaging)
+        values = [ratio(*each) for each in fractions] if averaging == "mean" else [floors, returned, true[:1]]
+        products = [[each @ value.T for value in values] for each in times]
+        new = [np.concatenate(each) for each in zip(*products, strict=True)]
+        sums = [old + one for old, one in zip(sums, new, strict=True)] if sums else new
     if averaging == "mean":
-        numerator, denominator = ratio(numerator, denominator), np.ones_like(numerator)
-    step = max(1, _NUMBERS_AT_A_TIME // resampling.resamples)
-    for start in range(0, len(numerator), step):
-        top, bottom = numerator[start : start + step].T, denominator[start : start + step].T
-        averages = [ratio(times @ top, times @ bottom) for times in _times_drawn(len(top), resampling)]
-        yield np.concatenate(averages)
+        return [each / sum(sizes) for each in sums]
+    floors, returned, true = (np.broadcast_to(each, sums[0].shape) for each in sums)
+    return [ratio(floors, returned), ratio(floors, true), ratio(2 * floors, returned + true)]
 
 
-def _times_drawn(images: int, resampling: Resampling) -> Iterator[Floats]:
-    """How often each image is drawn in each resample, (some resamples, images) at a time."""
-    rng = np.random.default_rng(resampling.seed)
-    step = max(1, _NUMBERS_AT_A_TIME // images)
-    for start in range(0, resampling.resamples, step):
-        rows = min(step, resampling.resamples - start)
-        drawn = rng.integers(images, size=(rows, images)) + images * np.arange(rows)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * images).reshape(rows, images).astype(np.float64)
+def _times_drawn(sizes: Sequence[int], resampling: Resampling) -> Iterator[Iterator[Floats]]:
+    """For each part of the images how often each of its images is drawn in each resample, (some resamples, images).
+
+    How many of a resample's draws fall into each part is multinomial, and within a part all images are alike: together
+    that is one draw with replacement from all images.
+    """
+    total, parts = sum(sizes), len(sizes)
+    drawn = np.full((resampling.resamples, 1), total)
+    if parts > 1:
+        shares = np.array(sizes) / total
+        drawn = np.random.default_rng([resampling.seed, parts]).multinomial(total, shares, resampling.resamples)
+    for number, size in enumerate(sizes):
+        seed = resampling.seed if parts == 1 else [resampling.seed, parts, number]
+        yield _times(size, drawn[:, number], seed)
+
+
+def _times(images: int, drawn: NDArray[np.int64], seed: int | list[int]) -> Iterator[Floats]:
+    """How often each image is drawn where so many draws of each resample are made, some resamples at a time."""
+    rng = np.random.default_rng(seed)
+    step = max(1, _NUMBERS_AT_A_TIME // max(1, images))
+    for start in range(0, len(drawn), step):
+        some = drawn[start : start + step]
+        rows = np.repeat(np.arange(len(some)), some)
+        places = rng.integers(images, size=int(some.sum())) + images * rows
+        yield np.bincount(places, minlength=len(some) * images).reshape(len(some), images).astype(np.float64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
@@ -14,6 +15,8 @@ from multiguard.certify.noise import Noise
 from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.ragged import Ragged
+from multiguard.evaluate.scores import CertifiedCounts
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ Progress = Callable[[int, int], None]
 _BYTES_AT_A_TIME = 1 << 26
 # Images with equally many labels are solved together: more than this many gain little, and would hide progress.
 _IMAGES_AT_A_TIME = 512
+_RAGGED = {
+    **dict.fromkeys(("labels", "predicted", "predicted_hits", "bare"), np.int64),
+    "label_radii": np.float64,
+}
 _PER_IMAGE = ("ids", "labels", "label_radii", "predicted", "predicted_hits", "bare", "draws", "image_hashes")
 
 
@@ -73,18 +80,26 @@ class Certificates:
     label_names: tuple[str, ...]
     ids: tuple[str, ...]
     labelled: bool
-    labels: tuple[Labels, ...]
-    radii: Mapping[Method, tuple[Floats, ...]]
-    false_radii: Mapping[Method, tuple[Floats, ...]] | None
-    label_radii: tuple[Floats, ...]
-    predicted: tuple[Labels, ...]
-    predicted_hits: tuple[tuple[int, ...], ...]
-    bare: tuple[Labels | None, ...]
+    labels: Ragged[Labels]
+    radii: Mapping[Method, Ragged[Floats]]
+    false_radii: Mapping[Method, Ragged[Floats]] | None
+    label_radii: Ragged[Floats]
+    predicted: Ragged[Labels]
+    predicted_hits: Ragged[tuple[int, ...]]
+    bare: Ragged[Labels | None]
     draws: tuple[int, ...]
     image_hashes: tuple[str | None, ...]
     failures: tuple[ImageFailure, ...]
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        for name, dtype in _RAGGED.items():
+            object.__setattr__(self, name, _as_ragged(getattr(self, name), dtype))
+        for name in ("radii", "false_radii"):
+            if (by_method := getattr(self, name)) is not None:
+                rows = {method: _as_ragged(radii, np.float64) for method, radii in by_method.items()}
+                object.__setattr__(self, name, rows)
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -101,7 +116,7 @@ class Certificates:
         positions = {image_id: position for position, image_id in enumerate(self.ids)}
         chosen = [positions[image_id] for image_id in ids]
 
-        def taken(values: Sequence[Any]) -> tuple[Any, ...]:
+        def taken(values: Sequence[Any]) -> Any:
             return tuple(values[position] for position in chosen)
 
         fields: dict[str, Any] = {name: taken(getattr(self, name)) for name in _PER_IMAGE}
@@ -114,6 +129,15 @@ class Certificates:
         true = self.radii[method]
         false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
         return [Radii(*each) for each in zip(true, false, strict=True)]
+
+    def counts(self, method: Method, radius: Floats) -> CertifiedCounts:
+        """What this method certifies of each image at these radii."""
+        false = None if self.false_radii is None else self.false_radii[method]
+        return CertifiedCounts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
+
+
+def _as_ragged(rows: Sequence[Any], dtype: DTypeLike) -> Ragged[Any]:
+    return rows if isinstance(rows, Ragged) else Ragged.of(rows, dtype)
 
 
 def certify_votes(
@@ -174,21 +198,21 @@ def certify_configs(
 
 
 def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certificates:
-    proved, run = certifier.radii.items(), votes.provenance
-    ceilings = {method: tuple(each.false for each in radii if each.false is not None) for method, radii in proved}
+    run, many = votes.provenance, isinstance(certifier.config.rule, TopK)
+    ceilings = None if many else {method: radii.build() for method, radii in certifier.false_radii.items()}
     return Certificates(
         config=certifier.config,
         noise=run.noise,
         label_names=run.label_names,
         ids=votes.ids,
         labelled=source == "truth",
-        labels=tuple(certifier.labels),
-        radii={method: tuple(each.true for each in radii) for method, radii in proved},
-        false_radii=None if isinstance(certifier.config.rule, TopK) else ceilings,
-        label_radii=tuple(certifier.label_radii),
-        predicted=tuple(own for own, _ in certifier.predicted),
-        predicted_hits=tuple(hits for _, hits in certifier.predicted),
-        bare=tuple(certifier.bare),
+        labels=certifier.labels.build(),
+        radii={method: radii.build() for method, radii in certifier.radii.items()},
+        false_radii=ceilings,
+        label_radii=certifier.label_radii.build(),
+        predicted=certifier.predicted.build(),
+        predicted_hits=certifier.predicted_hits.build(),
+        bare=certifier.bare.build(),
         draws=draws_taken(votes, certifier.config),
         image_hashes=votes.image_hashes,
         failures=votes.failures,

@@ -15,6 +15,7 @@ from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import LABEL_METHODS, label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.ragged import RaggedBuilder
 from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class Certifier:
 
     Attributes:
         labels: For each image taken its L.
-        radii: For each method and image what is proved of L as a set.
+        radii: For each method and image up to which radius how many labels of L are returned.
+        false_radii: For each method and image up to which radius how few others are; empty for the top-k rule.
         label_radii: For each image and label of L the radius up to which this label alone is returned.
-        predicted: For each image what the smoothed classifier would return if the certifying draws were all, and in how
-            many draws each of these labels was hit.
+        predicted: For each image what the smoothed classifier would return if the certifying draws were all.
+        predicted_hits: In how many draws each of these labels was hit.
         bare: For each image what the base classifier returns without noise; None where the votes do not say.
     """
 
@@ -63,11 +65,12 @@ class Certifier:
         self._is_one_claim = source == "pilot" and is_one_claim(config.rule, methods)
         if self._is_one_claim:
             self._label_method = methods[0]
-        self.labels: list[Labels] = []
-        self.radii: dict[Method, list[Radii]] = {method: [] for method in methods}
-        self.label_radii: list[Floats] = []
-        self.predicted: list[tuple[Labels, tuple[int, ...]]] = []
-        self.bare: list[Labels | None] = []
+        kind = np.min_scalar_type(len(run.label_names))
+        self.labels, self.label_radii = RaggedBuilder(kind), RaggedBuilder(np.float64)
+        self.predicted, self.predicted_hits = RaggedBuilder(kind), RaggedBuilder(np.int32)
+        self.bare = RaggedBuilder(kind)
+        self.radii = {method: RaggedBuilder(np.float64) for method in methods}
+        self.false_radii = {method: RaggedBuilder(np.float64) for method in methods}
 
     def take(self, rows: Sequence[VoteRow], *, sets_only: bool = False) -> Iterator[None]:
         """Certify some more images; yields after each method, and once before them.
@@ -78,14 +81,18 @@ class Certifier:
         alone = [np.empty(0)] * len(rows)
         if not sets_only or self._source == "pilot":
             alone = self._certify_labels(rows, labels)
-        self.labels += labels
-        self.label_radii += alone
+        self.labels.extend(labels)
+        self.label_radii.extend(alone)
         if not sets_only:
-            self.predicted += [self._predict(votes) for votes in self._votes(rows)]
-            self.bare += [self._without_noise(row) for row in rows]
+            predicted = [self._predict(votes) for votes in self._votes(rows)]
+            self.predicted.extend(own for own, _ in predicted)
+            self.predicted_hits.extend(hits for _, hits in predicted)
+            self.bare.extend(self._without_noise(row) for row in rows)
         yield
-        for method, radii in self.radii.items():
-            radii += self._certify_sets(rows, labels, method, alone)
+        for method in self.radii:
+            proved = self._certify_sets(rows, labels, method, alone)
+            self.radii[method].extend(each.true for each in proved)
+            self.false_radii[method].extend(each.false for each in proved if each.false is not None)
             yield
 
     def _protected(self, row: VoteRow) -> Labels:

@@ -18,7 +18,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate.bootstrap import Bands, Differences, Resampling, bootstrap_bands, bootstrap_differences
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.scores import Averaging, Scores, average_scores, certified_counts, check_radius
+from multiguard.evaluate.scores import Averaging, Scores, average_scores, check_radius
 from multiguard.io.short_repr import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
@@ -100,9 +100,8 @@ def _method_curves(
     averagings: Sequence[Averaging] = AVERAGINGS,
 ) -> list[Curve]:
     """The curves of one method, one per averaging."""
-    num_true = [len(labels) for labels in certificates.labels]
-    counts = certified_counts(certificates.set_radii(method), num_true, certificates.config.rule, radius)
-    with_labels = [draws for draws, count in zip(certificates.draws, num_true, strict=True) if count]
+    counts = certificates.counts(method, radius)
+    with_labels = np.array(certificates.draws)[counts.num_true > 0]
     return [
         Curve(
             method,
@@ -152,18 +151,14 @@ def paired_differences(
     ((2,), True)
     """
     requested, resampling = check_radius(radius, ours.noise), Resampling(level, resamples, seed)
-    num_true = [[len(labels) for labels in each.labels] for each in (ours, theirs)]
     if ours.noise.attacker != theirs.noise.attacker:
         raise InvalidInputError(
             f"one run is about {ours.noise.axis_label}, the other about {theirs.noise.axis_label}: the same radius is "
             "not the same attack; compare runs of one attacker"
         )
-    if ours.ids != theirs.ids or [*map(bool, num_true[0])] != [*map(bool, num_true[1])]:
+    if ours.ids != theirs.ids or not np.array_equal(ours.labels.lengths > 0, theirs.labels.lengths > 0):
         raise InvalidInputError("paired differences need the same images with labels, in the same order; see `only`")
-    mine, others = (
-        certified_counts(each.set_radii(method), counts, each.config.rule, requested)
-        for each, method, counts in zip((ours, theirs), methods, num_true, strict=True)
-    )
+    mine, others = (each.counts(method, requested) for each, method in zip((ours, theirs), methods, strict=True))
     one, other = (average_scores(counts, requested, averaging) for counts in (mine, others))
     ends = bootstrap_differences(mine, others, averaging, resampling)
     values = (one.precision - other.precision, one.recall - other.recall, one.f1 - other.f1)

@@ -19,17 +19,18 @@ counts in the mean number of wrong labels and in pooled scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify import Radii, Rule, TopK, certified_size
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify import Radii, Rule, TopK
+from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate.ragged import Ragged
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate.certificates import Certificates
 
 Averaging = Literal["mean", "pooled"]
+IMAGES_AT_A_TIME = 1 << 15  # whose scores are held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What is certified at each radius of all images; at least one of them has labels."""
+    """What is certified at each radius of some images."""
 
     floors: Floats  # (..., images), e of each image, with the shape of the radii first
     ceilings: Floats  # (..., images), m of each image
@@ -123,7 +125,16 @@ def set_scores(
     array([1. , 0.5])
     """
     requested = np.asarray(radius, dtype=np.float64)
-    return average_scores(certified_counts(radii, num_true, rule, requested), requested, averaging)
+    if len(radii) != len(num_true):
+        raise InvalidInputError(
+            f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
+        )
+    for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
+        _check_length(index, proved, count, rule)
+    true = Ragged.of((proved.true for proved in radii), np.float64)
+    false = None if isinstance(rule, TopK) else Ragged.of((proved.false for proved in radii), np.float64)
+    counts = CertifiedCounts(true, false, np.array(num_true, np.int64), rule, requested)
+    return average_scores(counts, requested, averaging)
 
 
 def prediction_scores(
@@ -139,38 +150,96 @@ def prediction_scores(
     >>> prediction_scores([(0, 1), (2,)], [(0, 3), (2, 1)]).recall
     array(0.75)
     """
-    found = [len({*own} & {*returned}) for own, returned in zip(labels, predicted, strict=True)]
-    wrong = [len({*returned}) - hits for returned, hits in zip(predicted, found, strict=True)]
-    return average_scores(_counts(found, wrong, [len(own) for own in labels]), np.asarray(0.0), averaging)
+    pairs = zip(labels, predicted, strict=True)
+    each = [(len({*own} & {*answer}), len({*answer}), len(own)) for own, answer in pairs]
+    counts = np.array(each, np.float64).reshape(-1, 3)
+    found, returned, true = counts.T
+    if not true.any():
+        raise InvalidInputError(f"none of the {len(labels)} images has a true label, so there is nothing to average")
+    return average_scores([Counts(found, returned - found, true)], np.asarray(0.0), averaging)
 
 
-def certified_counts(radii: Sequence[Radii], num_true: Sequence[int], rule: Rule, radius: Floats) -> Counts:
-    """What these radii certify; of k labels returned by the top-k rule, those that are not true are false."""
-    if len(radii) != len(num_true):
-        raise InvalidInputError(
-            f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
-        )
-    for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
-        _check_length(index, proved, count, rule)
-    floors = [certified_size(proved.true, radius) for proved in radii]
-    ceilings = [_ceiling(proved, floor, rule, radius) for proved, floor in zip(radii, floors, strict=True)]
-    return _counts(floors, ceilings, num_true)
+class CertifiedCounts:
+    """What radii certify at each of some radii, some images at a time: memory does not grow with their number.
+
+    Of k labels returned by the top-k rule, those that are not true are false.
+    """
+
+    def __init__(
+        self,
+        true: Ragged[Floats],
+        false: Ragged[Floats] | None,
+        num_true: NDArray[np.int64],
+        rule: Rule,
+        radius: Floats,
+    ) -> None:
+        if not num_true.any():
+            raise InvalidInputError(
+                f"none of the {len(num_true)} images has a true label, so there is nothing to average"
+            )
+        self._true, self._false, self._rule, self._radius = true, false, rule, radius
+        self.num_true = num_true  # (images,), d of each image
+
+    def __iter__(self) -> Iterator[Counts]:
+        """The counts of all images, in order."""
+        for start in range(0, len(self.num_true), IMAGES_AT_A_TIME):
+            part = slice(start, start + IMAGES_AT_A_TIME)
+            floors = certified_sizes(self._true, self._radius, part)
+            if isinstance(self._rule, TopK):
+                ceilings = self._rule.k - floors
+            else:
+                assert self._false is not None
+                ceilings = self._false.lengths[part] - certified_sizes(self._false, self._radius, part)
+            yield Counts(floors, ceilings, self.num_true[part].astype(np.float64))
 
 
-def average_scores(counts: Counts, radius: Floats, averaging: Averaging) -> Scores:
+def certified_sizes(rows: Ragged[Floats], radius: Floats, part: slice = slice(None)) -> Floats:
+    """(..., images) how many radii of each image reach each radius, with the shape of the radii first.
+
+    Of radii that never rise within an image that is `certified_size`, of all images at once.
+    """
+    images = range(len(rows))[part]
+    offsets = rows.offsets[images.start : images.stop + 1]
+    values = rows.values[offsets[0] : offsets[-1]]
+    if np.isnan(values).any() or not np.all(np.asarray(radius) >= 0):
+        raise InvalidInputError(f"radii must be numbers, and a radius not negative, got {radius!r}")
+    sizes = np.empty((np.size(radius), len(images)))
+    reached = np.zeros(len(values) + 1, np.int64)
+    for row, requested in zip(sizes, np.ravel(radius), strict=True):
+        np.cumsum(values >= requested, out=reached[1:])
+        row[:] = np.diff(reached[offsets - offsets[0]])
+    return sizes.reshape(*np.shape(radius), len(images))
+
+
+def average_scores(parts: Iterable[Counts], radius: Floats, averaging: Averaging) -> Scores:
     """Precision, recall and F1: the mean of the images' own, or those of all labels thrown together."""
     if averaging not in ("mean", "pooled"):
         raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per image) or 'pooled'")
-    precision, recall, f1 = (_average(*fraction, averaging) for fraction in counts.fractions(averaging))
+    sums: list[Floats] = []
+    images = without = 0
+    for counts in parts:
+        fractions = counts.fractions(averaging)
+        if averaging == "mean":
+            new = [ratio(*fraction).sum(axis=-1) for fraction in fractions]
+        else:
+            new = [each.sum(axis=-1) for fraction in fractions for each in fraction]
+        new += [counts.floors[..., counts.labelled].sum(axis=-1), counts.ceilings.sum(axis=-1)]
+        sums = [old + one for old, one in zip(sums, new, strict=True)] if sums else [np.asarray(one) for one in new]
+        images, without = images + int(counts.labelled.sum()), without + int((~counts.labelled).sum())
+    *scores, floors, ceilings = sums
+    if averaging == "mean":
+        precision, recall, f1 = (np.asarray(each / images) for each in scores)
+    else:
+        precision, recall, f1 = (ratio(*scores[i : i + 2]) for i in (0, 2, 4))
     return Scores(
         radius,
         precision,
         recall,
         f1,
-        true_floor=np.asarray(counts.floors[..., counts.labelled].mean(axis=-1)),
-        false_ceiling=np.asarray(counts.ceilings.mean(axis=-1)),
-        images=int(counts.labelled.sum()),
-        without_labels=int((~counts.labelled).sum()),
+        true_floor=np.asarray(floors / images),
+        false_ceiling=np.asarray(ceilings / (images + without)),
+        images=images,
+        without_labels=without,
     )
 
 
@@ -179,32 +248,14 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
 
 
-def _average(numerator: Floats, denominator: Floats, averaging: Averaging) -> Floats:
-    if averaging == "pooled":
-        return ratio(np.asarray(numerator.sum(axis=-1)), np.asarray(denominator.sum(axis=-1)))
-    return np.asarray(ratio(numerator, denominator).mean(axis=-1))
-
-
-def _counts(floors: Sequence[ArrayLike], ceilings: Sequence[ArrayLike], num_true: Sequence[int]) -> Counts:
-    """The counts of all images; at least one must have labels."""
-    if not any(num_true):
-        raise InvalidInputError(f"none of the {len(num_true)} images has a true label, so there is nothing to average")
-    at_least, at_most = (
-        np.stack([np.asarray(one, np.float64) for one in each], axis=-1) for each in (floors, ceilings)
-    )
-    return Counts(at_least, at_most, np.array(num_true, dtype=np.float64))
-
-
-def _ceiling(radii: Radii, floor: Ints, rule: Rule, radius: Floats) -> Ints:
-    """The least m with false[m] >= radius, for each radius; all other labels where there is none; k - e for top-k."""
-    if isinstance(rule, TopK):
-        return rule.k - floor
-    assert radii.false is not None
-    return len(radii.false) - certified_size(radii.false[::-1], radius)
-
-
 def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
+    true, false = radii.true, np.empty(0) if radii.false is None else radii.false
+    if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
+        raise InvalidInputError(
+            f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
+            "certified_radii returns them"
+        )
     if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
         raise InvalidInputError(
             f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
@@ -242,19 +293,18 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
     [('label 0', 3), ('label 1', 1)]
     """
     requested = check_radius(radius, certificates.noise)
-    proved: dict[int, list[float]] = {}
-    for labels, radii in zip(certificates.labels, certificates.label_radii, strict=True):
-        for label, own in zip(labels, radii.tolist(), strict=True):
-            proved.setdefault(label, []).append(own)
+    labels, radii = certificates.labels.values, certificates.label_radii.values
+    order = np.argsort(labels, kind="stable")
+    names, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
     return [
         LabelScores(
             certificates.label_names[label],
-            len(proved[label]),
+            int(count),
             requested,
-            np.mean(np.array(proved[label])[:, None] >= requested, axis=0),
+            np.array([np.mean(radii[order[start : start + count]] >= one) for one in requested]),
             len(certificates.failures),
         )
-        for label in sorted(proved)
+        for label, start, count in zip(names.tolist(), starts, counts, strict=True)
     ]
 
 

@@ -2,8 +2,10 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from multiguard.errors import InvalidInputError
+from multiguard.io.files import files_checksum
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,20 @@ def this_rank() -> Rank:
             f"{'not set' if number is None else number}: torchrun sets both; for a single process unset WORLD_SIZE"
         )
     return Rank(number, count, _environment_integer("LOCAL_RANK") or 0, restarts)
+
+
+def package_checksum() -> str:
+    """The sha256 of the source files of this package, as they are now."""
+    return files_checksum(sorted(Path(__file__).parents[1].rglob("*.py")))
+
+
+def check_code(main: str) -> None:
+    """Raises `InvalidInputError` unless this process runs the code of the main one, which has this checksum."""
+    if main != package_checksum():
+        raise InvalidInputError(
+            "this process runs other code of multiguard than the main one, though the version may be the same; install "
+            "the same multiguard on every machine."
+        )
 
 
 def _environment_integer(name: str, at_least: int = 0) -> int | None:

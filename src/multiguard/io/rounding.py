@@ -92,3 +92,12 @@ def _rounded(value: float, decimals: int, rounding: str) -> str:
 def _digits(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def radius_json(radius: float) -> float | str | None:
+    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail.
+
+    >>> radius_json(float("-inf")), radius_json(0.5), radius_json(float("inf"))
+    (None, 0.5, 'inf')
+    """
+    return None if radius == -math.inf else "inf" if radius == math.inf else radius

@@ -16,7 +16,7 @@ from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.cnn import SmallCnn
 from multiguard.models.efficientnet_lite import EfficientNetLite
 from multiguard.models.unet import DenoisingNetwork, UNet
-from multiguard.models.weights import import_library, read_weights, summary
+from multiguard.models.weight_files import import_library, read_weights, summary
 
 PRETRAINED = "pretrained"
 _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks

@@ -11,7 +11,7 @@ from multiguard.certify.noise import Gaussian, Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
-from multiguard.models.weights import read_weights, summary
+from multiguard.models.weight_files import read_weights, summary
 
 
 class FFDNet(nn.Module):

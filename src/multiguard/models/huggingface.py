@@ -24,7 +24,7 @@ from multiguard.models.image_processor import (
     timm_processor,
 )
 from multiguard.models.spec import HF_CONFIG
-from multiguard.models.weights import import_library, summary
+from multiguard.models.weight_files import import_library, summary
 
 _INDEX = "model.safetensors.index.json"
 MULTI_LABEL = "multi_label_classification"

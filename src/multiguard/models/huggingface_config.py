@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.modules import module as torch_module
 
 from multiguard.errors import ModelError
-from multiguard.models.weights import import_library
+from multiguard.models.weight_files import import_library
 
 # Image classifiers of transformers that take pixel values and need nothing but the config and the tensors.
 MODEL_TYPES = frozenset(

@@ -20,7 +20,7 @@ from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
 from multiguard.models.huggingface_backbone import HF, build_hf
 from multiguard.models.spec import CARD_FILE, parse_spec
-from multiguard.models.weights import load_weights, read_weights
+from multiguard.models.weight_files import load_weights, read_weights
 
 FORMAT, _OLDER = 2, 1
 WEIGHTS_FILE = "model.safetensors"
@@ -105,9 +105,10 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
 
 def write_card(path: Path, card: ModelCard) -> None:
-    """Write the folder's model.json; `read_card` reads it."""
+    """Write the folder's model.json with the sha256 of all that it says; `read_card` reads and compares it."""
     noise = None if card.noise is None else str(card.noise)
-    text = json.dumps({"format": FORMAT, **asdict(card), "noise": noise}, indent=1, ensure_ascii=False)
+    content = {"format": FORMAT, **asdict(card), "noise": noise}
+    text = json.dumps({**content, "sha256": checksum(content)}, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 
@@ -116,6 +117,10 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
+        if content.pop("sha256", expected := checksum(content)) != expected:
+            raise ModelError(
+                f"{file}: its sha256 is another one, so it was edited or damaged; copy it again, or train again"
+            )
         if (written := content.pop("format", None)) == _OLDER:
             content = _from_older(content)
         elif written != FORMAT:

@@ -14,7 +14,7 @@ from multiguard.io.files import file_checksum, files_checksum
 from multiguard.models.classifier import Classifier, ModelOptions, index_names
 from multiguard.models.detector import NO_LABEL, Detector, DetectorNetwork, parse_detector
 from multiguard.models.host_network import HostNetwork
-from multiguard.models.weights import import_library, summary
+from multiguard.models.weight_files import import_library, summary
 
 _HINT = "; if it is a detector, --detector says how to read its boxes"
 _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers

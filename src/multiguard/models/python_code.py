@@ -22,7 +22,7 @@ from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.host_network import FunctionNetwork
 from multiguard.models.model_folder import load_backbone, load_folder
 from multiguard.models.python_object import is_model, wrap_model
-from multiguard.models.weights import load_weights, read_weights, summary
+from multiguard.models.weight_files import load_weights, read_weights, summary
 
 _LIBRARIES = {"site-packages", "dist-packages"}
 

@@ -20,6 +20,7 @@ from multiguard.version import __version__
 _PACKAGES = (
     *("numpy", "scipy", "pyarrow", "pillow", "matplotlib", "msgspec", "typer", "scikit-learn"),
     *("torch", "torchvision", "accelerate", "safetensors", "timm", "transformers", "onnx", "onnxruntime"),
+    *("jinja2", "starlette", "uvicorn"),
     "cryptography",
 )
 _ENVIRONMENT = (

@@ -1,7 +1,6 @@
 """From a smoothed classifier and data in Python to results, by way of a run folder."""
 
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -9,10 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-
 from multiguard.certify import BandAblation, Method, Noise, Rule
-from multiguard.data.in_memory import MemoryDataset, first_input
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
 from multiguard.io.ranks import this_rank
@@ -24,7 +20,6 @@ from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
 
-_IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 Report = Callable[[str, int, int], None]
 VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
 
@@ -59,8 +54,6 @@ def certify_data(
         )
     dataset = open_data(smoother, data)
     smoother.settings.check_rule(rule, len(dataset.label_names))
-    if isinstance(dataset, MemoryDataset):
-        _warn_of_unit(smoother, data)
     labelled = getattr(dataset, "labelled", True)
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
     plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
@@ -73,18 +66,6 @@ def certify_data(
         source: LabelSource = "truth" if labelled else "pilot"
         job = CertifyJob(home / VOTES, home / CERTIFICATES, part, rule.name, source, force=True)
         return replace(certify(job, report), images=dataset)
-
-
-def _warn_of_unit(smoother: Smoother, data: object) -> None:
-    """Warn if inputs look like images that were normalised, or not divided by 255: their radii are not in pixels."""
-    first = first_input(data)
-    image = first.ndim == _IMAGE_DIMENSIONS and first.shape[0] in _CHANNELS and first.dtype != np.uint8
-    if image and smoother.classifier.image_size is None and not (first.min() >= 0 and first.max() <= 1):
-        warnings.warn(
-            f"the first input looks like an image with values from {first.min():g} to {first.max():g}: sigma and all "
-            "radii are in this unit. For radii in pixels, give images in [0, 1] and normalise inside the model.",
-            stacklevel=4,
-        )
 
 
 def _plan(rule: Rule, noise: Noise, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:

@@ -96,7 +96,9 @@ class ReportPart:
     """
 
     title: Annotated[str | None, Help("The page's title [the recipe's, or the model's and dataset's names].")] = None
-    gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or all].", least=0)] = None
+    gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or up to 1000].", least=0)] = (
+        None
+    )
     images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate.ragged import Ragged
 from multiguard.io.outputs import Outputs
 from multiguard.pipeline.folders import RECORD_FILE, check_inside
 from multiguard.pipeline.recipe import ReportPart, plan_arms
@@ -98,9 +99,11 @@ def certificates_hash(run: Results) -> str:
     """A hash of all that certificates claim."""
     proved = run.certificates
     digest = hashlib.sha256(f"{run.votes_hash} {run.certified_with} {config_record(proved.config)}".encode())
-    digest.update(f"{proved.ids} {proved.labels} {proved.failures} {curves_text(run.curves)}".encode())
-    for method, radii in (*proved.radii.items(), *(proved.false_radii or {}).items()):
-        digest.update(method.encode() + b"".join(radius.tobytes() for radius in radii))
+    digest.update(f"{proved.failures} {curves_text(run.curves)}".encode())
+    digest.update("\0".join(proved.ids).encode("utf-8", "surrogatepass"))
+    sides: list[tuple[str, Ragged[Any]]] = [("", proved.labels), *proved.radii.items()]
+    for method, rows in [*sides, *(proved.false_radii or {}).items()]:
+        digest.update(method.encode() + rows.values.tobytes() + rows.offsets.tobytes())
     return digest.hexdigest()
 
 

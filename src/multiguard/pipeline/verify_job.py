@@ -14,7 +14,8 @@ from multiguard.io.names import shorten_names
 from multiguard.io.records import decode_json, encode_json
 from multiguard.pipeline.parts import ModelPart, VerifyPart
 from multiguard.results import Results, read_certificates
-from multiguard.results.certificate_files import CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME, certificate_columns
+from multiguard.results.certificate_files import CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME
+from multiguard.results.certificate_table import certificates_table
 from multiguard.results.curve_files import curves_text, write_curves, write_labels
 from multiguard.results.signature_file import read_public_key, read_signature
 from multiguard.votes import Votes, read_votes
@@ -135,12 +136,13 @@ def _same_claims(stored: Certificates, again: Certificates) -> Iterator[Check]:
     if stored.ids != again.ids:
         yield Check(False, "the certificates are of other images than the votes")
         return
-    ours, theirs = certificate_columns(again), certificate_columns(stored)
+    ours, theirs = certificates_table(again), certificates_table(stored)
     wrong = [
         f"{name} ({column})"
-        for column in ours
-        for name, new, old in zip(stored.ids, ours[column], theirs[column], strict=True)
-        if repr(new) != repr(old)
+        for column in ours.column_names
+        if not ours.column(column).equals(theirs.column(column))
+        for name, new, old in zip(stored.ids, ours.column(column), theirs.column(column), strict=True)
+        if repr(new.as_py()) != repr(old.as_py())
     ]
     if wrong:
         yield Check(False, f"the votes prove something else: {shorten_names(wrong, 6)}")

@@ -125,7 +125,7 @@ class PreparedVote:
 
     def discard_old(self) -> None:
         """Remove the old votes in the folder, once nothing can be wrong with the new ones."""
-        self.run()
+        _ = self.run  # what is wrong with it is said now
         check_content(self.job.out, "votes")
         with folder_lock(self.job.out):
             discard_votes(self.job.out)
@@ -148,7 +148,7 @@ class PreparedVote:
         with folder_lock(self.job.out):
             check_content(self.job.out, "votes")
             check_votes_folder(self.job.out, force=force)
-            manifest = self.run().write(self.job.out, progress=progress, stop=stop, discard=discard)
+            manifest = self.run.write(self.job.out, progress=progress, stop=stop, discard=discard)
             if manifest is not None and manifest.finished:
                 self._write_source()
         return None if manifest is None else self._result(manifest)
@@ -166,9 +166,10 @@ class PreparedVote:
         votes = read_votes(self.job.out)
         return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
 
+    @cached_property
     def run(self) -> VoteRun:
-        """The voting run, checked; nothing is written yet."""
-        smoother, part = self.smoother(), self.job.part
+        """The voting run, its arguments checked; nothing is written yet."""
+        smoother, part = self._smoother(), self.job.part
         scheme = make_scheme(smoother, **self._scheme())
         more: dict[str, Any] = {name: getattr(part, name) for name in ("shard_images", "readers", "on_error")}
         return VoteRun(smoother, self.images, scheme, classifier_hash=self.classifier_hash, **more)
@@ -187,13 +188,7 @@ class PreparedVote:
             "seed": part.seed,
         }
 
-    @property
-    def threshold(self) -> float:
-        """The probability from which the base classifier returns a label, for the threshold rule."""
-        return score_threshold("threshold", self.job.part.score_threshold) or 0.0
-
-    def smoother(self) -> Smoother:
-        """The smoothed classifier as it votes."""
+    def _smoother(self) -> Smoother:
         part = self.job.part
         return Smoother(
             self.classifier,

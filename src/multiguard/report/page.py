@@ -37,6 +37,7 @@ _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
     *("labels.js", "card.js", "gallery.js", "instrument.js"),
 )
+_MOST_IMAGES, _WEAKEST = 1000, 800  # of a page that is not told how many images to show
 
 
 def write_page(
@@ -50,7 +51,8 @@ def write_page(
         study: What the page is about.
         path: The file, such as report.html; its folder is created if missing.
         images: The dataset that thumbnails come from, by id; the page works without, and says how many are missing.
-        gallery: How many images to show, weakest first; None for all.
+        gallery: How many images to show, weakest first; None for all, or of more than 1,000 for the 800 weakest and 200
+            of the others at random.
         progress: Called with the number of thumbnails done and of all thumbnails.
 
     Returns:
@@ -62,12 +64,12 @@ def write_page(
         0
     """
     check_gallery(gallery)
-    shown = weakest_first(study)[:gallery]
+    shown, at_random = _shown(study, gallery)
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
     illustration = Illustration(float(study.grid[start_index(study)]), proved.noise)
     thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, illustration, progress)
-    text = _render(study, shown, thumbnails, images is not None and not thumbnails.not_images)
+    text = _render(study, shown, at_random, thumbnails, images is not None and not thumbnails.not_images)
     write_text(path, text)
     return thumbnails.replaced
 
@@ -85,7 +87,19 @@ def check_gallery(gallery: int | None) -> None:
         raise InvalidInputError(f"gallery is {gallery}; give 0 or more images, or None for all of them")
 
 
-def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_given: bool) -> str:
+def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
+    """The images to show, and how many of them were drawn at random: all, weakest first, or a sample if there are many.
+
+    A page must open at once whatever it is about, so it shows the weakest images and some of the others.
+    """
+    order = weakest_first(study)
+    if gallery is not None or len(order) <= _MOST_IMAGES:
+        return order[:gallery], 0
+    others = np.random.default_rng(0).choice(order[_WEAKEST:], _MOST_IMAGES - _WEAKEST, replace=False)
+    return order[:_WEAKEST] + others.tolist(), len(others)
+
+
+def _render(study: Study, shown: Sequence[int], at_random: int, thumbnails: Thumbnails, images_given: bool) -> str:
     proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
     measures = {family.key: recall_first(family) for family in study.families}
     dataset, noise = study.main.provenance.get("dataset"), proved.noise
@@ -125,13 +139,15 @@ def _render(study: Study, shown: Sequence[int], thumbnails: Thumbnails, images_g
         illustrated=sum(bool(each.looks) for each in thumbnails.made.values()),
         confidence=confidence(study.config.alpha),
         expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
-        unconfirmed=sum(int(np.isneginf(radii).sum()) for radii in proved.label_radii),
+        unconfirmed=int(np.isneginf(proved.label_radii.values).sum()),
+        labels=len(proved.labels.values),
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"noise", "training", "runs"}),
         mean_draws=mean_draws(study.main),
         failure_words=failure_words(study.main),
         label_method=label_method(study.main),
         shown=len(shown),
+        at_random=at_random,
         fills_up=any(0 in proved.predicted_hits[index] for index in shown),
         replaced=thumbnails.replaced,
         missing=len(shown) - len(thumbnails.made) - thumbnails.replaced,

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from multiguard.certify import Method, certified_size
+from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Certificates, Curve, Scores
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.scores import certified_sizes
 from multiguard.report.attackers import radius_words, size_words, threat_words
 from multiguard.report.canvas import Stroke
 from multiguard.report.families import Family, Line, Measure
@@ -64,15 +65,12 @@ def start_index(study: Study) -> int:
 
 def weakest_first(study: Study) -> list[int]:
     """The indices of the images, least certified at the radius shown first, those without labels last."""
-    certificates, radius = study.main.certificates, float(study.grid[start_index(study)])
-
-    def strength(index: int) -> tuple[bool, float, float, int]:
-        radii, labels = certificates.radii[study.method][index], len(certificates.labels[index])
-        if labels == 0:
-            return True, 0.0, 0.0, index
-        return False, int(certified_size(radii, radius)) / labels, float(np.sum(np.maximum(radii, 0))) / labels, index
-
-    return sorted(range(len(certificates.ids)), key=strength)
+    certificates, radius = study.main.certificates, study.grid[start_index(study)]
+    radii, labels = certificates.radii[study.method], certificates.labels.lengths
+    images = np.repeat(np.arange(len(radii)), radii.lengths)
+    area, each = np.bincount(images, np.maximum(radii.values, 0), len(radii)), np.maximum(labels, 1)
+    order: list[int] = np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0)).tolist()
+    return order
 
 
 def recall_first(family: Family) -> list[Measure]:

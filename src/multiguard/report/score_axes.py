@@ -48,8 +48,8 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
 
     Between two radii of a grid the value of the larger one is drawn, so that no step is drawn too high.
     """
-    proved = [radii.row for radii in certificates.set_radii(method)]
-    falls: Floats = np.unique(np.concatenate([[0.0, last], *proved]))
+    false = [] if certificates.false_radii is None else [certificates.false_radii[method].values]
+    falls: Floats = np.unique(np.concatenate([[0.0, last], certificates.radii[method].values, *false]))
     falls = falls[np.isfinite(falls) & (falls >= 0)]
     if len(falls) <= _MOST_STEPS:
         return falls

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.certifier import Labels
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.ragged import Ragged
 from multiguard.io.short_repr import short_repr
 from multiguard.report.comparisons import run_families
 from multiguard.report.families import Family, methods_family, sweep_families
@@ -120,11 +121,14 @@ class Study:
         proved = self.main.certificates
         if not self.labelled:
             return {}
-        returned: dict[Prediction, Sequence[Labels | None]] = {"bare": proved.bare, "smoothed": proved.predicted}
+        returned: dict[Prediction, Ragged[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
         found: dict[Prediction, dict[Averaging, Scores]] = {}
         for name, predicted in returned.items():
-            known = [(true, own) for true, own in zip(proved.labels, predicted, strict=True) if own is not None]
-            labels, answers = [true for true, _ in known], [own for _, own in known]
+            labels: Sequence[Labels] = proved.labels
+            answers: Sequence[Labels] = predicted
+            if predicted.missing is not None:
+                known = np.flatnonzero(~predicted.missing).tolist()
+                labels, answers = [labels[i] for i in known], [answers[i] for i in known]
             if any(labels):
                 found[name] = {each: prediction_scores(labels, answers, each) for each in AVERAGINGS}
         return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method, Rule, TopK, certified_size
+from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Ints
 from multiguard.certify.noise import BandAblation
 from multiguard.evaluate import Curve, typical_radius
@@ -102,14 +102,14 @@ def first_radius(run: Results) -> float:
 
 def staying_labels(run: Results, radius: ArrayLike, method: Method) -> Ints:
     """How many labels of all images together are certified to stay, in the shape of `radius`."""
-    sizes = [certified_size(radii, radius) for radii in run.certificates.radii[method]]
-    return np.asarray(np.sum(sizes, axis=0))
+    reached = np.sort(run.certificates.radii[method].values)
+    return np.asarray(len(reached) - np.searchsorted(reached, radius))
 
 
 def closing_sentence(run: Results, radius: float | None = None) -> str:
     """What the run comes to, in counts, which need no rounding; the first radius and the first method by default."""
     proved, at = run.certificates, first_radius(run) if radius is None else radius
-    total, images = sum(map(len, proved.labels)), sum(map(bool, proved.labels))
+    total, images = len(proved.labels.values), int(np.count_nonzero(proved.labels.lengths))
     kind = "true" if proved.labelled else "predicted"
     stay = int(staying_labels(run, at, proved.methods[0]))
     where = radius_words(proved.noise, at)

@@ -78,8 +78,11 @@ def write_attacks(
         "command": command,
         "attacked_with": __version__,
     }
+    import pyarrow as pa
+
     with attack_outputs(Path(folder), request, force=force) as outputs:
-        _KIND.write(outputs.stage(Path(folder)), _schema(), _columns(attacks), metadata)
+        table = pa.table(_columns(attacks), schema=_schema())
+        _KIND.write(outputs.stage(Path(folder)), table, metadata)
         outputs.publish(finished=False)
 
 

@@ -109,7 +109,7 @@ def check_curves(certificates: Certificates, curves: Sequence[Curve]) -> None:
 
 def _check_curve(certificates: Certificates, curve: Curve) -> None:
     images, without = curve.scores.images, curve.scores.without_labels
-    labelled = sum(bool(labels) for labels in certificates.labels)
+    labelled = int(np.count_nonzero(certificates.labels.lengths))
     swept = curve.config != certificates.config  # pilot draws may then have chosen labels of other images
     pairs = {
         "the rule": (curve.config.rule.name, certificates.rule_name),

@@ -146,7 +146,7 @@ class Results:
         Args:
             path: The file, such as report.html.
             title: The heading of the page.
-            gallery: How many images it lists, weakest first; by default all.
+            gallery: How many images it lists, weakest first; by default all, or a sample of more than 1,000.
         """
         from multiguard.report import Study, write_page
         from multiguard.report.words import run_title

@@ -37,10 +37,8 @@ class TableKind:
     folder: str  # what a folder with such a file is called
     remedy: str  # how to replace a damaged file
 
-    def write(self, folder: Path, schema: pa.Schema, columns: dict[str, list[Any]], metadata: dict[str, Any]) -> None:
+    def write(self, folder: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
         """Write the file; it is there complete or not at all."""
-        import pyarrow as pa
-
         try:
             text = encode_json({"format": self.format, "version": self.version, **metadata})
         except (TypeError, ValueError) as error:
@@ -50,7 +48,7 @@ class TableKind:
                 f"the curves take {len(text):,} bytes, and {self.name} holds {_MOST_METADATA:,} at most; use fewer "
                 "radii (a larger --radius-step) or a smaller sweep"
             )
-        content = content_with_checksum(pa.table(columns, schema=schema), text)
+        content = content_with_checksum(table, text)
         write_atomically(folder / self.name, lambda file: file.write(content))
 
     def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table], T]) -> T:

@@ -1,9 +1,8 @@
 """The page: one HTML document in the report's design that fetches nothing but this server's own answers."""
 
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.report.attackers import DIAL_WORDS, copies_words, noise_words, threat_words, unit_words
-from multiguard.report.single_file import as_script_json
+from multiguard.report.single_file import as_script_json, page_environment, policy_hash
 from multiguard.serve.examples import Example
 from multiguard.serve.limits import ServePart
 from multiguard.version import __version__
@@ -53,7 +52,6 @@ def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
 
 def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]) -> tuple[str, str]:
     """The page, and the policy under which a browser may show it: only these scripts and styles, and no other site."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     facts, noise = model_facts(predictor, part), predictor.smoother.settings.noise
@@ -70,24 +68,25 @@ def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]
         "confidence": confidence(facts["alpha"]),
         "examples": len(examples),
     }
-    loader = PackageLoader("multiguard.serve", "assets")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["plain"] = plain
-    text = environment.get_template("serve.html").render(
-        facts=facts,
-        top_k=isinstance(predictor.rule, TopK),
-        confidence=data["confidence"],
-        examples=examples,
-        last=len(data["grid"]) - 1,
-        start=start,
-        ticks=list(_ticks(grid)),
-        noise_words=noise_words(noise),
-        unit_words=unit_words(noise),
-        dial_words=DIAL_WORDS[noise.attacker],
-        copies_words=copies_words(noise),
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(as_script_json(data)),
+    text = (
+        page_environment(Path(__file__).parent / "assets")
+        .get_template("serve.html")
+        .render(
+            facts=facts,
+            top_k=isinstance(predictor.rule, TopK),
+            confidence=data["confidence"],
+            examples=examples,
+            last=len(data["grid"]) - 1,
+            start=start,
+            ticks=list(_ticks(grid)),
+            noise_words=noise_words(noise),
+            unit_words=unit_words(noise),
+            dial_words=DIAL_WORDS[noise.attacker],
+            copies_words=copies_words(noise),
+            style=Markup(style),
+            script=Markup(script),
+            data=Markup(as_script_json(data)),
+        )
     )
     return text, _policy(script, style)
 
@@ -127,10 +126,6 @@ def _ticks(grid: Sequence[float]) -> Iterator[tuple[int, float]]:
 def _policy(script: str, style: str) -> str:
     """Nothing runs or is applied but this script and this style, and nothing is fetched from elsewhere."""
     allowed = {"script-src": script, "style-src": style}
-    hashes = "; ".join(f"{name} 'sha256-{_digest(text)}'" for name, text in allowed.items())
+    hashes = "; ".join(f"{name} {policy_hash(text)}" for name, text in allowed.items())
     rest = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return f"default-src 'none'; {hashes}; img-src 'self' data: blob:; connect-src 'self'; media-src blob:; {rest}"
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

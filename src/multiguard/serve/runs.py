@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.wealth import BETTING_CUTS
+from multiguard.io.rounding import radius_json
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve.image_uri import image_uri
 from multiguard.serve.worker import Task
@@ -21,15 +22,6 @@ _MOST_DRAWS = 1024  # between two messages
 _OFTEN, _COST = 0.4, 4.0  # a certificate is computed after this many seconds, or this many times what the last one took
 _OTHERS = 6  # labels shown beside the chosen ones
 _COPY_QUALITY = 60
-
-
-def radius_json(radius: float) -> float | str | None:
-    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail.
-
-    >>> radius_json(float("-inf")), radius_json(0.5), radius_json(float("inf"))
-    (None, 0.5, 'inf')
-    """
-    return None if radius == -np.inf else "inf" if radius == np.inf else radius
 
 
 def claims_json(found: Prediction) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The server: it listens on one port until it is interrupted, and then ends all work."""
 
+import asyncio
 import socket
 import webbrowser
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from multiguard.errors import InvalidInputError
 from multiguard.serve.access import own_names
@@ -16,6 +18,21 @@ _HEADER_BYTES = 16_384
 _CONNECTIONS = 256
 _IDLE_SECONDS = 10
 _GRACE_SECONDS = 5
+FIRST_REQUEST_SECONDS = 10.0  # for all headers of the first request of a connection
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection whose first request has not come in time, so that silent ones cannot fill the server."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        request: object = self.cycle  # None before the first request has come
+        if request is None:
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -51,7 +68,7 @@ def make_server(service: Service, ready: Callable[[], None]) -> uvicorn.Server:
     host = service.part.host
     config = uvicorn.Config(
         make_app(service, own_names() if is_address(host) else (*own_names(), host)),
-        http="h11",
+        http=_Impatient,
         ws="none",
         log_level="warning",
         access_log=False,

@@ -10,7 +10,6 @@ import numpy as np
 from multiguard.certify import Rule, betting_outlooks
 from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
 from multiguard.certify.noise import Gaussian, Noise, PixelAblation, Uniform
-from multiguard.io.workers import Workers
 from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
 from multiguard.votes.types import as_array
@@ -82,11 +81,11 @@ class Stopping:
         finite = margin if math.isfinite(margin) else None
         self.record = {"radii": radii, "alpha": alpha, "forecast_margin": finite, **plan.rule.options}
 
-    def decided(self, rows: Sequence[VoteRow], call: Workers) -> list[bool]:
-        """For each image whether its draws may end; `call` does the work."""
+    def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
+        """For each image whether its draws may end."""
         rule, (most, margin) = self._plan.rule, (self._plan.max_draws, self._plan.forecast_margin)
-        votes = [as_array(row.votes, rule.name) for row in rows]
-        outlooks = call(betting_outlooks, votes, [self._protected(row) for row in rows], rule, **self._options)
+        votes = (as_array(row.votes, rule.name) for row in rows)
+        outlooks = betting_outlooks(votes, [self._protected(row) for row in rows], rule, **self._options)
         return [not np.any(outlook.reachable(most, margin)) for outlook in outlooks]
 
     def _protected(self, row: VoteRow) -> tuple[int, ...]:

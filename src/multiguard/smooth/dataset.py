@@ -1,5 +1,6 @@
 """Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,8 @@ from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
 from multiguard.smooth.noise import resolve_seed
-from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
+from multiguard.smooth.probe import check_state
+from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
 from multiguard.smooth.settings import check_choice, whole_number
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Manifest, VotesWriter, read_votes
@@ -31,6 +33,7 @@ Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
 
 _MAX_KEPT = 64  # decoded images that wait for their shard
+_LOOKED_AT = 16  # images that the model is probed on
 
 
 def vote_dataset(
@@ -163,15 +166,31 @@ class VoteRun:
         resumable: bool = True,
     ) -> None:
         check_choice("on_error", on_error, get_args(OnError))
-        self._smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
+        self.smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
         # Only images have a range: pixels of a dataset of images, or inputs that the classifier declares to be images.
         pixels = (
             getattr(dataset, "pixels", True) or smoother.classifier.image_size is not None or smoother.settings.clamp
         )
         self._images = _ImageReader(dataset, readers, record=self._record, pixels=pixels)
+        self._checked = False  # whether `check` has seen the model
         first = image_hash(self._images.peek(self._images.first).image)
         self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash, resumable=resumable)
+
+    def check(self, positions: range | None = None) -> list[str]:
+        """What looks wrong with the model, seen on some of these images; see `Smoother.probe`, which raises."""
+        self._checked = True
+        images = [sample.image for sample in self.some_images(positions)]
+        return self.smoother.probe(images) if images else []
+
+    def some_images(self, positions: range | None = None) -> list[Sample]:
+        """The first of these images that can be used, of one shape and type; they are kept for the voting."""
+        samples: list[Sample] = []
+        for position in (positions or range(len(self.provenance.image_ids)))[:_LOOKED_AT]:
+            with suppress(ImageError):
+                samples.append(self._images.peek(position))
+        kinds = [(sample.image.shape, sample.image.dtype) for sample in samples]
+        return [sample for sample, kind in zip(samples, kinds, strict=True) if kind == kinds[0]]
 
     def write(
         self,
@@ -237,20 +256,28 @@ class VoteRun:
 
     def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
         """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
+        if work.todo and not self._checked:
+            for warning in self.check(writer.manifest.positions(work.todo[0])):
+                warnings.warn(warning, stacklevel=5)
         shards = (
             ShardImages(shard, self._images.samples(writer.manifest.positions(shard)), writer.started(shard))
             for shard in work
         )
         run = writer.manifest.provenance
         scheme = replace(self._scheme, seed=run.seed, stops=run.stops or (run.draws,))
-        voter = ShardVoter(self._smoother, shards, scheme, on_image, record_failures=self._record)
+        voter = ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)
             for votes in voter:
                 writing.result()
-                writing = pool.submit(writer.write, votes.index, votes.rows, votes.failures)
+                writing = pool.submit(self._keep, writer, votes)
             writing.result()
         work.leave()
+
+    def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
+        """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""
+        check_state(self.smoother.classifier, self.provenance.classifier_hash)
+        writer.write(votes.index, votes.rows, votes.failures)
 
 
 class _ImageReader:

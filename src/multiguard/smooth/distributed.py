@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -21,8 +20,7 @@ from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from multiguard.errors import VotesError
-from multiguard.io.files import files_checksum
-from multiguard.io.ranks import Rank, this_rank
+from multiguard.io.ranks import Rank, check_code, package_checksum, this_rank
 
 Value = TypeVar("Value")
 
@@ -127,7 +125,7 @@ class Team:
                 return
             time.sleep(_PAUSE)
         session = _call(lambda: self.store.get(request)).decode()
-        _check_code(_call(lambda: self.store.get(f"{session}/code")).decode())
+        check_code(_call(lambda: self.store.get(f"{session}/code")).decode())
         work = Work(self, session, 0, stop)
         with _background(work.send_heartbeats):
             yield work
@@ -142,19 +140,6 @@ class Team:
                     if request not in served:
                         self.store.set(request.decode(), session)
                         served.add(request)
-
-
-def package_checksum() -> str:
-    """The sha256 of the source files of this package, as they are now."""
-    return files_checksum(sorted(Path(__file__).parents[1].rglob("*.py")))
-
-
-def _check_code(main: str) -> None:
-    if main != package_checksum():
-        raise VotesError(
-            "this process runs other code of multiguard than the main one, though the version may be the same; install "
-            "the same multiguard on every machine."
-        )
 
 
 @contextmanager

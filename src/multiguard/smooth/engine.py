@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import ParamSpec
@@ -35,10 +35,11 @@ def make_step(classifier: Classifier, settings: Settings) -> Step:
     return _step(_make_voter(classifier, settings), settings)
 
 
-def noisy_image(job: Job, settings: Settings) -> Tensor:
-    """What the classifier gets in the first draw of a job, as a tensor like its image."""
+def noisy_images(jobs: Sequence[Job], settings: Settings, draws: int = 1) -> Tensor:
+    """What the classifier gets in the first draws of each of these jobs, whose images have one shape and one dtype."""
     plain = replace(settings, compiled=False, noise_compiled=False)
-    return _step(torch.clone, plain)(Batch((Segment(job, 0, 1),)), 1)[0]
+    batch = Batch(tuple(Segment(job, 0, draws) for job in jobs))
+    return _step(torch.clone, plain)(batch, batch.rows)
 
 
 def _step(function: Callable[[Tensor], Tensor], settings: Settings) -> Step:

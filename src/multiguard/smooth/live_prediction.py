@@ -68,7 +68,8 @@ class LivePrediction:
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )
         image = copy.deepcopy(image)  # the caller may reuse the array between draws
-        self.label_names = smoother.find_labels(image)
+        smoother.begin(image)
+        self.label_names = smoother.classifier.label_names
         smoother.settings.check_rule(rule, len(self.label_names))
         self.rule, self.alpha = rule, check_alpha(alpha)
         self.pilot_draws = check_draws(pilot_draws, name="pilot_draws")
@@ -127,6 +128,7 @@ class LivePrediction:
             raise InvalidInputError(f"{made}; draw the others first")
         if self._best is None:
             self._best = self._unproved(self.labels)
+        self._smoother.check_state()
         if self.draws > self._best.draws:
             options = {**self._options, "alpha": self.alpha, "method": "betting"}
             self._best = best_of(self._best, confirm_labels(self.labels, self.votes, self.rule, **options))

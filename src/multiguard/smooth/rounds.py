@@ -2,25 +2,22 @@
 
 A round takes the images of a shard that still need draws to the next number of draws at which they may stop. Rounds
 follow each other without a gap between batches: continued rounds come first, and a new shard is opened only if none
-waits. Finished rounds are evaluated while the device draws others: by a thread where the device is a CPU, otherwise by
-several processes, since an accelerator draws faster than one processor evaluates.
+waits. A thread evaluates finished rounds while the device draws others, so the device idles only at the end, or if
+evaluation is slower than drawing.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
-from multiguard.io.workers import Workers
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.batches import Job
 from multiguard.smooth.noise import Stream
@@ -29,8 +26,6 @@ from multiguard.votes import DrawVotes, LabelSets, VoteRow
 from multiguard.votes.types import Ranked
 
 _MAX_EVALUATING = 4  # rounds under evaluation before no new shard is opened: their images wait in memory
-_MAX_EVALUATORS = 8
-_PATIENCE = 0.02  # seconds without an evaluation before votes that have not arrived are waited for instead
 _MAX_FAILURES = 100  # images that fail in a row before the model is blamed instead
 
 
@@ -100,15 +95,6 @@ class _Round:
         return ShardVotes(self.shard, rows, [result for result in results if isinstance(result, ImageFailure)])
 
 
-@dataclass(frozen=True, eq=False)
-class _Evaluation:
-    """A round whose undecided images are evaluated, in parts."""
-
-    round: _Round
-    images: list[_Image]
-    parts: list[Future[list[bool]]]
-
-
 class ShardVoter:
     """Votes on shards of a dataset; a shard is yielded when its last image has stopped.
 
@@ -129,9 +115,8 @@ class ShardVoter:
         self._smoother, self._scheme, self._on_image, self._record = smoother, scheme, on_image, record_failures
         self._unopened, self._more = iter(shards), True  # whether there may be more of them
         self._most_draws = scheme.stops[-1]
-        self._far = _is_far(smoother.settings.device)
         self._waiting: deque[_Round] = deque()
-        self._evaluating: list[_Evaluation] = []
+        self._evaluating: deque[tuple[_Round, list[_Image], Future[list[bool]]]] = deque()
         self._complete: deque[ShardVotes] = deque()
         self._sent: dict[Job, tuple[_Round, _Image, Stream]] = {}
         self._failures = 0  # in a row
@@ -139,9 +124,8 @@ class ShardVoter:
     def __iter__(self) -> Iterator[ShardVotes]:
         """Each shard with its votes, as soon as it is complete."""
         run = self._smoother.attempt if self._record else self._smoother.run
-        processes = 0 if self._scheme.stopping is None or not self._far else _evaluators()
-        self._threads = max(1, processes)
-        with Workers(processes) as self._call, ThreadPoolExecutor(self._threads) as self._evaluator:
+        with ThreadPoolExecutor(1) as evaluator:
+            self._evaluator = evaluator
             while self._waiting or self._more or self._evaluating:
                 for job, outcome in run(self._jobs(), steady=True):
                     self._receive(job, outcome)
@@ -164,13 +148,10 @@ class ShardVoter:
                 self._count_back(current)
             elif self._more and len(self._evaluating) < _MAX_EVALUATING:
                 yield from self._open(next(self._unopened, None))
-            elif not self._evaluating or not self._wait():
+            elif self._evaluating:
+                wait([self._evaluating[0][2]])
+            else:
                 return
-
-    def _wait(self) -> bool:
-        """Wait for an evaluation; returns False if other votes should rather be waited for, which may bring more."""
-        parts = [part for evaluation in self._evaluating for part in evaluation.parts if not part.done()]
-        return not parts or bool(wait(parts, _PATIENCE if self._far and self._sent else None, FIRST_COMPLETED).done)
 
     def _open(self, shard: ShardImages | None) -> Iterator[Job]:
         """The first round of a new shard, and its pilot draws; each image is decoded when it is due."""
@@ -264,7 +245,7 @@ class ShardVoter:
             )
 
     def _count_back(self, current: _Round) -> None:
-        """Count a job that is back; after the last one, evaluate the round, if there is a decision."""
+        """Count a job that is back; after the last one, evaluate the round in the thread, if there is a decision."""
         current.missing -= 1
         if current.missing:
             return
@@ -272,23 +253,17 @@ class ShardVoter:
         if self._scheme.stopping is None or not open_:
             self._split(current, set())
         else:
-            self._evaluating.append(_Evaluation(current, open_, self._evaluate([image.row() for image in open_])))
-
-    def _evaluate(self, rows: list[VoteRow]) -> list[Future[list[bool]]]:
-        """The decisions on images, each evaluator's part of them."""
-        assert self._scheme.stopping is not None
-        size, decided = -(-len(rows) // self._threads), self._scheme.stopping.decided
-        return [self._evaluator.submit(decided, rows[i : i + size], self._call) for i in range(0, len(rows), size)]
+            evaluation = self._evaluator.submit(self._scheme.stopping.decided, [image.row() for image in open_])
+            self._evaluating.append((current, open_, evaluation))
 
     def _continue_rounds(self) -> None:
         """Continue with the rounds whose evaluation has ended."""
-        for evaluation in [each for each in self._evaluating if all(part.done() for part in each.parts)]:
-            self._evaluating.remove(evaluation)
-            decided = [stops for part in evaluation.parts for stops in part.result()]
+        while self._evaluating and self._evaluating[0][2].done():
+            current, open_, evaluation = self._evaluating.popleft()
+            decided = evaluation.result()
             for _ in filter(None, decided):
                 self._on_image()
-            images = zip(evaluation.images, decided, strict=True)
-            self._split(evaluation.round, {image.image_id for image, stops in images if not stops})
+            self._split(current, {image.image_id for image, stops in zip(open_, decided, strict=True) if not stops})
 
     def _split(self, current: _Round, undecided: Set[str]) -> None:
         """Split the images of a round into those that stop and those that continue."""
@@ -299,18 +274,6 @@ class ShardVoter:
             self._waiting.append(_Round(current.shard, continued, current.results))
         else:
             self._complete.append(current.votes())
-
-
-def _is_far(device: torch.device) -> bool:
-    """Whether votes arrive later than they are drawn, and the processors are free meanwhile."""
-    return device.type != "cpu"
-
-
-def _evaluators() -> int:
-    """How many processes evaluate: most of the processors, shared with the other processes of the machine."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    return max(1, min(_MAX_EVALUATORS, processors // processes - 2))
 
 
 def _concatenate(before: DrawVotes, after: DrawVotes) -> DrawVotes:

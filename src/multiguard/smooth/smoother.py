@@ -1,5 +1,6 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from multiguard.certify import Method, Rule
 from multiguard.certify.noise import BandAblation, Noise, resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
-from multiguard.models.classifier import Output
+from multiguard.models.classifier import Output, state_hash
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.batches import (
@@ -28,10 +29,11 @@ from multiguard.smooth.batches import (
     copy_to_device,
     image_tensor,
 )
-from multiguard.smooth.engine import Step, make_step, noisy_image, to_pixels
+from multiguard.smooth.engine import Step, make_step, noisy_images, to_pixels
 from multiguard.smooth.live_prediction import LivePrediction
 from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, confirm_labels
+from multiguard.smooth.probe import check_state, check_unit, probe
 from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
 from multiguard.smooth.stream import VoteStream
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
@@ -98,6 +100,7 @@ class Smoother:
         self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
+        self._probed = ""  # the hash of the state that was probed
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
@@ -121,6 +124,35 @@ class Smoother:
             tensor = image_tensor("image", image, self.classifier.image_size)
             self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
         return self.classifier.label_names
+
+    def probe(self, images: Sequence[Image]) -> list[str]:
+        """What looks wrong with the model, seen on these images of one shape.
+
+        A model that is no fixed function of one image, and one whose scores cannot be what they are declared to be,
+        raises `ModelError`: certificates of it would be false. `vote_dataset`, `votes`, `stream`, `predict` and
+        `certify` probe by themselves, and raise `ModelError` where the model has changed itself at the end.
+
+        >>> dropout = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 3))
+        >>> Smoother(lambda rows: dropout(rows), sigma=0.5, device="cpu").probe([np.ones(3)])
+        Traceback (most recent call last):
+        multiguard.errors.ModelError: the callable answers the same batch differently each time: ...
+        """
+        jobs = [self.job(image, 1, seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
+        unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier)]
+        found = probe(self.classifier, self.settings, jobs[: self.rows(jobs[0])])
+        self._probed = state_hash(self.classifier)
+        return unit[:1] + found
+
+    def begin(self, image: Image) -> None:
+        """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of."""
+        check_unit(image_tensor("image", image, None), self.classifier)
+        if state_hash(self.classifier) != self._probed:
+            for warning in self.probe([image]):
+                warnings.warn(warning, stacklevel=4)
+
+    def check_state(self) -> None:
+        """Raises `ModelError` if the model has changed its own parameters or buffers since its votes began."""
+        check_state(self.classifier, self._probed)
 
     def votes(
         self,
@@ -156,14 +188,17 @@ class Smoother:
         """
         seed = resolve_seed(seed)
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
-        return cast(DrawVotes, next(self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length()))[1])
+        self.begin(image)
+        ((_, votes),) = self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length())
+        self.check_state()
+        return cast(DrawVotes, votes)
 
     def noisy(
         self, image: Image, draw: int, *, seed: int, image_id: str, stream: Stream = "certify"
     ) -> NDArray[np.float32]:
         """The noisy copy that the classifier gets in this draw, for display; the arguments are those of `votes`."""
         job = self.job(image, 1, seed=seed, image_id=image_id, first_draw=draw, stream=stream)
-        return noisy_image(job, self.settings).cpu().numpy()
+        return noisy_images([job], self.settings)[0].cpu().numpy()
 
     def stream(
         self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int | None = None
@@ -174,9 +209,16 @@ class Smoother:
         be reused for all images. Without a seed, one is drawn for all images.
         """
         seed = resolve_seed(seed)
-        jobs = (self.job(image, draws, seed=seed, image_id=image_id) for image_id, image in images)
-        for job, votes in self.run(jobs):
+
+        def jobs() -> Iterator[Job]:
+            for number, (image_id, image) in enumerate(images):
+                if number == 0:
+                    self.begin(image)
+                yield self.job(image, draws, seed=seed, image_id=image_id)
+
+        for job, votes in self.run(jobs()):
             yield job.image_id, votes
+        self.check_state()
 
     def job(
         self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
@@ -257,6 +299,7 @@ class Smoother:
         chosen = live.prediction()
         if radii is None:
             live.draw(most)
+            self.check_state()
             options: dict[str, Any] = {"num_labels": len(live.label_names), "noise": self.settings.noise}
             return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
         for stop in AdaptivePlan(rule, tuple(radii), most).stops:

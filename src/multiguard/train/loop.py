@@ -4,12 +4,14 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs, gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -17,13 +19,13 @@ from multiguard.data import IndexedDataset, Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
-from multiguard.io.ranks import this_rank
+from multiguard.io.ranks import check_code, package_checksum, this_rank
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.models.spec import CARD_FILE
-from multiguard.models.weights import summary
+from multiguard.models.weight_files import summary
 from multiguard.train import checkpoint
 from multiguard.train.checkpoint import (
     CURVE_FILE,
@@ -40,6 +42,9 @@ from multiguard.train.trainer import Record, Trainer
 OnEpoch = Callable[[Record], None]
 OnProgress = Callable[[str, int, int], None]  # the activity, how much of it is done, and how much there is
 Discard = Callable[[Path], None]
+
+# A process that waits longer for the others fails, so that torchrun restarts all of them: one may hang for ever.
+COLLECTIVES_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,9 @@ def train(
         progress: Called with ("training", images done, images in all epochs), on the main process.
         discard: Removes another run's files from the folder; None refuses such a folder. The same run is resumed.
     """
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    limit = InitProcessGroupKwargs(timeout=COLLECTIVES_TIMEOUT)
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[limit])
+    check_code(gather_object([package_checksum()])[0])
     _check_pixels(pixels, val_pixels, hyperparameters.batch, accelerator.num_processes)
     _, _, height, width = pixels.images.shape
     hyperparameters = hyperparameters.for_size((height, width))

@@ -240,7 +240,7 @@ def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Head:
     """What is known of an image without reading its votes."""
 

@@ -71,7 +71,10 @@ class Votes:
     def __init__(self, provenance: Provenance, manifest_hash: str, shards: Sequence[ReadShard]) -> None:
         self.provenance = provenance  # all that determines the votes
         self.manifest_hash = manifest_hash  # the sha256 of the manifest, which holds the checksum of every shard
-        self._locations = [(shard, row) for shard in shards for row in range(len(shard.heads))]
+        self._shards = list(shards)
+        lengths = [len(shard.heads) for shard in shards]
+        self._shard_of = np.repeat(np.arange(len(shards), dtype=np.int32), lengths)  # of each image
+        self._row_of = np.concatenate([np.empty(0, np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)])
         self._heads = [head for shard in shards for head in shard.heads]
         self._open: tuple[ReadShard, pq.ParquetFile] | None = None
         self.ids = tuple(head.image_id for head in self._heads)  # of the images that have votes
@@ -121,7 +124,8 @@ class Votes:
         """
         part = copy(self)
         kept = [position for position, name in enumerate(self.ids) if name in ids]
-        part._locations, part._heads = [self._locations[p] for p in kept], [self._heads[p] for p in kept]
+        part._shard_of, part._row_of = self._shard_of[kept], self._row_of[kept]
+        part._heads = [self._heads[p] for p in kept]
         part.ids = tuple(self.ids[p] for p in kept)
         part.failures = tuple(failure for failure in self.failures if failure.image_id in ids)
         return part
@@ -162,7 +166,7 @@ class Votes:
         return pilot
 
     def _row(self, position: int) -> VoteRow:
-        shard, row = self._locations[position]
+        shard, row = self._shards[self._shard_of[position]], int(self._row_of[position])
         if self._open is None or self._open[0] is not shard:
             self._open = (shard, shard.open())
         return read_row(self._open[1], row, self._heads[position], self.provenance)

@@ -8,7 +8,7 @@ import torch
 from small_models import Trap
 
 from multiguard.errors import ModelError
-from multiguard.models.weights import import_library, read_weights
+from multiguard.models.weight_files import import_library, read_weights
 
 
 @pytest.mark.parametrize("save", [torch.save, lambda thing, file: file.write_bytes(pickle.dumps(thing))])

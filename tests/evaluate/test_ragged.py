@@ -1,0 +1,72 @@
+"""Rows of different lengths, and scores and bands that are computed some images at a time."""
+
+import numpy as np
+import pytest
+
+from multiguard.certify import Radii, Threshold, TopK, certified_size
+from multiguard.evaluate import scores, set_scores
+from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
+from multiguard.evaluate.ragged import Ragged, RaggedBuilder
+from multiguard.evaluate.scores import CertifiedCounts, certified_sizes
+
+RNG = np.random.default_rng(0)
+D = RNG.integers(0, 4, 50)
+TRUE = [np.sort(np.where(RNG.random(d) < 0.2, -np.inf, RNG.random(d)))[::-1] for d in D]
+FALSE = [np.sort(RNG.random(6 - d)) for d in D]
+GRID = np.linspace(0, 1, 11)
+
+
+def counts(rule) -> CertifiedCounts:
+    false = None if isinstance(rule, TopK) else Ragged.of(FALSE, float)
+    return CertifiedCounts(Ragged.of(TRUE, float), false, D, rule, GRID)
+
+
+def test_rows():
+    """Rows come back as they were given, in portions too: empty ones, missing ones and slices."""
+    given = [(3, 1), (), None, (200,), (0,)]
+    builder = RaggedBuilder(np.uint8)
+    builder.extend(given[:2])
+    builder.extend(given[2:])
+    for rows in (Ragged.of(given, np.uint8), builder.build()):
+        assert list(rows) == given == [rows[i] for i in range(5)]
+        assert rows == given
+        assert rows[1:4] == given[1:4]
+        assert rows[-1] == (0,)
+        assert rows != given[::-1]
+        with pytest.raises(IndexError):
+            rows[5]
+
+
+def test_sizes():
+    """The sizes of all images at once are those of each, also at its radii themselves."""
+    grid = np.concatenate([GRID, *TRUE[:5]])
+    grid = grid[grid >= 0]
+    expected = np.stack([certified_size(each, grid) for each in TRUE], axis=-1)
+    assert np.array_equal(certified_sizes(Ragged.of(TRUE, float), grid), expected)
+    assert np.array_equal(certified_sizes(Ragged.of(TRUE, float), grid, slice(7, 20)), expected[:, 7:20])
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+@pytest.mark.parametrize("rule", [TopK(3, 1), Threshold(0.5)])
+def test_parts(monkeypatch, rule, averaging):
+    """Scores do not depend on how many images are held at a time."""
+    false = [None] * len(D) if isinstance(rule, TopK) else FALSE
+    radii = [Radii(*each) for each in zip(TRUE, false, strict=True)]
+    whole = set_scores(radii, rule, num_true=D.tolist(), radius=GRID, averaging=averaging)
+    monkeypatch.setattr(scores, "IMAGES_AT_A_TIME", 7)
+    parts = set_scores(radii, rule, num_true=D.tolist(), radius=GRID, averaging=averaging)
+    for name in ("precision", "recall", "f1", "true_floor", "false_ceiling"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
+    assert (parts.images, parts.without_labels) == (whole.images, whole.without_labels)
+
+
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_bands_of_parts(monkeypatch, averaging):
+    """Bands of images in parts are those of one bootstrap over all of them, up to its own randomness."""
+    resampling = Resampling(0.9, 4000, 1)
+    whole = bootstrap_bands(counts(TopK(3, 1)), averaging, resampling)
+    monkeypatch.setattr(scores, "IMAGES_AT_A_TIME", 7)
+    parts = bootstrap_bands(counts(TopK(3, 1)), averaging, resampling)
+    for name in ("precision", "recall", "f1"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=0.02)
+    assert np.ptp(parts.recall[1] - parts.recall[0]) > 0.02, "they have a width"
