@@ -7,13 +7,12 @@ import numpy as np
 
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source
+from multiguard import evaluate
 from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate.scores import certified_counts
 from multiguard.io.rounding import plain
 
 _HALVES = 200
-_MEASURES = ("precision", "recall", "f1")
 _K_PRIMES = (1, 2, 3, 5, 8)
 
 
@@ -87,11 +86,9 @@ def k_primes(source: Source, other: Source | None = None) -> list[Candidate]:
 
 def image_scores(source: Source, rule: Rule, method: Method, measure: str, radii: Sequence[float]) -> Floats:
     """(radii, images) the score of each image."""
-    num_true = [len(true) for true in source.labels]
-    counts = certified_counts(source.radii(rule, method), num_true, rule, np.array(radii))
-    part, whole = counts.fractions("mean")[_MEASURES.index(measure)]
-    scores: Floats = part / np.maximum(whole, 1)
-    return scores
+    each = zip(source.radii(rule, method), source.labels, strict=True)
+    found = [evaluate.image_scores(one, rule, num_true=len(true), radius=radii) for one, true in each]
+    return np.stack([getattr(scores, measure) for scores in found], axis=1)
 
 
 def _halves(images: int) -> list[np.ndarray]:
