@@ -1,13 +1,12 @@
 """Figures of the results page as small SVG files: those of a report, and curves that the report has no figure for."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from benchmarks.results.tradeoff import draw_tradeoff
 from multiguard.certify.arrays import Floats
 from multiguard.io.files import require_folder
 from multiguard.report import Study, canvas, draw_figures
@@ -17,8 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+IMAGES = "images/results"  # in the folder of the page
 _PATH, _DIGITS = re.compile(r' d="[^"]*"'), re.compile(r"(\.\d\d)\d+")
 _HEIGHT = 2.75
+_AXIS = "R (ℓ₂-norm of the perturbation)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +49,14 @@ def study_figures(study: Study, folder: Path, prefix: str, keys: Sequence[str]) 
 
 def curves_figure(folder: Path, name: str, title: str, subtitle: str, panels: Sequence[Panel]) -> Path:
     """The panels side by side under one heading and one legend, as `name.svg`."""
+    return svg_figure(lambda: _figure(title, subtitle, panels), folder, name)
+
+
+def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
+    """A figure in the style of the report, as `name.svg`."""
     require_folder(folder)
     with canvas.fixed_style():
-        (path,) = canvas.save(_figure(title, subtitle, panels), folder, name, ["svg"])
-    return _copy_smaller(path, path)
-
-
-def tradeoff_figure(rows: Sequence[Mapping[str, Any]], folder: Path, subtitle: str) -> Path:
-    """Certified recall against the number of draws, as `tradeoff.svg`."""
-    (path,) = draw_tradeoff(rows, folder, subtitle=subtitle, formats=["svg"])
+        (path,) = canvas.save(draw(), folder, name, ["svg"])
     return _copy_smaller(path, path)
 
 
@@ -82,7 +82,7 @@ def _draw_panel(axes: "Axes", panel: Panel, title: str) -> None:
     for (name, values), stroke in zip(panel.lines, distinct_strokes(len(panel.lines)), strict=True):
         canvas.draw_staircase(axes, panel.radius, values, stroke, name)
     low = min(float(values.min()) for _, values in panel.lines)
-    canvas.style_axes(axes, title, x=canvas.RADIUS_AXIS, y=panel.unit)
+    canvas.style_axes(axes, title, x=_AXIS, y=panel.unit)
     axes.set_xlim(0, float(panel.radius[-1]))
     if low < 0:
         axes.set_ylim(bottom=1.15 * low)

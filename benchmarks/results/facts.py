@@ -1,15 +1,12 @@
 """The facts of a run and its cost, for the page."""
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, markdown, radius_index
+from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.runs import Run
-from multiguard.io.rounding import percent_value, plain
+from multiguard.io.rounding import plain
 from multiguard.models.model_folder import ModelCard
 from multiguard.report.words import curve_left_out
 from multiguard.train.loop import kept_epoch
@@ -30,7 +27,7 @@ def facts(run: Run, prefix: str, commit: str | None) -> dict[str, str]:
         ],
         ["labels", str(len(provenance["label_names"]))],
         ["network", f"{provenance['model']}, weights {str(provenance['weights_hash'])[:12]}"],
-        ["noise", f"sigma {plain(provenance['sigma'])}, seed {provenance['seed']}, before normalisation"],
+        ["noise", f"{provenance['noise']}, seed {provenance['seed']}, before normalisation"],
         [
             "draws per image",
             f"{provenance['draws']:,}, of which the first {run.study.config.draws:,} certify unless n is varied",
@@ -82,55 +79,3 @@ def costs(run: Run, prefix: str) -> dict[str, str]:
 
 def _gigabytes(held: int | None) -> str:
     return "" if held is None else f"{math.ceil(100 * held / _GIGABYTE) / 100:.2f}"
-
-
-def classifiers(runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
-    """Base classifiers by name, each a mean over its runs (seeds); the others are held to the first."""
-    measured = {name: np.array([_recalls(run) for run in several]) for name, several in runs.items()}
-    base = float(next(iter(measured.values())).mean(axis=0)[RADII.index(0.5)])
-    rows = []
-    for name, several in runs.items():
-        recall, half = measured[name].mean(axis=0), measured[name][:, RADII.index(0.5)]
-        seconds = [step.seconds for run in several if (step := run.record.steps.get("train")) and step.seconds]
-        rows.append(
-            [
-                name,
-                str(len(several)),
-                _mean_map(several),
-                *(percent_value(float(value)) for value in recall),
-                f"{100 * (float(half.mean()) - base):+.1f}",
-                f"{percent_value(float(half.min()))} to {percent_value(float(half.max()))}",
-                f"{np.mean(seconds):,.0f}" if seconds else "",
-            ]
-        )
-    heads = ["training", "seeds", "noisy mAP", *RADIUS_HEADS, "points at 0.5", "range at 0.5", "seconds"]
-    return {"classifiers": markdown(heads, rows)}
-
-
-def seed_lines(runs: Mapping[str, Sequence[Run]]) -> str:
-    """Base classifiers as further rows of the table of README, each the mean over its runs (seeds)."""
-    lines = []
-    for name, several in runs.items():
-        recall = np.mean([_recalls(run) for run in several], axis=0)
-        cells = [f"joint, {name}: mean of {len(several)} seeds", *(percent_value(float(value)) for value in recall)]
-        lines.append(f"\n| {' | '.join(cells)} |")
-    return "".join(lines)
-
-
-def _recalls(run: Run) -> list[float]:
-    scores = run.study.main_curve("joint", "mean").scores
-    return [float(scores.recall[radius_index(scores.radius, radius)]) for radius in RADII]
-
-
-def _mean_map(runs: Sequence[Run]) -> str:
-    cards = [card for run in runs if (card := run.card) is not None]
-    found = [_kept(card)["map_noisy"] for card in cards]
-    return f"{100 * float(np.mean(found)):.1f}" if found else ""
-
-
-def named(text: str) -> tuple[str, str]:
-    """NAME=FOLDER as its two parts."""
-    found = re.fullmatch(r"([^=]+)=(.+)", text)
-    if found is None:
-        raise ValueError(f"{text}: expected NAME=FOLDER")
-    return found[1], found[2]

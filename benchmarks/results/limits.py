@@ -8,7 +8,7 @@ from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, TopK, exact_radii
 from multiguard.io.rounding import percent_value
 
-METHODS: tuple[Method, ...] = ("joint", "paper", "independent", "jia")
+METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
 def limit_block(cases: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from multiguard.evaluate import Scores
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report.families import Family
 
-RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
+RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]
 _MOST_LINES = 5
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
@@ -30,18 +30,20 @@ def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Seque
         measures: Which of precision, recall and f1; their name has a column where there are several.
     """
     several = len(measures) > 1
-    indices = [radius_index(lines[0][1].radius, radius) for radius in RADII]
     heads = [what, *(["score"] if several else []), *RADIUS_HEADS]
     rows = [
-        [
-            name,
-            *([WORDS[measure]] if several else []),
-            *(percent_value(float(getattr(scores, measure)[i])) for i in indices),
-        ]
+        [name, *([WORDS[measure]] if several else []), *cells(scores, measure)]
         for name, scores in lines
         for measure in measures
     ]
     return markdown(heads, rows, words=1 + several)
+
+
+def cells(scores: Scores, measure: str) -> list[str]:
+    """One score in percent at the round radii that its curve reaches."""
+    within = [radius for radius in RADII if radius <= scores.radius[-1] + 1e-9]
+    values = [percent_value(float(getattr(scores, measure)[radius_index(scores.radius, one)])) for one in within]
+    return [*values, *[""] * (len(RADII) - len(within))]
 
 
 def family_table(family: Family, measures: Sequence[str] = ("recall",)) -> str:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
 
+from benchmarks.results.sources import ALPHA, Source
+from multiguard.certify import Radii
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
@@ -21,6 +23,7 @@ from multiguard.certify.shifts import GAUSSIAN_SHIFT
 from multiguard.certify.theorem1 import paper_radii
 
 Solver = Callable[[Group, TopK, float], Floats]
+PAPER, PUBLIC = "paper: n trials, with the cap", "public code: n k' trials, without the cap"
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,9 @@ def statistics(k_prime: int) -> dict[str, Solver]:
     literal, kind = Printed(literally=True), Printed(literally=False)
     return {
         "joint": lambda group, rule, alpha: joint_radii(group, rule, alpha, exact),
-        "paper: n trials, with the cap": lambda group, rule, alpha: paper_radii(group, rule, alpha, exact),
+        PAPER: lambda group, rule, alpha: paper_radii(group, rule, alpha, exact),
         "n trials, without the cap": lambda group, rule, alpha: uncapped_radii(group, rule, alpha, exact),
-        "public code: n k' trials, without the cap": lambda group, rule, alpha: uncapped_radii(
-            group, rule, alpha, many
-        ),
+        PUBLIC: lambda group, rule, alpha: uncapped_radii(group, rule, alpha, many),
         "Eq. 5 as printed (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, literal),
         "Eq. 5 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, kind),
     }
@@ -119,9 +120,15 @@ class Images:
         return [radii[i] for i in range(len(counts))]
 
 
-def claims_beyond(more: Sequence[Floats], right: Sequence[Floats], radius: float) -> int:
+def statistics_radii(source: Source, rule: TopK, name: str) -> list[Radii]:
+    """The radii of each image with one of the statistics."""
+    images = Images(source.votes, source.labels, source.num_labels, source.sigma)
+    return [Radii(radii, None) for radii in images.radii(rule, ALPHA, statistics(rule.k_prime)[name])]
+
+
+def claims_beyond(more: Sequence[Radii], right: Sequence[Radii], radius: float) -> int:
     """How many labels, over all images, are claimed at this radius that the right statistics do not prove."""
-    return sum(int(np.sum((a >= radius) & ~(b >= radius))) for a, b in zip(more, right, strict=True))
+    return sum(int(np.sum((a.true >= radius) & ~(b.true >= radius))) for a, b in zip(more, right, strict=True))
 
 
 def false_claim_chances(solver: Solver, *, draws: int, alpha: float, rival: Floats) -> Floats:

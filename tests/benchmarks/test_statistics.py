@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from benchmarks.results.statistics import Images, claims_beyond, false_claim_chances, statistics
+from benchmarks.results.statistics import PUBLIC, Images, claims_beyond, false_claim_chances, statistics
 from tests.certify import literal
 from tests.certify.cases import random_ranked
 
-from multiguard.certify import TopK
+from multiguard.certify import Radii, TopK
 
-PUBLIC, KINDLY = "public code: n k' trials, without the cap", "Eq. 5 as printed, read kindly (not sound)"
+KINDLY = "Eq. 5 as printed, read kindly (not sound)"
 
 
 def public_size(counts, labels, *, draws, k, k_prime, alpha, r):
@@ -53,5 +53,5 @@ def test_unsound_bound():
 
 def test_claims_beyond():
     """Claims beyond the proved ones are counted label by label."""
-    more, right = [np.array([np.inf, 0.6, 0.4])], [np.array([0.5, 0.4, -np.inf])]
+    more, right = [Radii(np.array([np.inf, 0.6, 0.4]), None)], [Radii(np.array([0.5, 0.4, -np.inf]), None)]
     assert [claims_beyond(more, right, radius) for radius in (0.0, 0.4, 0.5, 0.7)] == [1, 1, 1, 1]

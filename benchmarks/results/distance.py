@@ -1,0 +1,134 @@
+"""How far the certificates are from their limits: the exact law of the votes, more draws, attacks, the bare network."""
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.certify.limit import least_gap
+
+from benchmarks.results.markdown_tables import markdown
+from benchmarks.results.sources import MAIN, Source, kept_rows
+from multiguard.certify import certified_size, exact_radii
+from multiguard.certify.arrays import Floats
+from multiguard.evaluate import prediction_scores
+from multiguard.io.rounding import percent_value
+from multiguard.results import read_attacks
+from multiguard.votes.types import as_array
+
+_AT = (0.5, 1.0)
+_METHOD, _LIMIT_IMAGES = "joint", 200
+
+
+def distance_block(source: Source, more: Source | None, clean: Source | None, attack: Path | None) -> dict[str, str]:
+    """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
+    certified = _certified(source, source.draws)
+    rows = []
+    if clean is not None and clean.run is not None and (found := _bare_recall(clean)) is not None:
+        own = certified[:, _positions(source, clean.run.ids)]
+        rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
+    if (found := _bare_recall(source)) is not None:
+        rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
+    rows.append(_row("smoothed classifier, no perturbation", "observed", [_smoothed_recall(source)] * 2, certified))
+    if attack is not None:
+        ids, reached = _attacked(attack)
+        rows.append(_row("attacked by PGD", "upper bound", reached, certified[:, _positions(source, ids)]))
+    upper, lower = _limits(source)
+    some = certified[:, : len(upper)]
+    rows.append(_row("no method can prove more from the law of the votes", "upper bound", upper.mean(axis=0), some))
+    rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower.mean(axis=0), some))
+    rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
+    if more is not None:
+        words = f"certified from {more.draws:,} draws, `{more.name}`"
+        rows.append(
+            _row(
+                words,
+                "proved",
+                _certified(more, more.draws).mean(axis=1),
+                _certified(more, source.draws),
+            )
+        )
+    heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
+    return {"distance": markdown(heads, rows, words=2)}
+
+
+def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Floats) -> list[str]:
+    rounding = ROUND_CEILING if kind == "upper bound" else ROUND_FLOOR
+    numbers = [percent_value(float(value), rounding) for value in values]
+    own = [percent_value(float(value)) for value in certified.mean(axis=1)]
+    return [words, kind, str(certified.shape[1]), *numbers, *own]
+
+
+def _certified(source: Source, draws: int) -> Floats:
+    """(radii, images) the certified recall."""
+    each = zip(source.radii(MAIN, _METHOD, draws), source.labels, strict=True)
+    return np.array([certified_size(radii.true, _AT) / len(true) for radii, true in each]).T
+
+
+def _positions(source: Source, ids: Any) -> NDArray[np.int64]:
+    assert source.run is not None
+    known = {image_id: place for place, image_id in enumerate(source.run.ids)}
+    return np.array([known[image_id] for image_id in ids])
+
+
+def _bare_recall(source: Source) -> float | None:
+    """The recall of the k best labels of the images without noise; None if the votes do not have them."""
+    if source.run is None:
+        return None
+    bare = [source.run.row(i, adaptive=source.run.adaptive).bare for i in range(len(source.run))]
+    best = [as_array(each, "top-k")[0, : MAIN.k].tolist() for each in bare if each is not None]
+    return float(prediction_scores(source.labels, best).recall) if len(best) == len(bare) else None
+
+
+def _smoothed_recall(source: Source) -> float:
+    """The recall of the labels that the smoothed classifier would return if the draws were all."""
+    returned = [MAIN.returned(votes, source.num_labels) for votes in source.votes]
+    return float(prediction_scores(source.labels, returned).recall)
+
+
+def _attacked(folder: Path) -> tuple[list[str], list[float]]:
+    """The images, and the mean recall that attacks leave at most: an upper bound that holds with confidence."""
+    images = read_attacks(folder).attacks.images
+    left = [
+        np.mean([min(o.at_most for o in image.outcomes if o.radius <= radius) / len(image.labels) for image in images])
+        for radius in _AT
+    ]
+    return [image.id for image in images], [float(value) for value in left]
+
+
+def _limits(source: Source) -> tuple[Floats, Floats]:
+    """(images, radii) the recall that is broken at most and proved at least, if the law of the votes were exact."""
+    images = range(min(_LIMIT_IMAGES, len(source)))
+    rows, _ = kept_rows(
+        source.path("limits", repr(MAIN), _METHOD, str(len(images))), lambda: [_limit(source, i) for i in images]
+    )
+    upper, lower = np.split(np.array(rows) / np.array([[len(source.labels[i])] for i in images]), 2, axis=1)
+    return upper, lower
+
+
+def _limit(source: Source, image: int) -> Floats:
+    """The largest size that is not broken at each radius, then the largest that is proved."""
+    ranked, labels = source.votes[image][:, : MAIN.k_prime].astype(np.int64), source.labels[image]
+    hits = np.zeros((len(ranked), source.num_labels), dtype=np.bool_)
+    np.put_along_axis(hits, ranked, True, axis=1)
+    sets, counts = np.unique(hits, axis=0, return_counts=True)
+    proved = exact_radii(sets, counts / len(hits), labels, MAIN, sigma=source.sigma, method=_METHOD).true
+    lower = certified_size(proved, _AT)
+    upper = [_unbroken(hits, labels, int(size), radius / source.sigma) for size, radius in zip(lower, _AT, strict=True)]
+    return np.array([*upper, *lower], dtype=np.float64)
+
+
+def _unbroken(hits: NDArray[np.bool_], labels: list[int], proved: int, r: float) -> int:
+    """The largest size that no classifier of this law is found to break: of all pairs the weakest is tried."""
+    total, d = hits.sum(axis=0), len(labels)
+    weak = sorted(labels, key=lambda label: (total[label], label))
+    rivals = sorted(set(range(hits.shape[1])) - set(labels), key=lambda label: (-total[label], label))
+    for size in range(proved + 1, min(d, MAIN.k) + 1):
+        out, into = weak[: d - size + 1], rivals[: MAIN.k - size + 1]
+        sets, counts = np.unique(hits[:, out + into], axis=0, return_counts=True)
+        ends = tuple(range(len(out))), tuple(range(len(out), len(out) + len(into)))
+        if least_gap(sets, counts / len(hits), *ends, r) <= 0:
+            return size - 1
+    return min(d, MAIN.k)

@@ -1,0 +1,174 @@
+"""The votes that the page is made of, and what each method proves of them; radii are kept, since some take minutes."""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import multiguard.certify
+from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
+from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Gaussian
+from multiguard.certify.single_labels import label_radii_batch
+from multiguard.evaluate import Scores, set_scores
+from multiguard.io.rounding import plain
+from multiguard.votes import Votes, read_votes
+
+ALPHA = 0.001
+MAIN = TopK(k=10, k_prime=3)  # the paper's config for MS-COCO
+GRID: Floats = np.arange(61) / 40
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The votes on images that have labels.
+
+    Attributes:
+        name: What the page calls them.
+        votes: For each image its votes, as `certified_radii` takes them.
+        labels: For each image its true labels.
+        num_labels: How many labels there are.
+        sigma: The standard deviation of the noise.
+        digest: The checksum of the votes.
+        kept: Where radii are kept.
+        run: The votes folder; None for arrays.
+        seconds: The processor time of each (rule, method, draws, alpha) that was certified.
+    """
+
+    name: str
+    votes: Sequence[NDArray[Any]]
+    labels: Sequence[list[int]]
+    num_labels: int
+    sigma: float
+    digest: str
+    kept: Path
+    run: Votes | None = None
+    seconds: dict[tuple[Rule, Method, int, float], float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def draws(self) -> int:
+        """The draws of each image; of adaptive votes the most."""
+        return max(map(len, self.votes))
+
+    @property
+    def ranks(self) -> int:
+        """How many labels of each draw are known, the largest k'."""
+        return int(self.votes[0].shape[1])
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The names of the labels; numbers for arrays."""
+        return [str(i) for i in range(self.num_labels)] if self.run is None else self.run.provenance.label_names
+
+    def radii(self, rule: Rule, method: Method, draws: int | None = None, alpha: float = ALPHA) -> list[Radii]:
+        """For each image what the method proves, from its first `draws` draws."""
+        n = self.draws if draws is None else draws
+        options: dict[str, Any] = {"num_labels": self.num_labels, "sigma": self.sigma, "alpha": alpha, "method": method}
+
+        def solve() -> list[Floats]:
+            found = certified_radii_batch((each[:n] for each in self.votes), self.labels, rule, **options)
+            return [each.row for each in found]
+
+        path = self.path("radii", repr(rule), method, str(n), plain(alpha))
+        rows, self.seconds[rule, method, n, alpha] = kept_rows(path, solve)
+        sizes = [min(len(true), rule.k) if isinstance(rule, TopK) else len(true) for true in self.labels]
+        ends = zip(rows, sizes, strict=True)
+        return [Radii(row[:size], None if isinstance(rule, TopK) else row[size:]) for row, size in ends]
+
+    def scores(
+        self,
+        rule: Rule,
+        method: Method,
+        draws: int | None = None,
+        alpha: float = ALPHA,
+        radius: Floats | Sequence[float] = GRID,
+    ) -> Scores:
+        """Certified precision, recall and F1, as means over the images."""
+        return self.average(self.radii(rule, method, draws, alpha), rule, radius)
+
+    def average(self, radii: Sequence[Radii], rule: Rule, radius: Floats | Sequence[float] = GRID) -> Scores:
+        """The scores of these radii of all images."""
+        return set_scores(radii, rule, num_true=[len(true) for true in self.labels], radius=radius)
+
+    def label_radii(self, rule: Rule, method: Method = "joint") -> list[Floats]:
+        """For each image the radius of each of its labels alone."""
+        options: dict[str, Any] = {"num_labels": self.num_labels, "sigma": self.sigma, "method": method}
+        options["alphas"] = [ALPHA] * len(self)
+        path = self.path("labels", repr(rule), method)
+        return kept_rows(path, lambda: label_radii_batch(self.votes, self.labels, rule, **options))[0]
+
+    def words(self) -> str:
+        """Which votes these are, in a few words."""
+        draws = f"{self.draws:,} draws" if self.run is None or not self.run.adaptive else f"up to {self.draws:,} draws"
+        return f"`{self.name}`: {len(self)} images, sigma {plain(self.sigma)}, {draws}"
+
+    def path(self, *words: str) -> Path:
+        """Where something about these votes is kept, as long as the code that certifies stays the same."""
+        key = hashlib.sha256("/".join((*words, self.digest, _code())).encode()).hexdigest()[:20]
+        return self.kept / f"{key}.npz"
+
+
+def open_votes(folder: Path, name: str, kept: Path) -> Source:
+    """The votes of a folder; images without labels are left out."""
+    run = read_votes(folder)
+    positions = [i for i, true in enumerate(run.labels) if true]
+    rows = [run.row(i, adaptive=run.adaptive) for i in positions]
+    votes = [row.ranked if run.rule == "top-k" else row.hits for row in rows]
+    labels = [list(run.labels[i]) for i in positions]
+    names, noise = run.provenance.label_names, run.provenance.noise
+    assert isinstance(noise, Gaussian)
+    return Source(
+        name,
+        votes,
+        labels,
+        len(names),
+        noise.sigma,
+        _digest(votes, labels),
+        kept,
+        run.subset({row.image_id for row in rows}),
+    )
+
+
+def open_arrays(path: Path, name: str, sigma: float, kept: Path) -> Source:
+    """The votes in an .npz file: `votes` (images, draws, ranks) and `labels` (images, labels)."""
+    with np.load(path) as stored:
+        votes, truth = stored["votes"], stored["labels"].astype(bool)
+    positions = np.flatnonzero(truth.any(axis=1))
+    labels = [np.flatnonzero(truth[i]).tolist() for i in positions]
+    ranked = [votes[i] for i in positions]
+    return Source(name, ranked, labels, truth.shape[1], sigma, _digest(ranked, labels), kept)
+
+
+def _digest(votes: Sequence[NDArray[Any]], labels: Sequence[list[int]]) -> str:
+    """The checksum of votes, whatever file they come from."""
+    found = hashlib.sha256(repr([(each.shape, true) for each, true in zip(votes, labels, strict=True)]).encode())
+    for each in votes:
+        found.update(np.ascontiguousarray(each, dtype=np.uint8).tobytes())
+    return found.hexdigest()
+
+
+@cache
+def _code() -> str:
+    """The checksum of the code that certifies."""
+    folder = Path(multiguard.certify.__file__).parent
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
+
+
+def kept_rows(path: Path, solve: Callable[[], Sequence[Floats]]) -> tuple[list[Floats], float]:
+    """A row of numbers for each image and the processor time they took, now or when they were first needed."""
+    if not path.is_file():
+        start = time.process_time()
+        rows, seconds = solve(), time.process_time() - start
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
+    with np.load(path) as stored:
+        return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), float(stored["seconds"])

@@ -1,0 +1,76 @@
+"""What the votes are, what certifying them costs, and what the benchmarks on a device printed."""
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.results.markdown_tables import markdown
+from benchmarks.results.sources import Source
+from multiguard.certify import Rule, TopK
+from multiguard.io.rounding import plain
+
+
+def votes_block(sources: Sequence[Source]) -> dict[str, str]:
+    """Images, network, noise, device and versions of each votes folder."""
+    heads = ["votes", "images", "network", "sigma", "seed", "draws", "drawn on", "versions"]
+    return {"votes": markdown(heads, [_facts(one) for one in sources], words=len(heads))}
+
+
+def _facts(one: Source) -> list[str]:
+    mean = float(np.mean([len(votes) for votes in one.votes]))
+    draws = f"{one.draws:,}" if mean == one.draws else f"{mean:,.0f} on average, at most {one.draws:,}"
+    if one.run is None:
+        return [f"`{one.name}`", str(len(one)), f"votes {one.digest[:12]}", plain(one.sigma), "", draws, "", ""]
+    run = one.run.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items() if name != "python")
+    return [
+        f"`{one.name}`",
+        f"{len(one)} of `{run.dataset}`",
+        f"{run.model}, weights {str(run.weights_hash)[:12]}",
+        plain(one.sigma),
+        str(run.seed),
+        f"{draws} ({'top ' + str(run.k_max) if run.k_max else 'sets'})",
+        f"{run.device}, {run.precision}",
+        versions,
+    ]
+
+
+def certify_cost_block(sources: Sequence[Source], rules: Sequence[Rule]) -> dict[str, str]:
+    """The processor time of each method for one image, from everything that was certified for the page."""
+    rows = []
+    for one in sources:
+        for (rule, method, draws, alpha), seconds in sorted(
+            one.seconds.items(), key=lambda item: (item[0][1], item[0][2])
+        ):
+            if rule in rules and alpha == 0.001 and isinstance(rule, TopK):
+                each = 1000 * seconds / len(one)
+                config = f"k' = {rule.k_prime}, k = {rule.k}"
+                rows.append(
+                    [method, config, f"`{one.name}`", f"{draws:,}", str(len(one)), f"{seconds:.1f}", f"{each:.1f}"]
+                )
+    heads = ["method", "config", "votes", "n", "images", "seconds", "ms per image"]
+    return {"certify-cost": markdown(heads, rows, words=3)}
+
+
+def vote_cost_block(path: Path, sources: Sequence[Source]) -> dict[str, str]:
+    """What voting took on the device, start and compilation included: `path` has the columns votes and seconds."""
+    rows = []
+    with path.open(encoding="utf-8", newline="") as file:
+        seconds = {row["votes"]: float(row["seconds"]) for row in csv.DictReader(file)}
+    for one in sources:
+        if one.name in seconds:
+            spent, draws = seconds[one.name], sum(map(len, one.votes))
+            each = [f"{len(one)}", f"{draws:,}", f"{spent:.0f}", f"{spent / len(one):.3f}", f"{draws / spent:,.0f}"]
+            rows.append([f"`{one.name}`", *each])
+    heads = ["votes", "images", "draws in all", "seconds", "seconds per image", "draws per second"]
+    return {"vote-cost": markdown(heads, rows)}
+
+
+def speed_block(path: Path) -> dict[str, str]:
+    """What `python -m benchmarks.sampler_gpu` printed last, as a table."""
+    parts = path.read_text(encoding="utf-8").strip().split("\n\n")[-1].splitlines()
+    rows = [re.split(r"\s{2,}", line.rstrip())[:2] for line in parts[1:]]
+    return {"speed": f"{parts[0]}:\n\n{markdown(['', 'measured'], [[what.strip(), value] for what, value in rows])}"}

@@ -1,0 +1,88 @@
+"""The page is made of votes: what is there is shown, and choices never see the images that they are shown on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.results import blocks
+from benchmarks.results.__main__ import Evidence, coco_blocks
+from benchmarks.results.choice import Candidate, Choice
+from benchmarks.results.distance import distance_block
+from benchmarks.results.markdown_tables import RADII
+from benchmarks.results.sources import MAIN, Source, open_arrays
+
+from multiguard.certify import TopK, certified_radii_batch
+from multiguard.evaluate import set_scores
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Votes on 6 images with 24 labels, as arrays: every image has one or two, and nearly all draws hit them."""
+    home, rng = tmp_path_factory.mktemp("evidence"), np.random.default_rng(0)
+    truth = np.zeros((6, 24), dtype=bool)
+    votes = np.empty((6, 120, 3), dtype=np.uint8)
+    for image in range(6):
+        truth[image, rng.permutation(24)[: 1 + image % 2]] = True
+        scores = 4 * truth[image] + 20 * rng.random(24) + rng.gumbel(size=(120, 24))
+        votes[image] = np.argsort(-scores, axis=1)[:, :3]
+    for name in ("coco-0.5", "older"):
+        (home / name).mkdir()
+        np.savez(home / name / "votes.npz", votes=votes, labels=truth)
+    return home
+
+
+def test_kept_radii(folder):
+    """Radii are those of the votes, now and when they are read back, and differ by n and alpha."""
+    source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
+    direct = certified_radii_batch(source.votes, source.labels, MAIN, num_labels=24, sigma=0.5, method="paper")
+    for _ in range(2):
+        found = source.radii(MAIN, "paper")
+        assert all(np.array_equal(one.true, other.true) for one, other in zip(found, direct, strict=True))
+    fewer, looser = source.radii(MAIN, "paper", 50), source.radii(MAIN, "paper", alpha=0.1)
+    assert any(not np.array_equal(one.true, other.true) for one, other in zip(fewer, direct, strict=True))
+    assert all(np.all(one.true >= other.true) for one, other in zip(looser, direct, strict=True))
+
+
+def test_choice(folder):
+    """The rule of each radius is the best on the images that choose, and its score is that on the others."""
+    source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
+    rules = [TopK(10, k_prime) for k_prime in (1, 2, 3)]
+    choice = Choice([Candidate(source, rule) for rule in rules], "recall")
+    choice.halves = [np.arange(3)]
+
+    def recall(images: range, rule: TopK) -> np.ndarray:
+        radii, labels = source.radii(rule, "joint"), source.labels
+        counts = [len(labels[i]) for i in images]
+        return set_scores([radii[i] for i in images], rule, num_true=counts, radius=RADII).recall
+
+    tuned = np.array([recall(range(3), rule) for rule in rules])
+    (chosen,) = choice.chosen()
+    assert [one.rule for one in chosen] == [rules[i] for i in tuned.argmax(axis=0)]
+    expected = [recall(range(3, 6), one.rule)[place] for place, one in enumerate(chosen)]
+    assert choice.scores("joint", "recall") == pytest.approx(np.array(expected))
+
+
+def test_limits(folder):
+    """What is proved from the exact law is never above what no method can prove."""
+    source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
+    rows = [line.split(" | ") for line in distance_block(source, None, None, None)["distance"].splitlines()[2:]]
+    values = {row[0].strip("| "): [float(cell.strip(" |")) for cell in row[3:]] for row in rows}
+    upper = values["no method can prove more from the law of the votes"]
+    lower = values["proved from the law of the votes, if it were exact"]
+    certified = values["certified from 120 draws"]
+    assert all(certified[i] <= lower[i] <= upper[i] for i in range(2))
+    assert upper[0] > certified[0]
+
+
+def test_coco_blocks(folder, tmp_path):
+    """Every part that needs no more than one noise is made, under a name that the page has; figures go beside it."""
+    made = coco_blocks(Evidence(folder), tmp_path)
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert set(made) - {"headline"} <= set(blocks.names(page))
+    assert {"methods-3-10", "tuned", "waterfall", "distance", "row-k_prime", "row-n", "statistics"} <= set(made)
+    source: Source = Evidence(folder).main()
+    assert f"`{source.name}`" in made["votes"]
+    drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
+    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics"} <= drawn
