@@ -97,7 +97,7 @@ def test_killed_worker(tmp_path):
     assert kill_after(3, tmp_path, agent, rank=1)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "votes").glob("*.parquet")}
     finished = set(read_votes(tmp_path / "votes", partial=True).ids)
-    assert output_of(agent).count("100 votes on each of 24 images at sigma 0.5") == 1
+    assert output_of(agent).count("100 votes on each of 24 images, gaussian:0.5") == 1
     votes, images = read_votes(tmp_path / "votes"), DigitsDataset(size=16)
     files = [f"votes-{votes.ids.index(image_id):05d}.parquet" for image_id in finished]
     kept = [name for name in files if name in before]
