@@ -7,10 +7,10 @@ import numpy as np
 
 from benchmarks.results.choice import Candidate, Choice, k_primes
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
-from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
+from benchmarks.results.markdown_tables import RADIUS_HEADS, WORDS, cells, markdown
 from benchmarks.results.sources import GRID, MAIN, Source
 from multiguard.certify import Method, TopK
-from multiguard.evaluate import Scores, candidate_rules
+from multiguard.evaluate import candidate_rules
 from multiguard.io.rounding import percent_value, plain
 from multiguard.votes import Provenance
 
@@ -35,15 +35,13 @@ def methods_block(sources: Sequence[Source], rule: TopK, methods: Sequence[Metho
     words = f"k′ = {rule.k_prime}, k = {rule.k}; {len(sources[0])} images, n = {sources[0].draws:,}, α = 0.001."
     name = f"methods-{rule.k_prime}-{rule.k}"
     path = curves_figure(docs / IMAGES, name, "Certified recall of each method", words, panels)
-    rows = [[plain(sigma), method, *_triples(scores)] for (sigma, method), scores in found.items()]
+    rows = [
+        [plain(sigma), method, WORDS[measure], *cells(scores, measure)]
+        for (sigma, method), scores in found.items()
+        for measure in WORDS
+    ]
     image = f"![Certified recall of each method against the radius, one panel for each noise]({IMAGES}/{path.name})"
-    return {name: f"{image}\n\n{markdown(['sigma', 'method', *RADIUS_HEADS], rows, words=2)}"}
-
-
-def _triples(scores: Scores) -> list[str]:
-    """Precision / recall / F1 in one cell for each radius."""
-    each = zip(*(cells(scores, measure) for measure in ("precision", "recall", "f1")), strict=True)
-    return [" / ".join(values) if values[0] else "" for values in each]
+    return {name: f"{image}\n\n{markdown(['sigma', 'method', 'score', *RADIUS_HEADS], rows, words=3)}"}
 
 
 def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
