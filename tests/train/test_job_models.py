@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from tests.pipeline.tiny_run import command
 
 from multiguard.errors import InvalidInputError, ModelError
+from multiguard.io.records import checksum
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.huggingface_backbone import hf_backbone
@@ -127,12 +128,15 @@ def test_hostile_card(home, job, saved):
     """The config in a model folder is hashed, and checked like that of a Hugging Face folder."""
     run_job(replace(job, model=f"hf:{saved}", size=None))
     stored, before = json.loads((job.out / "model.json").read_text()), load(str(job.out)).weights_hash
-    del stored["sha256"]
-    (job.out / "model.json").write_text(json.dumps({**stored, "config": {**stored["config"], "hidden_act": "relu"}}))
+
+    def forge(**entries):
+        changed = {**stored, "config": {**stored["config"], **entries}}
+        (job.out / "model.json").write_text(json.dumps({**changed, "sha256": checksum(changed)}))
+
+    forge(hidden_act="relu")
     assert load(str(job.out)).weights_hash == weights_checksum(str(job.out)) != before
     for entries in ({"num_hidden_layers": 10**6}, {"model_type": "own"}, {"auto_map": {"AutoConfig": "own.C"}}):
-        changed = {**stored, "config": {**stored["config"], **entries}}
-        (job.out / "model.json").write_text(json.dumps(changed))
+        forge(**entries)
         with pytest.raises(ModelError, match=r"larger network|model_type|foreign code"):
             load(str(job.out))
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from multiguard.certify.noise import NO_NOISE, Gaussian, NoiseField, as_noise
+from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
 from multiguard.io.records import checksum, convert, decode_json
@@ -22,7 +22,7 @@ from multiguard.models.huggingface_backbone import HF, build_hf
 from multiguard.models.spec import CARD_FILE, parse_spec
 from multiguard.models.weight_files import load_weights, read_weights
 
-FORMAT, _OLDER = 2, 1
+FORMAT = 2
 WEIGHTS_FILE = "model.safetensors"
 MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
@@ -117,14 +117,13 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
-        if content.pop("sha256", expected := checksum(content)) != expected:
+        if content.get("format") != FORMAT:
+            raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
+        if content.pop("sha256", None) != checksum(content):
             raise ModelError(
                 f"{file}: its sha256 is another one, so it was edited or damaged; copy it again, or train again"
             )
-        if (written := content.pop("format", None)) == _OLDER:
-            content = _from_older(content)
-        elif written != FORMAT:
-            raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
+        del content["format"]
         card = convert(content, ModelCard)
         _check_card(card)
     except FileNotFoundError:
@@ -132,21 +131,6 @@ def read_card(path: Path) -> ModelCard:
     except (OSError, ValueError) as error:
         raise ModelError(f"{file}: not readable as a model card ({error}); train again to write it") from error
     return card
-
-
-def _from_older(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a card that knew Gaussian noise only, and said its sigma."""
-    rest = {name: value for name, value in content.items() if name != "sigma"}
-    training = dict(rest.get("training") or {})
-    recipe = dict(training.get("recipe") or {})
-    if isinstance(sigma := recipe.pop("sigma", None), int | float):
-        training["recipe"] = {**recipe, "noise": _noise_text(sigma)}
-    noise = _noise_text(convert(content.get("sigma"), float))
-    return {**rest, "training": training, "noise": None if noise == NO_NOISE else noise}
-
-
-def _noise_text(sigma: float) -> str:
-    return str(Gaussian(sigma)) if sigma else NO_NOISE
 
 
 def _check_card(card: ModelCard) -> None:
