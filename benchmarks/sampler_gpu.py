@@ -24,7 +24,7 @@ from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.engine import pack_labels
-from multiguard.smooth.noise import key_words, noise_key
+from multiguard.smooth.noise_source import key_words, noise_key
 from multiguard.smooth.philox import standard_normal
 from multiguard.votes import read_votes
 

@@ -16,7 +16,7 @@ from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
 from multiguard.smooth import Smoother
-from multiguard.smooth.noise import noise_key
+from multiguard.smooth.noise_source import noise_key
 
 IMAGES, DRAWS, ALPHA, BETA = 8, 300, 0.001, 0.001
 PLAN = AttackPlan(steps=6, copies=8, starts=2, tries=16, pick_draws=16, evaluation_draws=200)

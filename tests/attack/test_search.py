@@ -10,7 +10,7 @@ from multiguard.attack.target import NoisyCopies
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
-from multiguard.smooth.noise import noise_key
+from multiguard.smooth.noise_source import noise_key
 
 RULE = TopK(4, 2)
 SHORT = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "evaluation_draws": 20}

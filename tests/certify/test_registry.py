@@ -12,7 +12,7 @@ SETS = np.random.default_rng(1).random((250, 4)) < [0.9, 0.8, 0.2, 0.1]
 
 def like_joint(hits, labels, rule, *, noise, alpha):
     """The joint certificate under another name."""
-    radii = certified_radii(hits, labels, rule, noise=noise, alpha=alpha)
+    radii = certified_radii(hits, labels, rule, noise=noise, alpha=alpha, method="joint")
     return radii.true if radii.false is None else (radii.true, radii.false)
 
 

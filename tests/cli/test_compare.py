@@ -22,7 +22,7 @@ def test_table(home, tmp_path) -> None:
     out = tmp_path / "out"
     code, printed, err = command("compare", home / "one", f"new={home / 'two'}", "--radius", "0,0.25", "--out", out)
     assert (code, err) == (0, "")
-    assert re.search(r"^one +linear +0.5 +.* +joint +100 +0.001$", printed, re.M)
+    assert re.search(r"^one +linear +σ = 0.5 +.* +joint +100 +0.001$", printed, re.M)
     assert len(re.findall(r"^ +difference( +[+-]\d+\.\d){2}$", printed, re.M)) == 3
     assert len(re.findall(r"^ +interval( +[+-]\d+\.\d to [+-]\d+\.\d){2}$", printed, re.M)) == 3
     assert all(len(line) <= 80 for line in printed.splitlines()[:-1])

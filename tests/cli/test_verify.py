@@ -98,9 +98,9 @@ def test_larger_radius(home, monkeypatch):
     """A radius that was raised by one bit is found, and the image is named."""
 
     def raise_one(certificates, curves):
-        last = certificates.radii["joint"][2]
-        last[:] = np.where(last < 0, 5e-324, np.nextafter(last, np.inf))
-        return certificates, curves
+        rows = list(certificates.radii["joint"])
+        rows[2] = np.where(rows[2] < 0, 5e-324, np.nextafter(rows[2], np.inf))
+        return replace(certificates, radii={**certificates.radii, "joint": rows}), curves
 
     forge(monkeypatch, raise_one)
     name = read_votes("votes").ids[2]

@@ -22,9 +22,8 @@ def votes(tmp_path):
 def recall(votes, position, rule, radius, alpha=0.001):
     """By the slow way: one image, one rule."""
     labels, run = votes.labels[position], votes.provenance
-    found = certified_radii(
-        votes.ranked(position), labels, rule, num_labels=len(run.label_names), noise=run.noise, alpha=alpha
-    )
+    options = {"num_labels": len(run.label_names), "noise": run.noise, "alpha": alpha, "method": "joint"}
+    found = certified_radii(votes.ranked(position), labels, rule, **options)
     return np.sum(found.true >= radius) / len(labels)
 
 

@@ -142,7 +142,7 @@ def test_any_numbers_and_names(tmp_path, data, names) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     ranked = [np.array([[0, 1]] * 5), np.array([[1, 0]] * 5), np.array([[2, 0]] * 5)]
     votes = stored_votes(folder, ranked, [[0], [], [19, 4]], label_names=tuple(names))
-    certificates = certify_votes(votes, CertifyConfig(TopK(k=2, k_prime=1)))
+    certificates = certify_votes(votes, CertifyConfig(TopK(k=2, k_prime=1)), methods=("joint",))
     made = curves(certificates, GRID)
     certificates = replace(
         certificates,
@@ -397,8 +397,8 @@ def test_certificates_of_other_votes(tmp_path, votes) -> None:
         (lambda curve: replace(curve, config=CertifyConfig(Threshold(0.5))), "the rule is threshold"),
         (lambda curve: replace(curve, failed=2), "the number of failed images is 2, in the certificates 0"),
         (lambda curve: replace(curve, scores=replace(curve.scores, images=3)), "the number of images is 6"),
-        (lambda curve: replace(curve, config=NEW), "curve of the method joint .mean. .* is missing"),
-        (lambda curve: replace(curve, method="jia"), "curve of the method joint .mean."),
+        (lambda curve: replace(curve, config=NEW), "curve of the method coupled .mean. .* is missing"),
+        (lambda curve: replace(curve, method="jia"), "curve of the method coupled .mean."),
         (
             lambda curve: replace(curve, scores=replace(curve.scores, images=9, without_labels=2)),
             "the number of images with labels is 9, in the certificates 8",

@@ -26,7 +26,7 @@ BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_hig
 fraction = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
 ablated = st.sampled_from([PixelAblation(45, 1024), BandAblation(4, 32)])
-noises = st.one_of(positive.map(Gaussian), positive.map(Uniform), ablated)
+noises = st.one_of(positive.map(Gaussian), st.floats(0, 1e300, exclude_min=True).map(Uniform), ablated)
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 
 

@@ -15,7 +15,7 @@ from multiguard.models import load
 from multiguard.smooth import Smoother, philox, vote_dataset
 from multiguard.smooth.adaptive import AdaptivePlan, default_radii
 from multiguard.smooth.live_prediction import LivePrediction
-from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, hidden_pixels, noise_scale
+from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, hidden_pixels, noise_scale
 from multiguard.votes import read_votes
 
 SMALLEST_P = 1e-4  # of each seeded test; a sampler that is wrong fails by many orders of magnitude
@@ -33,6 +33,8 @@ def copies(noise, image, draws, source, *, stream="certify", seed=0, batch_size=
 
     f = load(watch, labels=["a", "b"], output="logits")
     smoother = Smoother(f, noise=noise, device="cpu", noise_source=source, batch_size=batch_size)
+    smoother.probe([image])
+    seen.clear()
     smoother.votes(image, draws, seed=seed, image_id="a", stream=stream)
     return np.concatenate([images.numpy() for images in seen])[:draws]
 

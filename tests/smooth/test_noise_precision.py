@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from multiguard.certify import Gaussian
-from multiguard.smooth.noise import HostNoise, _box_muller, _Words, key_words, noise_key
+from multiguard.smooth.noise_source import HostNoise, _box_muller, _Words, key_words, noise_key
 from multiguard.smooth.philox import _radius, philox4x32, standard_normal
 
 PAIRS = 1 << 18

@@ -16,7 +16,7 @@ from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, rounds, vote_dataset
-from multiguard.smooth.noise import DEVICE_PHILOX
+from multiguard.smooth.noise_source import DEVICE_PHILOX
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter
 from multiguard.votes import read_votes
 

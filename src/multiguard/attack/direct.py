@@ -25,7 +25,7 @@ from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import image_tensor
 from multiguard.smooth.engine import to_pixels
-from multiguard.smooth.noise import noise_key, resolve_seed
+from multiguard.smooth.noise_source import noise_key, resolve_seed
 from multiguard.smooth.settings import resolve_device
 
 _TIE = 1e-6  # far less than one draw or one step changes a value by

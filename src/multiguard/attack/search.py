@@ -24,7 +24,7 @@ from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import copy_to_device, image_tensor
 from multiguard.smooth.engine import to_pixels
-from multiguard.smooth.noise import noise_key
+from multiguard.smooth.noise_source import noise_key
 
 Progress = Callable[[int], None]
 Counts = NDArray[np.int64]

@@ -37,7 +37,7 @@ _PANELS = {
     },
     "Step by step": {
         "data": "Datasets: look before you train.",
-        "train": "Train a base classifier under Gaussian noise and write its model folder.",
+        "train": "Train a base classifier under noise and write its model folder.",
         "models": "List the built-in models, or show the card of one.",
         "wrap": "Describe a model once: write a folder that other commands take.",
         "check": "Look at a model and its images before voting.",

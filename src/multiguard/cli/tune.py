@@ -66,9 +66,12 @@ def tune_command(
 def _show(job: "TuneJob", result: "TuneResult") -> None:
     from multiguard.cli.score_table import noise_text, rule_text
     from multiguard.io.rounding import plain
+    from multiguard.report.attackers import radius_words
 
     tuned, best = result.tuned, result.tuned.best
-    echo(f"{len(tuned.ids)} images choose; method {tuned.method}, alpha = {plain(tuned.alpha)}\n")
+    where = radius_words(best.noise, tuned.radius)
+    echo(f"{len(tuned.ids)} images choose by their certified {_metric(tuned)} at {where};")
+    echo(f"method {tuned.method}, alpha = {plain(tuned.alpha)}\n")
     PlainConsole().print(_table(job, tuned), soft_wrap=False)
     echo(f"\nchosen: {rule_text(best.rule)}, {noise_text(best.noise)}")
     if result.others:
@@ -76,6 +79,10 @@ def _show(job: "TuneJob", result: "TuneResult") -> None:
     else:
         echo(f"no image is left to certify: vote on others, then {result.command}")
     echo(f"tuned: {job.out}")
+
+
+def _metric(tuned: "Tuned") -> str:
+    return "F1" if tuned.metric == "f1" else tuned.metric
 
 
 def _table(job: "TuneJob", tuned: "Tuned") -> "Table":
@@ -87,16 +94,12 @@ def _table(job: "TuneJob", tuned: "Tuned") -> "Table":
     from multiguard.certify.rules import TopK
     from multiguard.evaluate.tuning import INTERVAL
     from multiguard.io.rounding import percent, plain, plain_percent
-    from multiguard.report.attackers import radius_words
 
     several, top_k = len(job.votes) > 1, isinstance(tuned.best.rule, TopK)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in (*(("votes", "noise") if several else ()), "k'" if top_k else "t"):
         table.add_column(head, no_wrap=True)
-    name = "F1" if tuned.metric == "f1" else tuned.metric
-    table.add_column(
-        f"certified {name} at {radius_words(tuned.best.noise, tuned.radius)}", justify="right", no_wrap=True
-    )
+    table.add_column(f"certified {_metric(tuned)}", justify="right", no_wrap=True)
     table.add_column(f"{plain_percent(INTERVAL)} % interval", no_wrap=True)
     table.add_column("", no_wrap=True)
     for one in tuned.candidates:

@@ -26,7 +26,7 @@ from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.adaptive import default_radii
-from multiguard.smooth.noise import resolve_seed
+from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
 
 # On a CPU that computes in bfloat16: as on a GPU, and half the time.

@@ -22,7 +22,7 @@ from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
-from multiguard.smooth.noise import resolve_seed
+from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.probe import check_state
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
 from multiguard.smooth.settings import check_choice, whole_number

@@ -16,7 +16,7 @@ from torch.nn import functional
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.batches import Batch, Job, Segment
-from multiguard.smooth.noise import HOST_PHILOX, HostNoise, key_words
+from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import device_noise
 from multiguard.smooth.settings import DTYPES, Settings
 

@@ -12,7 +12,7 @@ from multiguard.certify.arguments import check_alpha
 from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.smooth.batches import Image, Job, check_draws, content_id
-from multiguard.smooth.noise import Stream, resolve_seed
+from multiguard.smooth.noise_source import Stream, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, claim_levels, confirm_labels
 from multiguard.votes.types import as_array
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
-from multiguard.smooth.noise import noise_scale
+from multiguard.smooth.noise_source import noise_scale
 
 Words4 = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -88,7 +88,7 @@ def standard_normal(words: Tensor, draws: Tensor, shape: Sequence[int]) -> Tenso
     exceeds 9.5; the angle takes 32.
 
     Args:
-        words: (B, 4) int32, the key of each row (`noise.key_words`).
+        words: (B, 4) int32, the key of each row (`noise_source.key_words`).
         draws: (B,) int64, the draw of each row, below 2^32.
         shape: The shape of one row.
     """

@@ -16,7 +16,7 @@ from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.host_network import HostNetwork
-from multiguard.smooth.noise import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]

@@ -31,7 +31,7 @@ from multiguard.smooth.batches import (
 )
 from multiguard.smooth.engine import Step, make_step, noisy_images, to_pixels
 from multiguard.smooth.live_prediction import LivePrediction
-from multiguard.smooth.noise import NoiseSource, Stream, noise_key, resolve_seed
+from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, confirm_labels
 from multiguard.smooth.probe import check_state, check_unit, probe
 from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number

@@ -10,7 +10,7 @@ from scipy import stats
 
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.noise import HostNoise, _box_muller, key_words, noise_key
+from multiguard.smooth.noise_source import HostNoise, _box_muller, key_words, noise_key
 from multiguard.smooth.philox import standard_normal
 
 SMALLEST_P = 1e-4  # of each seeded test; a generator that is wrong fails by many orders of magnitude
