@@ -76,7 +76,7 @@ FINISHING = "the shards under way are finished first (again to stop at once), an
 
 def test_interrupted_vote(tmp_path):
     """Ctrl-C prints one line and the same command resumes."""
-    asked = voting(tmp_path / "votes", 1000, 40)
+    asked = voting(tmp_path / "votes", 6000, 40)
     process = started(*asked)
     wait_for(tmp_path / "votes" / "votes-00001.parquet", process)
     code, _, err = command(*asked)
