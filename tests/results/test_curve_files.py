@@ -27,7 +27,7 @@ fraction = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
 ablated = st.sampled_from([PixelAblation(45, 1024), BandAblation(4, 32)])
 noises = st.one_of(positive.map(Gaussian), st.floats(0, 1e300, exclude_min=True).map(Uniform), ablated)
-quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 
 
 @st.composite

@@ -85,6 +85,7 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
     The denoiser's weights go into the file of the network's, whose hash is filled in on the card that is returned.
 
+    >>> from multiguard.certify import Gaussian
     >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), Gaussian(0.25))
     >>> card = save_folder(out, card, build_backbone("cnn:2", 2).network)
     >>> read_card(out) == card, load_folder(out)(torch.zeros(1, 3, 16, 16)).shape
