@@ -262,8 +262,8 @@ class PredictPart:
     noise: NoiseOption = None
     draws: Annotated[
         int, Help("The most draws that certify; an image takes what it needs.", least=1, most=_MOST_DRAWS)
-    ] = 150
-    pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 50
+    ] = 120
+    pilot_draws: Annotated[int, Help("Further draws that choose the labels.", least=1, most=_MOST_DRAWS)] = 30
     radii: Annotated[
         tuple[float, ...], Help("A radius that draws try to prove [four that fit the noise].", "radius")
     ] = ()
