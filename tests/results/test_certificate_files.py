@@ -521,6 +521,7 @@ def run(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
 
+@pytest.mark.soak  # tests of the command kill it at every file operation
 def test_writer_killed_at_any_moment(tmp_path, votes_folder) -> None:
     """The old certificates are read, then the new ones; no CSV file lies beside certificates of another config."""
     killed = run(KILLED, votes_folder, tmp_path)
