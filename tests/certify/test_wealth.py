@@ -243,3 +243,24 @@ def test_label_order() -> None:
 
     for labels in ([0, 1], [1]):
         assert radii(ranked, labels) == radii(names[ranked], names[labels].tolist())
+
+
+@pytest.mark.parametrize("course", COURSES.values(), ids=COURSES)
+def test_division_of_alpha(course: Course) -> None:
+    """Only draws before the first cut divide alpha among the sizes, and the parts are never more than alpha in all."""
+    rng, rule, divisions = np.random.default_rng(4), TopK(5, 3), set()
+    first = course.blocks(DRAWS)[0][0]
+    for _ in range(12):
+        ranked = random_ranked(rng, labels=9, depth=3, draws=DRAWS, spread=2.0)
+        later = ranked.copy()
+        later[first:] = random_ranked(rng, labels=9, depth=3, draws=DRAWS - first, spread=0.1)
+        parts = []
+        for votes in (ranked, later):
+            draws = read_draws(votes, [0, 1, 2], rule, 9)
+            sizes = top_k_sizes(draws, rule, GAUSSIAN_SHIFT)
+            settled = wealth.settle(draws, sizes.game, sizes.claims(0.01), course)
+            parts.append(tuple(exp(-claim.needed) for claim in settled))
+        assert parts[0] == parts[1]
+        assert sum(parts[0]) <= 0.01 * (1 + 1e-12)
+        divisions.add(parts[0])
+    assert len(divisions) > 1

@@ -18,7 +18,7 @@ _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the command to stop: its number, and whether a message about it has been printed."""
+    """A signal that stops the command: its number, and whether a message about it has been printed."""
 
     def __init__(self, number: int, *, announced: bool = False) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
     *("labels.js", "card.js", "gallery.js", "instrument.js"),
 )
-_MOST_IMAGES, _WEAKEST = 1000, 800  # of a page that is not told how many images to show
+_MOST_IMAGES, _WEAKEST = 1000, 800  # of a page without a number of images to show
 
 
 def write_page(

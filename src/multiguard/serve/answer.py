@@ -67,7 +67,7 @@ class Answer:
         await send({"type": "http.response.body", "body": b""})
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One object: everything that was told last of each kind that matters at the end."""
+        """One object: the last message of each kind that matters at the end."""
         answer: dict[str, Any] = {}
         status = 200
         async for kind, data in self._events():

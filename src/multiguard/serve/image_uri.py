@@ -29,7 +29,7 @@ def image_uri(pixels: NDArray[Any], quality: int = _QUALITY) -> str:
 
 
 def magnified(delta: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
-    """The perturbation around middle grey, times a factor that is told: the largest 1, 2 or 5 times 10^n that fits.
+    """The perturbation around middle grey, times a factor that is shown: the largest 1, 2 or 5 times 10^n that fits.
 
     >>> magnified(np.full((3, 1, 1), -0.004, np.float32))[1]
     100.0

@@ -25,7 +25,7 @@ _BETA = 0.001  # the probability of calling a sound proof contradicted
 
 
 def attack_run(run: Run, task: Task, radius: float) -> None:
-    """Tell what a perturbation of this radius does to the image of a run; what is found is told, also if it is nothing.
+    """Show what a perturbation of this radius does to the image of a run, also if it does nothing.
 
     Both classifiers are attacked on their own: as many labels as possible shall change. Perturbed images are images,
     with values in [0, 1].
@@ -33,8 +33,8 @@ def attack_run(run: Run, task: Task, radius: float) -> None:
     smoother, error = run.predictor.smoother, gradient_error(run.predictor.smoother, [run.image])
     method = "pgd" if error is None else "random"
     attacker, threat = smoother.settings.noise.attacker, threat_words(smoother.settings.noise, radius)
-    told = {"radius": radius, "threat": threat, "method": method, "no_gradients": error}
-    task.tell("attack", {**told, "original": image_uri(run.image)})
+    message = {"radius": radius, "threat": threat, "method": method, "no_gradients": error}
+    task.tell("attack", {**message, "original": image_uri(run.image)})
     # Which labels are returned without noise: those of a draw, by score, or the k best.
     device = smoother.settings.device
     threshold, rule = smoother.settings.score_threshold, run.predictor.rule

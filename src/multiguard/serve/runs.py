@@ -41,7 +41,7 @@ def claims_json(found: Prediction) -> dict[str, Any]:
 
 
 class Run:
-    """One image and its draws; every number that it tells holds whenever it is told.
+    """One image and its draws; every number that it sends holds when it is sent.
 
     Attributes:
         id: A name that nobody can guess.
@@ -109,11 +109,11 @@ class Run:
         shown = [*(live.labels or ()), *np.argsort(-hits, kind="stable")[: _OTHERS + len(live.labels or ())].tolist()]
         known = list(dict.fromkeys(label for label in shown if label in (live.labels or ()) or hits[label]))
         made = live.pilot_draws_made if choosing else live.draws
-        told: dict[str, Any] = {"phase": "pilot" if choosing else "certify", "draws": made}
-        told |= {"chosen": list(live.labels or ()), "hits": [[label, int(hits[label])] for label in known]}
+        message: dict[str, Any] = {"phase": "pilot" if choosing else "certify", "draws": made}
+        message |= {"chosen": list(live.labels or ()), "hits": [[label, int(hits[label])] for label in known]}
         if copy:
-            told |= {"copy": self._copy("pilot" if choosing else "certify", made - 1)}
-        return told
+            message |= {"copy": self._copy("pilot" if choosing else "certify", made - 1)}
+        return message
 
     def _copy(self, stream: Any, draw: int) -> dict[str, Any]:
         """The noisy copy of a draw."""

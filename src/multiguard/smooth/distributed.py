@@ -43,7 +43,7 @@ class Work:
         self.todo: list[int] = json.loads(_call(lambda: team.store.get(f"{session}/todo")))
 
     def __iter__(self) -> Iterator[int]:
-        """Shards that no other process has taken, until there are none or any process is asked to stop."""
+        """Shards that no other process has taken, until there are none or any process has to stop."""
         while self._add("stop", int(self._stop())) == 0:
             number = self._add("taken")
             if number > len(self.todo):
@@ -59,7 +59,7 @@ class Work:
         self._add(f"left/{self._rank.number}")
 
     def wait(self, progress: Callable[[int], None]) -> None:
-        """Return when all other processes have left or are given up, or this one is asked to stop.
+        """Return when all other processes have left or are given up, or this one has to stop.
 
         Meanwhile `progress` is called with the number of images done.
         """
@@ -116,7 +116,7 @@ class Team:
 
     @contextmanager
     def join(self, stop: Callable[[], bool]) -> Iterator[Work | None]:
-        """The work, once the main process has prepared the folder; None if asked to stop before."""
+        """The work, once the main process has prepared the folder; None if it has to stop before."""
         request = uuid4().hex
         _call(lambda: self.store.set(_REQUEST.format(self.rank.number), request))
         while not _call(lambda: self.store.check([request])):

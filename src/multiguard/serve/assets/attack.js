@@ -29,10 +29,10 @@ class Attack {
     byId("attack-heading").focus();
   }
 
-  begin(told, run) {
-    this.told = told;
+  begin(message, run) {
+    this.message = message;
     this.size = run.image;
-    byId("attack-words").textContent = `${METHODS[told.method]} looks among the perturbations that are allowed (${told.threat}) for one that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
+    byId("attack-words").textContent = `${METHODS[message.method]} looks among the perturbations that are allowed (${message.threat}) for one that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
   }
 
   progress({ part, done }) {
@@ -54,7 +54,7 @@ class Attack {
     const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
       element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)),
       element("div", { class: "three" },
-        figure(this.told.original, this.size, "original", labelList(before, proved, (each) => (stays(each) ? null : "gone"))),
+        figure(this.message.original, this.size, "original", labelList(before, proved, (each) => (stays(each) ? null : "gone"))),
         figure(found.perturbation, this.size, middle),
         figure(found.result, this.size, "result", labelList(after, proved, (each) => (came.includes(each) ? "came" : null)))));
     root.dataset.part = part;

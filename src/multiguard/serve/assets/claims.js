@@ -29,7 +29,7 @@ class Answer {
   reset() {
     this.run = null;
     this.claims = null;
-    this.told = null;
+    this.message = null;
     this.copied = -Infinity;
     this.rows.clear();
     this.body.replaceChildren();
@@ -49,14 +49,14 @@ class Answer {
     this.progress();
   }
 
-  draws(told) {
-    this.told = told;
-    if (told.copy && !(lessMotion.matches && performance.now() - this.copied < CALM)) {
+  draws(message) {
+    this.message = message;
+    if (message.copy && !(lessMotion.matches && performance.now() - this.copied < CALM)) {
       this.copied = performance.now();
-      showImage(byId("copy"), told.copy.uri, this.run.image);
-      byId("copy-words").textContent = `noisy copy ${told.copy.draw + 1}${told.phase === "pilot" ? " of those that choose" : ""}`;
+      showImage(byId("copy"), message.copy.uri, this.run.image);
+      byId("copy-words").textContent = `noisy copy ${message.copy.draw + 1}${message.phase === "pilot" ? " of those that choose" : ""}`;
     }
-    for (const [index, hits] of told.hits) this.row(index).hits = hits / told.draws;
+    for (const [index, hits] of message.hits) this.row(index).hits = hits / message.draws;
     this.progress();
     this.update();
   }
@@ -87,16 +87,16 @@ class Answer {
   }
 
   progress() {
-    const draws = this.told && this.told.phase === "certify" ? this.told.draws : 0;
+    const draws = this.message && this.message.phase === "certify" ? this.message.draws : 0;
     byId("draws").textContent = draws ? String(draws) : "–";
-    const choosing = this.told && this.told.phase === "pilot";
-    const [made, all] = choosing ? [this.told.draws, this.run.pilot_draws] : [draws, this.run.goal];
+    const choosing = this.message && this.message.phase === "pilot";
+    const [made, all] = choosing ? [this.message.draws, this.run.pilot_draws] : [draws, this.run.goal];
     byId("progress").style.width = `${(100 * made) / Math.max(1, all)}%`;
     byId("status").textContent = choosing ? `choosing the labels: ${made} of ${all} draws` : `${made} of ${all} draws`;
   }
 
   get chosen() {
-    return this.told ? this.told.chosen : [];
+    return this.message ? this.message.chosen : [];
   }
 
   proved(radius) {
@@ -123,7 +123,7 @@ class Answer {
 
   showRow(row, radius, longest) {
     const chosen = this.chosen.includes(row.index);
-    const choosing = !this.chosen.length && this.told?.phase === "pilot";
+    const choosing = !this.chosen.length && this.message?.phase === "pilot";
     const proved = row.radius !== null && row.radius > -Infinity;
     row.root.className = !chosen ? "other" : proved ? (row.radius >= radius ? "holds" : "") : "unproved";
     row.hitsFill.style.width = `${100 * row.hits}%`;

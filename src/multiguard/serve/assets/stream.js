@@ -8,8 +8,8 @@ async function* serverEvents(path, options) {
     const blocks = (rest + part.value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      const [kind, told] = block.split("\n");
-      yield [kind.slice("event: ".length), JSON.parse(told.slice("data: ".length))];
+      const [kind, message] = block.split("\n");
+      yield [kind.slice("event: ".length), JSON.parse(message.slice("data: ".length))];
     }
   }
 }
@@ -27,18 +27,18 @@ function setRunning(running, attacking = false) {
   answer.running = running && !attacking;
   byId("stop").disabled = !running;
   byId("more").disabled = running || !answer.run;
-  byId("attack-it").disabled = running || !answer.run || !answer.told;
+  byId("attack-it").disabled = running || !answer.run || !answer.message;
 }
 
 const ENDS = { stopped: "stopped", time: "the time for one request is over", draws: "done" };
 const HANDLERS = {
-  run: (told) => answer.begin(told),
-  draws: (told) => answer.draws(told),
-  claims: (told) => answer.claim(told),
-  attack: (told) => attack.begin(told, answer.run),
-  progress: (told) => attack.progress(told),
-  bare: (told) => attack.show("bare", told),
-  smoothed: (told) => attack.show("smoothed", told),
+  run: (message) => answer.begin(message),
+  draws: (message) => answer.draws(message),
+  claims: (message) => answer.claim(message),
+  attack: (message) => attack.begin(message, answer.run),
+  progress: (message) => attack.progress(message),
+  bare: (message) => attack.show("bare", message),
+  smoothed: (message) => attack.show("smoothed", message),
 };
 
 // One request at a time: a new one ends the one before.
@@ -49,13 +49,13 @@ async function follow(path, options = {}, attacking = false) {
   showError(null);
   setRunning(true, attacking);
   try {
-    for await (const [kind, told] of serverEvents(path, { ...options, signal: mine.signal })) {
+    for await (const [kind, message] of serverEvents(path, { ...options, signal: mine.signal })) {
       if (mine !== current) return;
-      if (kind === "error") throw new Error(told.error);
-      if (kind === "waiting" && told.ahead) status.textContent = `waiting: ${told.ahead} ${told.ahead === 1 ? "request is" : "requests are"} ahead`;
-      if (kind === "done" && attacking) attack.done(told.reason);
-      if (kind === "done" && !attacking) status.textContent = `${ENDS[told.reason]}: ${answer.told?.phase === "certify" ? answer.told.draws : 0} draws`;
-      HANDLERS[kind]?.(told);
+      if (kind === "error") throw new Error(message.error);
+      if (kind === "waiting" && message.ahead) status.textContent = `waiting: ${message.ahead} ${message.ahead === 1 ? "request is" : "requests are"} ahead`;
+      if (kind === "done" && attacking) attack.done(message.reason);
+      if (kind === "done" && !attacking) status.textContent = `${ENDS[message.reason]}: ${answer.message?.phase === "certify" ? answer.message.draws : 0} draws`;
+      HANDLERS[kind]?.(message);
     }
   } catch (error) {
     if (mine !== current || error.name === "AbortError") return;
