@@ -17,7 +17,7 @@ from tests.certify import literal
 from tests.certify.cases import random_ranked
 from tests.shared_data import COCO_VOTES
 
-from benchmarks.results.limits import limit_fractions
+from benchmarks.results.distance import limit_fractions
 from multiguard.certify import Method, TopK, certified_radii_batch
 
 K, K_PRIME, SIGMA, ALPHA, NUM_LABELS = 10, 3, 0.5, 0.001, 80

@@ -1,16 +1,18 @@
-"""Fills the generated parts of docs/results.md and README.md, and draws their figures.
+"""Fills the generated parts of docs/results.md, deployment.md, theory.md and README.md, and draws their figures.
 
-python -m benchmarks.results EVIDENCE --digits runs/digits-figures --small-cases
+python -m benchmarks.results EVIDENCE --comparison --small-cases --digits runs/digits-figures
 
 EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
   coco-0.5/votes, coco-0.25/votes, coco-1/votes   one network for each noise, 1,000 draws
   coco-0.5/votes-train                            of the same network on training images, to choose k' on
-  coco-0.5/votes-threshold, -threshold-train      the same with --rule threshold
-  coco-0.5/votes-more, or earlier/votes-more      more draws, on some or all images
+  coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
+  coco-0.5/votes-more, coco-1/votes-more          more draws, on some of the images
   coco-0.5/votes-adaptive                         adaptive draws
   coco-0.5/attack                                 what `multiguard attack` wrote
+  seed-2/votes                                    the network of sigma 0.5, trained with another seed
+  smaller/votes                                   the same on images of 224 pixels
   clean/votes                                     a network that was trained without noise
-  older/votes, earlier/votes                      a network from 3,000 images, and an earlier one from all of them
+  older/votes, earlier/votes, earlier/votes-more  a network from 3,000 images, and an earlier one from all of them
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
   seconds.csv                                     votes,seconds: what each `multiguard vote` took
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
@@ -20,37 +22,35 @@ page. Radii are kept in EVIDENCE/kept.
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.results import blocks, figure_rows
-from benchmarks.results.corrections import statistics_block, wrong_claims_block
-from benchmarks.results.distance import distance_block
-from benchmarks.results.facts import costs, facts
+from benchmarks.results.comparison import comparison_block
+from benchmarks.results.digits_run import digits_blocks
+from benchmarks.results.distance import distance_block, limit_block
 from benchmarks.results.label_figure import labels_block
-from benchmarks.results.limits import limit_block
 from benchmarks.results.main_table import (
     METHODS,
     SMALL,
     STRICT,
-    draws_block,
     methods_block,
+    seeds_block,
     threshold_block,
     tuned_block,
 )
 from benchmarks.results.markdown_tables import scores_table
-from benchmarks.results.parts import study_blocks
-from benchmarks.results.runs import Run, open_run
 from benchmarks.results.sources import MAIN, Source, open_arrays, open_votes
+from benchmarks.results.statistics import statistics_block, wrong_claims_block
+from benchmarks.results.tradeoff import draws_block, tradeoff_block
 from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
-from benchmarks.results.waterfall import waterfall_block
-from multiguard.certify import Method
+from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS = ("0.25", "0.5", "1")
 _ARRAYS_SIGMA, _LEAST_DRAWS = 0.5, 100
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
-    ("threshold", "row-training", "waterfall", "vote-cost", "speed"),
+    ("threshold", "seeds", "row-training", "waterfall", "vote-cost", "speed"),
     "*Not measured on these networks.*",
 )
 
@@ -60,12 +60,16 @@ def main() -> None:
     options = _arguments()
     made: dict[str, str] = {}
     if options.evidence is not None:
-        made |= coco_blocks(Evidence(options.evidence), options.out, quick=options.quick)
+        evidence = Evidence(options.evidence)
+        made |= coco_blocks(evidence, options.out)
+        if options.comparison:
+            made |= _timed("comparison", lambda: comparison_block(evidence.compared()))
+        made["made"] = _made(evidence)
     if options.digits is not None:
-        made |= digits_blocks(open_run(options.digits), options.out, options.digits_commit)
+        made |= digits_blocks(options.digits, options.out, options.digits_commit)
     if options.small_cases:
         made |= wrong_claims_block() | limit_block(options.cases)
-    for page in (options.out / "results.md", options.readme):
+    for page in (*(options.out / name for name in ("results.md", "deployment.md", "theory.md")), options.readme):
         write(page, made)
 
 
@@ -79,8 +83,8 @@ class Evidence:
     def get(self, name: str) -> Source | None:
         """The votes of this name; None where there are none."""
         path = self.folder / name
-        if name not in self.found and path.with_suffix(".npz").is_file():
-            arrays = path.with_suffix(".npz")
+        arrays = path.with_name(f"{path.name}.npz")
+        if name not in self.found and arrays.is_file():
             self.found[name] = open_arrays(arrays, name, _ARRAYS_SIGMA, self.folder / "kept")
         elif name not in self.found and path.is_dir():
             self.found[name] = open_votes(path, name, self.folder / "kept")
@@ -93,53 +97,74 @@ class Evidence:
             raise SystemExit(f"{self.folder} has no coco-0.5/votes; copy them from where they were drawn")
         return found
 
+    def thresholds(self) -> list[tuple[Source, Source | None]]:
+        """The votes of the threshold rule, each with those on training images."""
+        names = [f"coco-0.5/{path.name}" for path in sorted(self.folder.glob("coco-0.5/votes-threshold*"))]
+        return [
+            (one, self.get(f"{name}-train")) for name in names if not name.endswith("-train") if (one := self.get(name))
+        ]
 
-def coco_blocks(evidence: Evidence, docs: Path, *, quick: bool = False) -> dict[str, str]:
-    """All that the votes on MS-COCO show; `quick` leaves out the method coupled, which takes minutes."""
-    methods = METHODS[1:] if quick else METHODS
-    source, get = evidence.main(), evidence.get
-    sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
-    more, adaptive = get("coco-0.5/votes-more") or get("earlier/votes-more"), get("coco-0.5/votes-adaptive")
-    older, clean, threshold = get("older/votes"), get("clean/votes"), get("coco-0.5/votes-threshold")
-    attack = evidence.folder / "coco-0.5" / "attack"
+    def networks(self, noises: Sequence[Source]) -> Networks | None:
+        """The votes of the waterfall; None without those of its first steps."""
+        older = self.get("older/votes")
+        if older is None:
+            return None
+        names = [(one.sigma, one.name.replace("/votes", "/votes-more")) for one in noises]
+        more = {sigma: found for sigma, name in names if (found := self.get(name)) is not None}
+        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller/votes"), more)
+
+    def compared(self) -> dict[str, Source]:
+        """The votes of the comparison that decides on the default method."""
+        names = {"A": "older/votes", "B": "earlier/votes-more", "C": "coco-0.5/votes"}
+        return {letter: one for letter, name in names.items() if (one := self.get(name)) is not None}
+
+
+def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
+    """All that the votes on MS-COCO show."""
     made: dict[str, str] = {}
-    made |= _timed("main", lambda: methods_block(sources, MAIN, methods, docs))
-    for rule in (SMALL, STRICT):
-        made |= _timed("main", lambda rule=rule: methods_block(sources, rule, methods, docs))
-    made |= _timed("draws", lambda: draws_block(source, more, adaptive))
-    pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
-    made |= _timed("tuned", lambda: tuned_block(pairs))
-    if threshold is not None:
-        other = get("coco-0.5/votes-threshold-train")
-        made |= _timed("threshold", lambda: threshold_block(threshold, other))
-    for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
-        made |= _timed(row.__name__, lambda row=row: row(source, docs))
-    made |= _timed(
-        "n", lambda: figure_rows.n_row(more if more is not None and more.draws > source.draws else source, docs)
-    )
-    made |= _timed("sigma", lambda: figure_rows.sigma_row(sources, docs))
-    made |= _timed("terms", lambda: figure_rows.second_terms_row(source))
-    ahead = list(dict.fromkeys(("paper", "joint", methods[0])))
-    made |= _timed("jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ahead))
-    if clean is not None and clean.draws >= _LEAST_DRAWS:
-        made |= _timed("training", lambda: figure_rows.training_row(source, clean, docs))
-    made |= _timed("statistics", lambda: statistics_block(source, (MAIN, SMALL), docs))
-    if older is not None:
-        made |= _timed(
-            "waterfall", lambda: waterfall_block(older, get("earlier/votes"), source, sources, docs, methods[0])
-        )
-    made |= _timed("distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None))
-    made |= _timed("labels", lambda: labels_block(source, docs))
+    for name, make in _parts(evidence, docs):
+        made |= _timed(name, make)
+    found = list(evidence.found.values())
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
-        made |= vote_cost_block(evidence.folder / "seconds.csv", list(evidence.found.values()))
+        made |= vote_cost_block(evidence.folder / "seconds.csv", found)
+    source, more = evidence.main(), evidence.get("coco-0.5/votes-more")
     made |= certify_cost_block([source, *([more] if more else [])], (MAIN,))
-    made |= votes_block(list(evidence.found.values()))
-    made |= {name: _MISSING for name in _OPTIONAL if name not in made}
-    made["headline"] = _headline(source, methods)
-    made["made"] = _made(list(evidence.found.values()), quick=quick)
-    return made
+    made |= votes_block(found)
+    made["headline"] = _headline(source)
+    return made | {name: _MISSING for name in _OPTIONAL if name not in made}
+
+
+def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
+    """Each part of the page by its name, if it has its votes."""
+    source, get = evidence.main(), evidence.get
+    sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
+    more, clean, attack = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder / "coco-0.5" / "attack"
+    for rule in (MAIN, SMALL, STRICT):
+        yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
+    pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
+    yield "tuned", lambda: tuned_block(pairs)
+    if thresholds := evidence.thresholds():
+        yield "threshold", lambda: threshold_block(thresholds)
+    yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
+    yield "tradeoff", lambda: tradeoff_block(more or source, docs)
+    if (second := get("seed-2/votes")) is not None:
+        yield "seeds", lambda: seeds_block([source, second])
+    for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
+        yield row.__name__, lambda row=row: row(source, docs)
+    longer = [one for one in (get("earlier/votes-more"), more, source) if one is not None]
+    yield "n", lambda: figure_rows.n_row(longer[0], docs)
+    yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
+    yield "terms", lambda: figure_rows.second_terms_row(source)
+    yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]))
+    if clean is not None and clean.draws >= _LEAST_DRAWS:
+        yield "training", lambda: figure_rows.training_row(source, clean, docs)
+    yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
+    if (networks := evidence.networks(sources)) is not None:
+        yield "waterfall", lambda: waterfall_block(networks, docs)
+    yield "distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None)
+    yield "labels", lambda: labels_block(source, docs)
 
 
 def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
@@ -149,7 +174,7 @@ def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
     return made
 
 
-def _headline(source: Source, methods: Sequence[Method]) -> str:
+def _headline(source: Source) -> str:
     """The table of README: certified recall of every method on the same votes."""
     names = {
         "coupled": "**coupled** (ours, the default)",
@@ -158,21 +183,15 @@ def _headline(source: Source, methods: Sequence[Method]) -> str:
         "independent": "independent (without its joint terms)",
         "jia": "jia (each label on its own)",
     }
-    return scores_table("method", [(names[method], source.scores(MAIN, method)) for method in methods])
+    return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
 
 
-def _made(sources: Sequence[Source], *, quick: bool) -> str:
+def _made(evidence: Evidence) -> str:
     """The command, the commit and the time that the generated parts took."""
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    spent = sum(sum(one.seconds.values()) for one in sources)
-    command = f"python -m benchmarks.results evidence{' --quick' * quick}"
+    spent = sum(sum(one.seconds.values()) for one in evidence.found.values())
     took = f"certifying took {spent:,.0f} s of processor time on one core of a CPU"
-    return f"Made by `{command}` at commit {found.stdout.strip()}; {took}."
-
-
-def digits_blocks(run: Run, docs: Path, commit: str | None) -> dict[str, str]:
-    """All that the run on the embedded digits shows."""
-    return {**facts(run, "digits", commit), **study_blocks(run.study, "digits", docs), **costs(run, "digits")}
+    return f"Made by `python -m benchmarks.results evidence` at commit {found.stdout.strip()}; {took}."
 
 
 def write(page: Path, made: Mapping[str, str]) -> None:
@@ -186,7 +205,7 @@ def write(page: Path, made: Mapping[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
-    parser.add_argument("--quick", action="store_true", help="leave out the method coupled")
+    parser.add_argument("--comparison", action="store_true", help="the comparison that decides on the default method")
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")
     parser.add_argument("--small-cases", action="store_true", help="the exact limit, and wrong claims in closed form")

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source
@@ -11,9 +13,6 @@ from multiguard import evaluate
 from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.io.rounding import plain
-
-_HALVES = 200
-_K_PRIMES = (1, 2, 3, 5, 8)
 
 
 @dataclass(frozen=True)
@@ -33,55 +32,56 @@ class Candidate:
 class Choice:
     """The candidate that certifies most at each radius on images that are then left out.
 
-    If the candidates have votes on other images, those choose. Otherwise random halves of the images choose for the
-    other halves, and scores are means over the halves. The method joint chooses, by the mean of `metric`.
+    If the candidates have votes on other images, those choose. Otherwise each of two random halves of the images
+    chooses for the other half. The method joint chooses, as in `multiguard tune`, by the mean of `metric`.
     """
 
     def __init__(self, candidates: Sequence[Candidate], metric: str, radii: Sequence[float] = RADII) -> None:
-        self.candidates, self.radii, self.apart = candidates, radii, all(one.other for one in candidates)
-        self._points = [image_scores(one.chooser, one.rule, "joint", metric, radii) for one in candidates]
-        images = len(candidates[0].chooser)
-        self.halves = [np.arange(images)] if self.apart else _halves(images)
+        self.candidates, self.metric, self.radii = candidates, metric, radii
+        self.apart = all(one.other for one in candidates)
 
+    @property
+    def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The images that choose, and those that are certified with the choice."""
+        images = len(self.candidates[0].source)
+        if self.apart:
+            return [(np.arange(len(self.candidates[0].chooser)), np.arange(images))]
+        order = np.random.default_rng(0).permutation(images)
+        one, other = np.sort(order[: images // 2]), np.sort(order[images // 2 :])
+        return [(one, other), (other, one)]
+
+    @cached_property
     def chosen(self) -> list[list[Candidate]]:
-        """(halves, radii) the candidate of each."""
-        means = np.array([[points[:, half].mean(axis=1) for points in self._points] for half in self.halves])
+        """(folds, radii) the candidate of each."""
+        points = [image_scores(one.chooser, one.rule, "joint", self.metric, self.radii) for one in self.candidates]
+        means = np.array([[each[:, who].mean(axis=1) for each in points] for who, _ in self.folds])
         return [[self.candidates[i] for i in row] for row in means.argmax(axis=1).tolist()]
 
     def words(self) -> str:
         """Who chose."""
-        if self.apart:
-            return f"{len(self.candidates[0].chooser)} training images"
-        return f"halves of the images, mean of {_HALVES}"
+        return f"{len(self.candidates[0].chooser)} training images" if self.apart else "the other half of the images"
 
     def values(self, name: str) -> list[str]:
-        """A parameter of the rule, or sigma, of what was chosen at each radius: the least and the most."""
+        """A parameter of the rule, or sigma, of what was chosen at each radius."""
         found = [
-            [one.source.sigma if name == "sigma" else getattr(one.rule, name) for one in column]
-            for column in zip(*self.chosen(), strict=True)
+            dict.fromkeys(one.source.sigma if name == "sigma" else getattr(one.rule, name) for one in column)
+            for column in zip(*self.chosen, strict=True)
         ]
-        ends = [(min(column), max(column)) for column in found]
-        return [plain(low) if low == high else f"{plain(low)} to {plain(high)}" for low, high in ends]
+        return [", ".join(map(plain, column)) for column in found]
 
     def scores(self, method: Method, measure: str) -> Floats:
         """(radii,) the certified score on the images that did not choose."""
-        chosen, images = self.chosen(), len(self.candidates[0].source)
-        points = {
-            one: image_scores(one.source, one.rule, method, measure, self.radii)
-            for one in {one for row in chosen for one in row}
-        }
-        left = [np.arange(images)] if self.apart else [np.setdiff1d(np.arange(images), half) for half in self.halves]
-        found = [
-            [points[one][place, rest].mean() for place, one in enumerate(row)]
-            for row, rest in zip(chosen, left, strict=True)
-        ]
-        values: Floats = np.mean(found, axis=0)
-        return values
+        values = np.empty((len(self.radii), len(self.candidates[0].source)))
+        for row, (_, left) in zip(self.chosen, self.folds, strict=True):
+            for place, one in enumerate(row):
+                values[place, left] = image_scores(one.source, one.rule, method, measure, self.radii)[place, left]
+        means: Floats = values.mean(axis=1)
+        return means
 
 
 def k_primes(source: Source, other: Source | None = None) -> list[Candidate]:
-    """The k' to choose from at k = 10."""
-    return [Candidate(source, TopK(MAIN.k, k_prime), other) for k_prime in _K_PRIMES if k_prime <= source.ranks]
+    """The k' to choose from at k = 10: all of them, as `multiguard tune` has it."""
+    return [Candidate(source, TopK(MAIN.k, k_prime), other) for k_prime in range(1, min(MAIN.k, source.ranks) + 1)]
 
 
 def image_scores(source: Source, rule: Rule, method: Method, measure: str, radii: Sequence[float]) -> Floats:
@@ -89,8 +89,3 @@ def image_scores(source: Source, rule: Rule, method: Method, measure: str, radii
     each = zip(source.radii(rule, method), source.labels, strict=True)
     found = [evaluate.image_scores(one, rule, num_true=len(true), radius=radii) for one, true in each]
     return np.stack([getattr(scores, measure) for scores in found], axis=1)
-
-
-def _halves(images: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    return [np.sort(rng.permutation(images)[: images // 2]) for _ in range(_HALVES)]

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.certify.limit import least_gap
+from tests.certify.cases import random_distribution
+from tests.certify.limit import least_gap, limit_radius
 
 from benchmarks.results.markdown_tables import markdown
-from benchmarks.results.sources import MAIN, Source, kept_rows
-from multiguard.certify import certified_size, exact_radii
+from benchmarks.results.sources import MAIN, Source, hits_of, kept_rows
+from multiguard.certify import Method, TopK, certified_size, exact_radii
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import prediction_scores
 from multiguard.io.rounding import percent_value
@@ -19,7 +20,8 @@ from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
-_METHOD, _LIMIT_IMAGES = "joint", 200
+_METHOD, _LIMIT_IMAGES = "coupled", 100
+_SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
 def distance_block(source: Source, more: Source | None, clean: Source | None, attack: Path | None) -> dict[str, str]:
@@ -41,15 +43,8 @@ def distance_block(source: Source, more: Source | None, clean: Source | None, at
     rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower.mean(axis=0), some))
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
     if more is not None:
-        words = f"certified from {more.draws:,} draws, `{more.name}`"
-        rows.append(
-            _row(
-                words,
-                "proved",
-                _certified(more, more.draws).mean(axis=1),
-                _certified(more, source.draws),
-            )
-        )
+        values = _certified(more, more.draws).mean(axis=1)
+        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values, _certified(more, source.draws)))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
     return {"distance": markdown(heads, rows, words=2)}
 
@@ -110,9 +105,7 @@ def _limits(source: Source) -> tuple[Floats, Floats]:
 
 def _limit(source: Source, image: int) -> Floats:
     """The largest size that is not broken at each radius, then the largest that is proved."""
-    ranked, labels = source.votes[image][:, : MAIN.k_prime].astype(np.int64), source.labels[image]
-    hits = np.zeros((len(ranked), source.num_labels), dtype=np.bool_)
-    np.put_along_axis(hits, ranked, True, axis=1)
+    hits, labels = hits_of(source, image, MAIN.k_prime), source.labels[image]
     sets, counts = np.unique(hits, axis=0, return_counts=True)
     proved = exact_radii(sets, counts / len(hits), labels, MAIN, sigma=source.sigma, method=_METHOD).true
     lower = certified_size(proved, _AT)
@@ -132,3 +125,30 @@ def _unbroken(hits: NDArray[np.bool_], labels: list[int], proved: int, r: float)
         if least_gap(sets, counts / len(hits), *ends, r) <= 0:
             return size - 1
     return min(d, MAIN.k)
+
+
+def limit_block(cases: int) -> dict[str, str]:
+    """The mean fraction of the limit that each method reaches with exact probabilities, by k' and k."""
+    rows = []
+    for labels, k_prime, k, true in ((6, 1, 2, 2), (6, 2, 2, 3), (8, 2, 3, 3), (6, 3, 3, 3)):
+        reached = limit_fractions(cases, labels, k_prime, k, true)
+        means = [
+            percent_value(float(np.mean([fractions[method] for fractions in reached]))) for method in _SMALL_METHODS
+        ]
+        rows.append([f"c = {labels}, k' = {k_prime}, k = {k}, d = {true}", str(len(reached)), *means])
+    return {"limit": markdown(["case", "radii", *_SMALL_METHODS], rows)}
+
+
+def limit_fractions(cases: int, labels: int, k_prime: int, k: int, true: int) -> list[dict[Method, float]]:
+    """The fraction of every finite limit, neither close to 0 nor far away, that each method reaches."""
+    found = []
+    for seed in range(cases):
+        sets, chances = random_distribution(np.random.default_rng(seed), labels=labels, k_prime=k_prime)
+        chances = 0.99 * chances + 0.01 / len(sets)
+        own = sorted(int(i) for i in np.argsort(-(chances @ sets))[:true])
+        radii = {m: exact_radii(sets, chances, own, TopK(k, k_prime), sigma=1.0, method=m).true for m in _SMALL_METHODS}
+        for e, proved in enumerate(radii["joint"], start=1):
+            limit = limit_radius(sets, chances, own, k=k, e=e) if 0.05 < proved < 5 else np.inf
+            if np.isfinite(limit):
+                found.append({m: max(float(each[e - 1]), 0.0) / limit for m, each in radii.items()})
+    return found

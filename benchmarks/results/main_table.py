@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.results.choice import Candidate, Choice, k_primes
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
 from benchmarks.results.markdown_tables import RADIUS_HEADS, WORDS, cells, markdown
@@ -14,21 +12,21 @@ from multiguard.evaluate import candidate_rules
 from multiguard.io.rounding import percent_value, plain
 from multiguard.votes import Provenance
 
-METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
+METHODS: tuple[Method, ...] = ("coupled", "betting", "joint", "paper", "independent", "jia")
 SMALL, STRICT = TopK(k=3, k_prime=1), TopK(k=3, k_prime=3)
-_TUNED: tuple[Method, ...] = ("joint", "paper")
+_TUNED: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 _THRESHOLD_METHODS: tuple[Method, ...] = ("joint", "independent")
 
 
-def methods_block(sources: Sequence[Source], rule: TopK, methods: Sequence[Method], docs: Path) -> dict[str, str]:
+def methods_block(sources: Sequence[Source], rule: TopK, docs: Path) -> dict[str, str]:
     """Certified precision, recall and F1 of each noise and method at one config, and the recall as a figure."""
-    found = {(one.sigma, method): one.scores(rule, method) for one in sources for method in methods}
+    found = {(one.sigma, method): one.scores(rule, method) for one in sources for method in METHODS}
     panels = [
         Panel(
             f"σ = {plain(one.sigma)}",
             "certified recall, %",
             GRID,
-            [(m, 100 * found[one.sigma, m].recall) for m in methods],
+            [(m, 100 * found[one.sigma, m].recall) for m in METHODS],
         )
         for one in sources
     ]
@@ -44,55 +42,53 @@ def methods_block(sources: Sequence[Source], rule: TopK, methods: Sequence[Metho
     return {name: f"{image}\n\n{markdown(['sigma', 'method', 'score', *RADIUS_HEADS], rows, words=3)}"}
 
 
-def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
-    """Certified recall at k' = 3, k = 10 with a fixed n, with more draws, and with adaptive ones."""
-    lines = (
-        [(source, source.draws)] if more is None else [(source, source.draws), (more, source.draws), (more, more.draws)]
-    )
-    rows = [
-        [f"`{one.name}`", f"{n:,}, fixed", str(len(one)), "joint", *cells(one.scores(MAIN, "joint", n), "recall")]
-        for one, n in lines
-    ]
-    if adaptive is not None:
-        mean = float(np.mean([len(each) for each in adaptive.votes]))
-        words = f"adaptive, {mean:,.0f} on average, at most {adaptive.draws:,}"
-        proved = cells(adaptive.scores(MAIN, "betting"), "recall")
-        rows.append([f"`{adaptive.name}`", words, str(len(adaptive)), "betting", *proved])
-    return {"draws": markdown(["votes", "draws", "images", "method", *RADIUS_HEADS], rows, words=4)}
+def seeds_block(seeds: Sequence[Source]) -> dict[str, str]:
+    """Certified recall of networks that differ in the seed of their training alone, and the largest difference."""
+    lines = [(f"`{one.name}`", one.scores(MAIN, "coupled")) for one in seeds]
+    apart = max(float(abs(one.recall - other.recall)[:41].max()) for _, one in lines for _, other in lines)
+    table = markdown(["votes", *RADIUS_HEADS], [[name, *cells(scores, "recall")] for name, scores in lines])
+    return {"seeds": f"{table}\n\nUp to R = 1 they are at most {100 * apart:.1f} points apart."}
 
 
 def tuned_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]:
-    """Certified recall at k = 10 with the k', and the noise, that certify most at each radius on other images."""
+    """Certified scores at k = 10 with the k', and the noise, that certify most at each radius on other images."""
     rows = []
     for source, other in pairs:
-        choice = Choice(k_primes(source, other), "recall")
-        rows += _tuned_rows(plain(source.sigma), choice)
-        rows += [
-            [plain(source.sigma), f"{method}, k' = 3", *cells(source.scores(MAIN, method), "recall")]
-            for method in _TUNED
-        ]
+        rows += _tuned_rows(plain(source.sigma), Choice(k_primes(source, other), "recall"))
     if len(pairs) > 1:
         rows += _tuned_rows("chosen", Choice([one for source, _ in pairs for one in k_primes(source)], "recall"))
-    return {"tuned": markdown(["sigma", "", *RADIUS_HEADS], rows, words=2)}
+    return {"tuned": markdown(["sigma", "method", "score", *RADIUS_HEADS], rows, words=3)}
 
 
 def _tuned_rows(sigma: str, choice: Choice) -> list[list[str]]:
-    chosen = [[sigma, f"k', chosen on {choice.words()}", *choice.values("k_prime")]]
+    rows = [[sigma, "", f"k', chosen on {choice.words()}", *choice.values("k_prime")]]
     if sigma not in choice.values("sigma"):
-        chosen.append([sigma, "sigma", *choice.values("sigma")])
-    scores = {method: choice.scores(method, "recall").tolist() for method in _TUNED}
-    return [*chosen, *([sigma, f"{m}, tuned k'", *map(percent_value, values)] for m, values in scores.items())]
+        rows.append([sigma, "", "sigma", *choice.values("sigma")])
+    for method in _TUNED:
+        measures = WORDS if method == _TUNED[0] else ("recall",)
+        rows += [[sigma, method, WORDS[m], *map(percent_value, choice.scores(method, m).tolist())] for m in measures]
+    return rows
 
 
-def threshold_block(source: Source, other: Source | None) -> dict[str, str]:
-    """The threshold rule at the t of the largest certified F1 at each radius on other images."""
-    choice = Choice([Candidate(source, rule, other) for rule in candidate_rules(_run(source))], "f1")
+def threshold_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]:
+    """The threshold rule at the t, and the score threshold, of the largest certified F1 at each radius elsewhere."""
+    choice = Choice(
+        [Candidate(source, rule, other) for source, other in pairs for rule in candidate_rules(_run(source))], "f1"
+    )
     rows = [["t", "", *choice.values("t")]]
+    if len(pairs) > 1:
+        scores = [
+            ", ".join(dict.fromkeys(_score(one.source) for one in one)) for one in zip(*choice.chosen, strict=True)
+        ]
+        rows.append(["score threshold", "", *scores])
     for method in _THRESHOLD_METHODS:
-        for measure, word in (("precision", "precision"), ("recall", "recall"), ("f1", "F1")):
-            rows.append([method, word, *map(percent_value, choice.scores(method, measure).tolist())])
-    who = f"t chosen on {choice.words()}"
-    return {"threshold": f"{who[0].upper()}{who[1:]}:\n\n{markdown(['method', 'score', *RADIUS_HEADS], rows, words=2)}"}
+        rows += [[method, WORDS[m], *map(percent_value, choice.scores(method, m).tolist())] for m in WORDS]
+    who = f"Chosen on {choice.words()}"
+    return {"threshold": f"{who}:\n\n{markdown(['method', 'score', *RADIUS_HEADS], rows, words=2)}"}
+
+
+def _score(source: Source) -> str:
+    return plain(_run(source).score_threshold or 0.0)
 
 
 def _run(source: Source) -> Provenance:

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,17 @@ class Source:
         draws = f"{self.draws:,} draws" if self.run is None or not self.run.adaptive else f"up to {self.draws:,} draws"
         return f"`{self.name}`: {len(self)} images, sigma {plain(self.sigma)}, {draws}"
 
+    def subset(self, positions: Sequence[int]) -> "Source":
+        """The votes on some of the images."""
+        votes, labels = [self.votes[i] for i in positions], [self.labels[i] for i in positions]
+        run = self.run and self.run.subset({self.run.ids[i] for i in positions})
+        return replace(self, votes=votes, labels=labels, digest=_digest(votes, labels), run=run, seconds={})
+
+    def shortened(self, draws: Sequence[int]) -> "Source":
+        """The first draws of each image, so many of each."""
+        votes = [each[:n] for each, n in zip(self.votes, draws, strict=True)]
+        return replace(self, votes=votes, digest=_digest(votes, self.labels), seconds={})
+
     def path(self, *words: str) -> Path:
         """Where something about these votes is kept, as long as the code that certifies stays the same."""
         key = hashlib.sha256("/".join((*words, self.digest, _code())).encode()).hexdigest()[:20]
@@ -146,6 +157,14 @@ def open_arrays(path: Path, name: str, sigma: float, kept: Path) -> Source:
     labels = [np.flatnonzero(truth[i]).tolist() for i in positions]
     ranked = [votes[i] for i in positions]
     return Source(name, ranked, labels, truth.shape[1], sigma, _digest(ranked, labels), kept)
+
+
+def hits_of(source: Source, image: int, k_prime: int) -> NDArray[np.bool_]:
+    """(draws, labels) which labels each draw of an image hits."""
+    ranked = source.votes[image][:, :k_prime].astype(np.int64)
+    hits = np.zeros((len(ranked), source.num_labels), dtype=np.bool_)
+    np.put_along_axis(hits, ranked, True, axis=1)
+    return hits
 
 
 def _digest(votes: Sequence[NDArray[Any]], labels: Sequence[list[int]]) -> str:

@@ -1,96 +1,114 @@
 """Certified recall against the number of draws, fixed and adaptive."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multiguard.errors import InvalidInputError
-from multiguard.io.files import require_folder
-from multiguard.io.rounding import plain
+import numpy as np
+
+from benchmarks.results.drawing import IMAGES, svg_figure
+from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
+from benchmarks.results.sources import ALPHA, MAIN, Source, kept_rows
+from multiguard.certify import Method, TopK, betting_outlooks
+from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
-from multiguard.report.canvas import DPI, FORMATS, Format, distinct_strokes
+from multiguard.smooth import AdaptivePlan
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLUMNS = ("draws", "forecast_margin", "images", "average_draws", "certified_recall")
+RADIUS = 0.5  # where adaptive draws are to settle the claims
+FIXED, ADAPTIVE = (100, 200, 500, 1000, 2000, 5000, 10_000), (200, 500, 1000, 2000, 5000, 10_000)
+_METHODS: tuple[Method, ...] = ("joint", "coupled")
 _HEIGHT = 2.75
 
 
 @dataclass(frozen=True)
 class Point:
-    """One plan of draws on one set of images."""
+    """One plan of draws: what it is called, at most and on average how many draws, and the certified recall."""
 
     line: str
-    images: str
-    draws: float
+    most: int
+    mean: float
     recall: float
 
 
-def draw_tradeoff(
-    rows: Iterable[Mapping[str, Any]],
-    folder: Path,
-    *,
-    subtitle: str = "",
-    formats: Sequence[Format] = FORMATS,
-    dpi: float = DPI,
-) -> list[Path]:
-    """The figure `tradeoff` in each format: a panel for each set of images, a line for each plan of draws.
-
-    Args:
-        rows: What `python -m benchmarks.adaptive` prints, as `csv.DictReader` gives it: `draws` ("fixed" or
-            "adaptive"), `forecast_margin`, `images`, `average_draws`, and `certified_recall` in percent.
-        folder: Where to write; created if missing.
-        subtitle: The config: k, k', alpha, the radius.
-        formats: The formats to write.
-        dpi: The resolution of the PNG file.
-    """
-    points = [read_point(row) for row in rows]
-    if not points:
-        raise InvalidInputError("there are no rows to draw; give those that benchmarks.adaptive prints")
-    require_folder(folder)
-    with canvas.fixed_style():
-        return canvas.save(tradeoff_figure(points, subtitle), folder, "tradeoff", formats, dpi)
+def replayed(source: Source, rule: TopK, radius: float, most: int) -> Source:
+    """The votes up to where `vote --draws adaptive` would have stopped each image."""
+    path = source.path("replayed", repr(rule), plain(radius), str(most))
+    (taken,), _ = kept_rows(path, lambda: [_taken(source, AdaptivePlan(rule, (radius,), most, ALPHA))])
+    return source.shortened([int(draws) for draws in taken])
 
 
-def read_point(row: Mapping[str, Any]) -> Point:
-    """A row as a point; raises `InvalidInputError` unless it has all columns."""
-    try:
-        draws, margin, images, average, recall = (row[name] for name in _COLUMNS)
-        line = str(draws) if margin in ("", None) else f"{draws}, forecast margin {plain(float(margin))}"
-        return Point(line, str(images), float(average), float(recall))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"the row {dict(row)!r} must have {', '.join(_COLUMNS)}, the last two numbers, as benchmarks.adaptive "
-            "prints them"
-        ) from error
+def _taken(source: Source, plan: AdaptivePlan) -> np.ndarray:
+    taken = [plan.stops[0]] * len(source)
+    options: dict[str, Any] = {"num_labels": source.num_labels, "sigma": source.sigma, "alpha": plan.alpha}
+    for now, following in zip(plan.stops, plan.stops[1:], strict=False):
+        live = [i for i, draws in enumerate(taken) if draws == now]
+        so_far = [source.votes[i][:now] for i in live], [source.labels[i] for i in live]
+        for i, outlook in zip(live, betting_outlooks(*so_far, plan.rule, radii=plan.radii, **options), strict=True):
+            taken[i] = following if outlook.reachable(plan.max_draws, plan.forecast_margin).any() else now
+    return np.array(taken, dtype=np.float64)
+
+
+def mean_draws(source: Source) -> float:
+    """The draws of an image on average."""
+    return float(np.mean([len(each) for each in source.votes]))
+
+
+def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
+    """Certified recall at k' = 3, k = 10 with a fixed n, with more draws, and with adaptive ones."""
+    rows = [_row(source, f"{source.draws:,}, fixed", method, source.draws) for method in _METHODS]
+    if more is not None:
+        rows += [_row(more, f"{n:,}, fixed", m, n) for n in (source.draws, more.draws) for m in _METHODS]
+    found = [adaptive] if adaptive is not None else [replayed(more, MAIN, RADIUS, more.draws)] if more else []
+    for one in found:
+        words = f"adaptive, {mean_draws(one):,.0f} on average, at most {one.draws:,}"
+        rows.append(_row(one, words, "betting", one.draws))
+    return {"draws": markdown(["votes", "draws", "images", "method", *RADIUS_HEADS], rows, words=4)}
+
+
+def _row(source: Source, words: str, method: Method, draws: int) -> list[str]:
+    return [f"`{source.name}`", words, str(len(source)), method, *cells(source.scores(MAIN, method, draws), "recall")]
+
+
+def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:
+    """Certified recall at R = 0.5 from fixed and from adaptive draws, as a figure and a table."""
+    fixed = [n for n in FIXED if n <= source.draws]
+    points = [Point(f"fixed, {method}", n, n, _recall(source, method, n)) for method in _METHODS for n in fixed]
+    for most in (n for n in ADAPTIVE if n <= source.draws):
+        drawn = replayed(source, MAIN, RADIUS, most)
+        points.append(Point("adaptive, betting", most, mean_draws(drawn), _recall(drawn, "betting", most)))
+    config = f"k′ = {MAIN.k_prime}, k = {MAIN.k}, σ = {plain(source.sigma)}, R = {plain(RADIUS)}, α = {plain(ALPHA)}"
+    subtitle = f"{len(source)} validation images of MS-COCO, {config}; adaptive draws are replayed."
+    path = svg_figure(lambda: tradeoff_figure(points, subtitle), docs / IMAGES, "tradeoff")
+    image = f"![Certified recall against the average number of draws, fixed and adaptive]({IMAGES}/{path.name})"
+    rows = [[p.line, f"{p.most:,}", f"{p.mean:,.0f}", percent_value(p.recall)] for p in points]
+    table = markdown(["draws", "at most", "on average", "certified recall, %"], rows)
+    return {"tradeoff": f"`{source.name}`, {len(source)} images:\n\n{image}\n\n{table}"}
+
+
+def _recall(source: Source, method: Method, draws: int) -> float:
+    return float(source.scores(MAIN, method, draws, radius=[RADIUS]).recall[0])
 
 
 def tradeoff_figure(points: Sequence[Point], subtitle: str) -> "Figure":
-    """The points of each set of images, on shared axes."""
-    sets, lines = (list(dict.fromkeys(each)) for each in zip(*((p.images, p.line) for p in points), strict=True))
+    """A line for each kind of draws; a logarithmic axis of draws spreads the small numbers."""
+    lines = list(dict.fromkeys(point.line for point in points))
     title = "Certified recall against the number of draws"
-    figure, panels = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1, widths=[1] * len(sets))
-    for axes, images in zip(panels, sets, strict=True):
-        for line, stroke in zip(lines, distinct_strokes(len(lines)), strict=True):
-            own = sorted((p.draws, p.recall) for p in points if (p.images, p.line) == (images, line))
-            canvas.draw_line(axes, [x for x, _ in own], [y for _, y in own], stroke, line, markevery=1)
-        _style(axes, f"{images} images", points)
-    canvas.add_legend(figure, panels[0], height=_HEIGHT, ncols=canvas.legend_columns(lines))
-    return figure
-
-
-def _style(axes: "Axes", title: str, points: Sequence[Point]) -> None:
-    """A logarithmic axis of draws, to spread the small numbers; recall need not start at zero here."""
-    draws, recalls = [p.draws for p in points], [p.recall for p in points]
-    canvas.style_axes(axes, title, x="mean draws per image", y="certified recall, %")
-    margin = 0.05 * (max(recalls) - min(recalls)) or 1
-    axes.set_ylim(min(recalls) - margin, max(recalls) + margin)
+    figure, (axes,) = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
+    for line, stroke in zip(lines, canvas.distinct_strokes(len(lines)), strict=True):
+        own = sorted((point.mean, 100 * point.recall) for point in points if point.line == line)
+        canvas.draw_line(axes, [x for x, _ in own], [y for _, y in own], stroke, line, markevery=1)
+    canvas.style_axes(axes, "", x="mean draws per image", y="certified recall, %")
+    recalls, draws = [100 * point.recall for point in points], [point.mean for point in points]
+    axes.set_ylim(min(recalls) - 1, max(recalls) + 1)
     axes.set_xscale("log")
     axes.set_xlim(min(draws) / 1.15, max(draws) * 1.15)
     ticks = [n for power in range(8) for n in (10**power, 2 * 10**power, 5 * 10**power)]
     shown = [n for n in ticks if min(draws) / 1.15 <= n <= max(draws) * 1.15]
-    axes.set_xticks(shown, [plain(n) for n in shown])
+    axes.set_xticks(shown, [f"{n:,}" for n in shown])
     axes.set_xticks([], minor=True)
+    canvas.add_legend(figure, axes, height=_HEIGHT, ncols=canvas.legend_columns(lines))
+    return figure

@@ -1,16 +1,19 @@
 """What each step is worth: certified recall from the public code's statistics to the best that we prove."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from benchmarks.results.choice import Choice, k_primes
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import ALPHA, MAIN, Source
 from benchmarks.results.statistics import PUBLIC, statistics_radii
-from multiguard.certify import Method
+from benchmarks.results.tradeoff import mean_draws, replayed
+from multiguard.certify import Method, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
@@ -20,54 +23,114 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _AT = (0.5, 1.0)
-_HEIGHT = 3.3
+_METHOD: Method = "coupled"
+_HEIGHT = 3.9
+_GREY = "#8a8a8a"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what it adds, and the certified recall with it at the two radii."""
+    """One step: what it adds, the certified recall with it at the two radii, and whether R means the same as before."""
 
     words: str
     how: str
     recall: tuple[float, float]
+    same: bool = True
 
 
-def waterfall_block(
-    older: Source, earlier: Source | None, source: Source, noises: Sequence[Source], docs: Path, method: Method
-) -> dict[str, str]:
-    """The steps as a figure and a table.
+@dataclass(frozen=True)
+class Networks:
+    """The votes of the networks that the steps are measured on; the later ones may be missing.
 
-    Args:
-        older: Votes of the network from 3,000 images.
-        earlier: Votes of the first network from the full training set.
-        source: Votes of the current network.
-        noises: Votes of the current networks of every noise.
-        docs: The folder of the page.
-        method: The method of the last step.
+    Attributes:
+        older: From 3,000 images.
+        now: The current one of sigma = 0.5.
+        noises: The current ones of every noise.
+        earlier: From the full training set, behind a denoiser.
+        smaller: The same with a teacher, on images of 224 pixels.
+        more: By sigma, more draws of the current networks on some of the images.
     """
-    public = older.average(statistics_radii(older, MAIN, PUBLIC), MAIN, _AT).recall
-    steps = [
-        Step("public code's statistics", "n k' trials, no cap", _at(public)),
-        Step("corrected Theorem 1", "`paper`", _recall(older, "paper")),
-        Step("joint certificate", "`joint`", _recall(older, "joint")),
-        _tuned("tuned k'", [older]),
-        *([_tuned("full data, U-Net, training", [earlier])] if earlier is not None else []),
-        _tuned("teacher, larger input" if earlier is not None else "full data, U-Net, training", [source]),
-        *([_tuned("tuned sigma", noises)] if len(noises) > 1 else []),
-        *([_tuned("betting certificate", noises, method)] if method != "joint" else []),
-    ]
-    config = f"k = {MAIN.k}, α = {plain(ALPHA)}, n = {source.draws:,}"
-    start = f"k′ = {MAIN.k_prime} and σ = {plain(source.sigma)} until they are tuned"
-    subtitle = f"{len(source)} validation images of MS-COCO, {config}; {start}."
+
+    older: Source
+    now: Source
+    noises: Sequence[Source]
+    earlier: Source | None
+    smaller: Source | None
+    more: Mapping[float, Source]
+
+
+def waterfall_block(networks: Networks, docs: Path) -> dict[str, str]:
+    """The steps as a figure and a table."""
+    steps = _steps(networks)
+    now = networks.now
+    config = f"k = {MAIN.k}, α = {plain(ALPHA)}, n = {now.draws:,} but for the last step"
+    start = f"k′ = {MAIN.k_prime} and σ = {plain(now.sigma)} until they are tuned; grey: not a gain of the method"
+    subtitle = f"{len(now)} validation images of MS-COCO, {config}; {start}."
     path = svg_figure(lambda: _figure(steps, subtitle), docs / IMAGES, "waterfall")
     rows = []
     for before, step in zip([None, *steps], steps, strict=False):
-        pairs = [(now, None if before is None else now - before.recall[i]) for i, now in enumerate(step.recall)]
-        numbers = [text for now, gain in pairs for text in (percent_value(now), "" if gain is None else _points(gain))]
+        pairs = [(value, None if before is None else value - before.recall[i]) for i, value in enumerate(step.recall)]
+        numbers = [
+            text for value, gain in pairs for text in (percent_value(value), "" if gain is None else _points(gain))
+        ]
         rows.append([step.words, step.how, *numbers])
     heads = ["step", "how", "R = 0.5", "gain", "R = 1", "gain"]
     image = f"![Certified recall step by step, at R = 0.5 and R = 1]({IMAGES}/{path.name})"
     return {"waterfall": f"{image}\n\n{markdown(heads, rows, words=2)}"}
+
+
+def _steps(networks: Networks) -> list[Step]:
+    older, now = networks.older, networks.now
+    public = older.average(statistics_radii(older, MAIN, PUBLIC), MAIN, _AT).recall
+    steps = [Step("public code's statistics", "n k' trials, no cap", _at(public))]
+    for words, method in (("corrected Theorem 1", "paper"), ("joint certificate", "joint"), ("coupled", _METHOD)):
+        steps.append(Step(words, f"`{method}`", _at(older.scores(MAIN, method, radius=_AT).recall)))
+    steps.append(_tuned("tuned k'", [older]))
+    trained = "full data, denoiser, training"
+    if networks.earlier is not None:
+        steps.append(_tuned(trained, [networks.earlier]))
+    if networks.smaller is not None:
+        steps.append(_tuned("teacher", [networks.smaller]))
+        steps.append(_tuned("448-pixel input", [now], same=False))
+    else:
+        steps.append(_tuned("teacher" if networks.earlier is not None else trained, [now]))
+    if len(networks.noises) > 1:
+        steps.append(_tuned("tuned sigma", networks.noises))
+    return [*steps, *_adaptive(networks, steps[-1])]
+
+
+def _adaptive(networks: Networks, last: Step) -> list[Step]:
+    """Adaptive draws on top, where the network has more draws: the gain is that on the images that have them."""
+    choice = _choice(networks.noises)
+    gains, words = [], []
+    for place, radius in enumerate(_AT):
+        one = choice.chosen[0][place]
+        more = networks.more.get(one.source.sigma)
+        if more is None or not isinstance(one.rule, TopK):
+            gains.append(0.0)
+            words.append(f"R = {plain(radius)}: not measured at sigma = {plain(one.source.sigma)}")
+            continue
+        drawn = replayed(more, one.rule, radius, more.draws)
+        fixed = more.scores(one.rule, _METHOD, networks.now.draws, radius=[radius]).recall[0]
+        gains.append(float(drawn.scores(one.rule, "betting", radius=[radius]).recall[0] - fixed))
+        words.append(f"R = {plain(radius)}: {mean_draws(drawn):,.0f} draws on average, gain on {len(more)} images")
+    if not networks.more:
+        return []
+    return [Step("adaptive draws", f"`betting`, {'; '.join(words)}", _at(np.array(last.recall) + gains))]
+
+
+def _choice(sources: Sequence[Source]) -> Choice:
+    return Choice([one for source in sources for one in k_primes(source)], "recall", _AT)
+
+
+def _tuned(words: str, sources: Sequence[Source], *, same: bool = True) -> Step:
+    """The recall with a tuned k', and the noise tuned as well if there are several."""
+    choice = _choice(sources)
+    (near, far), (sigma, other) = choice.values("k_prime"), choice.values("sigma")
+    chosen = f"k' = {near} for R = 0.5; {far} for R = 1"
+    if len(sources) > 1:
+        chosen = f"sigma = {sigma}, k' = {near} for R = 0.5; sigma = {other}, k' = {far} for R = 1"
+    return Step(words, f"`{_METHOD}`, {chosen}", _at(choice.scores(_METHOD, "recall")), same)
 
 
 def _points(gain: float) -> str:
@@ -78,26 +141,12 @@ def _at(values: Floats) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _recall(source: Source, method: str) -> tuple[float, float]:
-    return _at(source.scores(MAIN, method, radius=_AT).recall)
-
-
-def _tuned(words: str, sources: Sequence[Source], method: Method = "joint") -> Step:
-    """The recall with a tuned k', and the noise tuned as well if there are several."""
-    choice = Choice([one for source in sources for one in k_primes(source)], "recall", _AT)
-    (near, far), (sigma, other) = choice.values("k_prime"), choice.values("sigma")
-    chosen = f"k' = {near} for R = 0.5, {far} for R = 1"
-    if len(sources) > 1:
-        chosen = f"sigma = {sigma}, k' = {near} for R = 0.5; sigma = {other}, k' = {far} for R = 1"
-    return Step(words, f"`{method}`, {chosen}, on {choice.words()}", _at(choice.scores(method, "recall")))
-
-
 def _figure(steps: Sequence[Step], subtitle: str) -> "Figure":
     figure, axes = canvas.new_figure("What each step is worth", subtitle, height=_HEIGHT, widths=[1, 1], fit=True)
     for place, (each, radius) in enumerate(zip(axes, _AT, strict=True)):
         _draw(each, steps, place)
         canvas.style_axes(each, f"({'ab'[place]})  R = {plain(radius)}", x="certified recall, %", y="")
-        each.set_xlim(0, 100 * max(step.recall[place] for step in steps) + 17)
+        each.set_xlim(0, 100 * max(step.recall[place] for step in steps) + 24)
         each.grid(axis="x", color=canvas.RULE, linewidth=0.6)
         each.grid(axis="y", visible=False)
         each.set_ylim(len(steps) - 0.5, -0.5)
@@ -109,21 +158,12 @@ def _draw(axes: "Axes", steps: Sequence[Step], place: int) -> None:
     colours = [stroke.light for stroke in canvas.distinct_strokes(8)]
     before = 0.0
     for row, step in enumerate(steps):
-        now = 100 * step.recall[place]
-        first = row == 0
-        colour = "#8a8a8a" if first else colours[0] if now >= before else colours[7]
+        now, first = 100 * step.recall[place], row == 0
+        colour = _GREY if first or not step.same else colours[0] if now >= before else colours[7]
         axes.barh(row, now - before, left=before, height=0.62, color=colour)
-        axes.plot(
-            [now, now],
-            [row - 0.31, row + 1.31 if row + 1 < len(steps) else row + 0.31],
-            color=canvas.QUIET,
-            linewidth=0.7,
-        )
-        text = (
-            percent_value(step.recall[place])
-            if first
-            else f"{percent_value(step.recall[place])}  ({_points((now - before) / 100)})"
-        )
-        axes.text(max(now, before) + 1, row, text, va="center", fontsize=8)
+        end = row + 1.31 if row + 1 < len(steps) else row + 0.31
+        axes.plot([now, now], [row - 0.31, end], color=canvas.QUIET, linewidth=0.7)
+        gain = "" if first else f"  ({_points((now - before) / 100)})"
+        axes.text(max(now, before) + 1, row, f"{percent_value(step.recall[place])}{gain}", va="center", fontsize=8)
         before = now
     axes.set_yticks(range(len(steps)), [step.words for step in steps] if place == 0 else [""] * len(steps))

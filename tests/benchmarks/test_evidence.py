@@ -50,18 +50,32 @@ def test_choice(folder):
     source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
     rules = [TopK(10, k_prime) for k_prime in (1, 2, 3)]
     choice = Choice([Candidate(source, rule) for rule in rules], "recall")
-    choice.halves = [np.arange(3)]
 
-    def recall(images: range, rule: TopK) -> np.ndarray:
+    def recall(images: np.ndarray, rule: TopK) -> np.ndarray:
         radii, labels = source.radii(rule, "joint"), source.labels
         counts = [len(labels[i]) for i in images]
         return set_scores([radii[i] for i in images], rule, num_true=counts, radius=RADII).recall
 
-    tuned = np.array([recall(range(3), rule) for rule in rules])
-    (chosen,) = choice.chosen()
-    assert [one.rule for one in chosen] == [rules[i] for i in tuned.argmax(axis=0)]
-    expected = [recall(range(3, 6), one.rule)[place] for place, one in enumerate(chosen)]
-    assert choice.scores("joint", "recall") == pytest.approx(np.array(expected))
+    (one, other), turned = choice.folds
+    assert np.array_equal(turned, (other, one))
+    assert sorted([*one, *other]) == list(range(6))
+    expected = np.zeros(len(RADII))
+    for (who, left), chosen in zip(choice.folds, choice.chosen, strict=True):
+        tuned = np.array([recall(who, rule) for rule in rules])
+        assert [each.rule for each in chosen] == [rules[i] for i in tuned.argmax(axis=0)]
+        expected += [recall(left, each.rule)[place] / 2 for place, each in enumerate(chosen)]
+    assert choice.scores("joint", "recall") == pytest.approx(expected)
+
+
+def test_choice_elsewhere(folder):
+    """Votes on other images choose alone, and all images are certified."""
+    source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
+    one, other = source.subset([0, 1]), source.subset([2, 3, 4, 5])
+    choice = Choice([Candidate(one, TopK(10, k_prime), other) for k_prime in (1, 2, 3)], "recall", [0.1])
+    same = Choice([Candidate(other, TopK(10, k_prime), other) for k_prime in (1, 2, 3)], "recall", [0.1])
+    assert choice.words() == "4 training images"
+    assert choice.chosen[0][0].rule == same.chosen[0][0].rule
+    assert choice.scores("joint", "recall") == one.scores(choice.chosen[0][0].rule, "joint", radius=[0.1]).recall
 
 
 def test_limits(folder):
@@ -72,17 +86,17 @@ def test_limits(folder):
     upper = values["no method can prove more from the law of the votes"]
     lower = values["proved from the law of the votes, if it were exact"]
     certified = values["certified from 120 draws"]
-    assert all(certified[i] <= lower[i] <= upper[i] for i in range(2))
+    assert all(certified[i] <= upper[i] and lower[i] <= upper[i] for i in range(2))
     assert upper[0] > certified[0]
 
 
 def test_coco_blocks(folder, tmp_path):
     """Every part that needs no more than one noise is made, under a name that the page has; figures go beside it."""
     made = coco_blocks(Evidence(folder), tmp_path)
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert set(made) - {"headline"} <= set(blocks.names(page))
+    pages = [ROOT / "docs" / name for name in ("results.md", "deployment.md")] + [ROOT / "README.md"]
+    assert set(made) <= {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
     assert {"methods-3-10", "tuned", "waterfall", "distance", "row-k_prime", "row-n", "statistics"} <= set(made)
     source: Source = Evidence(folder).main()
     assert f"`{source.name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
-    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics"} <= drawn
+    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics", "tradeoff"} <= drawn

@@ -1,55 +1,49 @@
-"""The figure of recall against draws shows the rows it is given."""
+"""Recall against draws: adaptive draws are replayed on the votes, and the figure shows the points it is given."""
 
-import csv
-import io
 from pathlib import Path
 
+import numpy as np
 import pytest
-from benchmarks.results.tradeoff import draw_tradeoff, read_point, tradeoff_figure
+from benchmarks.results.sources import Source, open_arrays
+from benchmarks.results.tradeoff import Point, mean_draws, replayed, tradeoff_figure
 
-from multiguard.errors import InvalidInputError
+from multiguard.certify import TopK
 from multiguard.report.canvas import fixed_style
 
-PRINTED = """draws,forecast_margin,max_draws,images,average_draws,certified_recall
-fixed,,1000,all,1000.0,43.72
-fixed,,100,all,100.0,38.19
-fixed,,100,held out,100.0,37.87
-adaptive,2.0,100,all,55.8,37.67
-adaptive,2.0,1000,held out,158.5,44.47
-"""
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    """Three images of four labels: one that is settled at once, one that has no hope, one that needs more draws."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((3, 4), dtype=bool)
+    truth[:, 0] = True
+    chances = np.array([1.0, 0.0, 0.85])
+    votes = np.where(rng.random((3, 400)) < chances[:, None], 0, 1).astype(np.uint8)[:, :, None]
+    np.savez(tmp_path / "votes.npz", votes=votes, labels=truth)
+    return open_arrays(tmp_path / "votes.npz", "votes", 0.5, tmp_path / "kept")
 
 
-def rows() -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(PRINTED)))
+def test_replayed_draws(source: Source) -> None:
+    """An image whose claim is settled or hopeless stops early; the others take draws up to the limit."""
+    drawn = replayed(source, TopK(k=1, k_prime=1), 0.25, 400)
+    taken = [len(each) for each in drawn.votes]
+    assert max(taken[:2]) <= 100 < taken[2]
+    pairs = zip(drawn.votes, source.votes, strict=True)
+    assert all(np.array_equal(each, every[: len(each)]) for each, every in pairs)
+    assert mean_draws(drawn) == np.mean(taken)
+    again = replayed(source, TopK(k=1, k_prime=1), 0.25, 400)
+    assert [len(each) for each in again.votes] == taken, "the number of draws is read back"
+    assert max(len(each) for each in replayed(source, TopK(k=1, k_prime=1), 0.25, 200).votes) <= 200
 
 
-def test_tradeoff_formats(tmp_path: Path) -> None:
-    """It comes in three formats with stable bytes."""
-    first, again = draw_tradeoff(rows(), tmp_path / "a", dpi=40), draw_tradeoff(iter(rows()), tmp_path / "b", dpi=40)
-    assert [path.name for path in first] == ["tradeoff.png", "tradeoff.svg", "tradeoff.pdf"]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-
-
-def test_tradeoff_panels() -> None:
-    """There is a panel per set of images and a line per plan of draws."""
+def test_tradeoff_lines() -> None:
+    """There is a line per kind of draws, over the mean number of draws, on an axis that holds every point."""
+    points = [Point("fixed", 1000, 1000.0, 0.4), Point("fixed", 100, 100.0, 0.3), Point("adaptive", 1000, 55.5, 0.35)]
     with fixed_style():
-        figure = tradeoff_figure([read_point(row) for row in rows()], "k = 10")
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["all images", "held out images"]
-    fixed, adaptive = figure.axes[0].lines
-    assert (fixed.get_label(), adaptive.get_label()) == ("fixed", "adaptive, forecast margin 2")
-    assert fixed.get_xydata().tolist() == [[100.0, 38.19], [1000.0, 43.72]]
-    assert adaptive.get_xydata().tolist() == [[55.8, 37.67]]
-    low, high = figure.axes[0].get_ylim()
-    assert low < 37.67
-    assert high > 44.47, "all panels share an axis that holds every point"
-
-
-def test_other_rows(tmp_path: Path) -> None:
-    """Rows of another table are refused."""
-    with pytest.raises(InvalidInputError, match="no rows"):
-        draw_tradeoff([], tmp_path)
-    with pytest.raises(InvalidInputError, match=r"the row .* must have"):
-        draw_tradeoff([{"draws": "fixed"}], tmp_path)
-    with pytest.raises(InvalidInputError, match="certified_recall"):
-        draw_tradeoff([rows()[0] | {"average_draws": "many"}], tmp_path)
-    assert not list(tmp_path.iterdir())
+        (axes,) = tradeoff_figure(points, "k = 10").axes
+    fixed, adaptive = axes.lines
+    assert (fixed.get_label(), adaptive.get_label()) == ("fixed", "adaptive")
+    assert fixed.get_xydata().tolist() == [[100.0, 30.0], [1000.0, 40.0]]
+    assert adaptive.get_xydata().tolist() == [[55.5, 35.0]]
+    assert axes.get_xlim()[0] < 55.5
+    assert axes.get_ylim()[0] < 30 < 40 < axes.get_ylim()[1]
