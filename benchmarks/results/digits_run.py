@@ -22,7 +22,7 @@ _ALL_SCORES = ("precision", "recall", "f1")
 _ROWS: dict[str, Sequence[str]] = {
     "k_prime": ("recall",),
     "k": _ALL_SCORES,
-    "sigma": ("recall",),
+    "noise": ("recall",),
     "n": ("recall",),
     "alpha": ("recall",),
     "training": ("recall",),
@@ -31,7 +31,7 @@ _WORDS = {
     "methods": "Certified precision, recall and F1 of each method against the radius",
     "k_prime": "The same for several k'",
     "k": "The same for several k",
-    "sigma": "The same for several sigma",
+    "noise": "The same for several sigma",
     "n": "The same for several numbers of draws",
     "alpha": "The same for several alpha",
     "training": "The same with and without noise in training",

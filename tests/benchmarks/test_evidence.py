@@ -8,11 +8,15 @@ from benchmarks.results import blocks
 from benchmarks.results.__main__ import Evidence, coco_blocks
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import distance_block
+from benchmarks.results.main_table import threshold_block
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source, open_arrays
+from benchmarks.results.tradeoff import draws_block
+from tests.evaluate.votes_cases import THRESHOLD, votes_of_kind
 
-from multiguard.certify import TopK, certified_radii_batch
+from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.evaluate import set_scores
+from multiguard.io.rounding import percent_value, plain
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,3 +104,38 @@ def test_coco_blocks(folder, tmp_path):
     assert f"`{source.name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
     assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics", "tradeoff"} <= drawn
+
+
+def test_threshold_block(tmp_path):
+    """Of several score thresholds and t the best of the training images is certified on the others."""
+    for number, score in enumerate((0.3, 0.5)):
+        for seed, end in ((0, ""), (1, "-train")):
+            home = tmp_path / "coco-0.5" / f"votes-threshold-{score}{end}"
+            votes_of_kind(
+                home, images=4, labels=6, draws=60, seed=seed + 2 * number, **THRESHOLD | {"score_threshold": score}
+            )
+    pairs = Evidence(tmp_path).thresholds()
+    assert [(one.name, other.name) for one, other in pairs] == [
+        (f"coco-0.5/votes-threshold-{score}", f"coco-0.5/votes-threshold-{score}-train") for score in (0.3, 0.5)
+    ]
+    rows = [line.strip("| ").split(" | ") for line in threshold_block(pairs)["threshold"].splitlines()[2:]]
+    table = {(row[0], row[1]): row[2:] for row in rows}
+    tried = [(pair, Threshold(step / 20)) for pair in pairs for step in range(1, 20)]
+    (one, _), rule = max(tried, key=lambda pair_rule: _f1(pair_rule[0][1], pair_rule[1]))
+    assert (table["t", ""][0], table["score threshold", ""][0]) == (plain(rule.t), one.name.rsplit("-", 1)[1])
+    assert table["joint", "F1"][0] == percent_value(_f1(one, rule))
+
+
+def _f1(source: Source, rule: Threshold) -> float:
+    return float(source.scores(rule, "joint", radius=[0.0]).f1[0])
+
+
+def test_more_draws(folder):
+    """More draws of some images, and adaptive ones, have rows of their own."""
+    source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
+    few = source.subset([0, 2]).shortened([60, 60])
+    alone, both = (draws_block(few, *other)["draws"].splitlines() for other in ((None, None), (source, few)))
+    assert len(alone) == 2 + 2
+    assert len(both) == 2 + 2 + 4 + 1
+    assert "| adaptive, 60 on average, at most 60 | 2 | betting |" in both[-1]
+    assert "| adaptive, " in draws_block(few, source, None)["draws"].splitlines()[-1], "replayed"
