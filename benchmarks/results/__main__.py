@@ -6,13 +6,13 @@ EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
   coco-0.5/votes, coco-0.25/votes, coco-1/votes   one network for each noise, 1,000 draws
   coco-0.5/votes-train                            of the same network on training images, to choose k' on
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
-  coco-0.5/votes-more, coco-1/votes-more          more draws, on some of the images
+  coco-0.5/votes-more, or earlier/votes-more      more draws, on some or all images
   coco-0.5/votes-adaptive                         adaptive draws
   coco-0.5/attack                                 what `multiguard attack` wrote
   seed-2/votes                                    the network of sigma 0.5, trained with another seed
   smaller/votes                                   the same on images of 224 pixels
   clean/votes                                     a network that was trained without noise
-  older/votes, earlier/votes, earlier/votes-more  a network from 3,000 images, and an earlier one from all of them
+  older/votes, earlier/votes                      a network from 3,000 images, and an earlier one from all of them
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
   seconds.csv                                     votes,seconds: what each `multiguard vote` took
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
@@ -47,7 +47,7 @@ from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS = ("0.25", "0.5", "1")
-_ARRAYS_SIGMA, _LEAST_DRAWS = 0.5, 100
+_ARRAYS_SIGMA, _LEAST_DRAWS, _MORE_IMAGES = 0.5, 100, 250
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
     ("threshold", "seeds", "row-training", "waterfall", "vote-cost", "speed"),
@@ -97,6 +97,11 @@ class Evidence:
             raise SystemExit(f"{self.folder} has no coco-0.5/votes; copy them from where they were drawn")
         return found
 
+    def more(self) -> Source | None:
+        """The votes with more draws, of the current network or of an earlier one; 250 images are enough."""
+        found = self.get("coco-0.5/votes-more") or self.get("earlier/votes-more")
+        return found.subset(range(min(len(found), _MORE_IMAGES))) if found is not None else None
+
     def thresholds(self) -> list[tuple[Source, Source | None]]:
         """The votes of the threshold rule, each with those on training images."""
         names = [f"coco-0.5/{path.name}" for path in sorted(self.folder.glob("coco-0.5/votes-threshold*"))]
@@ -109,9 +114,7 @@ class Evidence:
         older = self.get("older/votes")
         if older is None:
             return None
-        names = [(one.sigma, one.name.replace("/votes", "/votes-more")) for one in noises]
-        more = {sigma: found for sigma, name in names if (found := self.get(name)) is not None}
-        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller/votes"), more)
+        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller/votes"))
 
     def compared(self) -> dict[str, Source]:
         """The votes of the comparison that decides on the default method."""
@@ -129,8 +132,8 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
         made |= vote_cost_block(evidence.folder / "seconds.csv", found)
-    source, more = evidence.main(), evidence.get("coco-0.5/votes-more")
-    made |= certify_cost_block([source, *([more] if more else [])], (MAIN,))
+    source = evidence.main()
+    made |= certify_cost_block([source], (MAIN,))
     made |= votes_block(found)
     made["headline"] = _headline(source)
     return made | {name: _MISSING for name in _OPTIONAL if name not in made}
@@ -140,7 +143,7 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], d
     """Each part of the page by its name, if it has its votes."""
     source, get = evidence.main(), evidence.get
     sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
-    more, clean, attack = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder / "coco-0.5" / "attack"
+    more, clean, attack = evidence.more(), get("clean/votes"), evidence.folder / "coco-0.5" / "attack"
     for rule in (MAIN, SMALL, STRICT):
         yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
     pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
@@ -153,8 +156,7 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], d
         yield "seeds", lambda: seeds_block([source, second])
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
-    longer = [one for one in (get("earlier/votes-more"), more, source) if one is not None]
-    yield "n", lambda: figure_rows.n_row(longer[0], docs)
+    yield "n", lambda: figure_rows.n_row(more or source, docs)
     yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
     yield "terms", lambda: figure_rows.second_terms_row(source)
     yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]))

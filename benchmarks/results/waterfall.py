@@ -1,6 +1,6 @@
 """What each step is worth: certified recall from the public code's statistics to the best that we prove."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import ALPHA, MAIN, Source
 from benchmarks.results.statistics import PUBLIC, statistics_radii
 from benchmarks.results.tradeoff import mean_draws, replayed
-from multiguard.certify import Method, TopK
+from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
@@ -48,7 +48,6 @@ class Networks:
         noises: The current ones of every noise.
         earlier: From the full training set, behind a denoiser.
         smaller: The same with a teacher, on images of 224 pixels.
-        more: By sigma, more draws of the current networks on some of the images.
     """
 
     older: Source
@@ -56,14 +55,13 @@ class Networks:
     noises: Sequence[Source]
     earlier: Source | None
     smaller: Source | None
-    more: Mapping[float, Source]
 
 
 def waterfall_block(networks: Networks, docs: Path) -> dict[str, str]:
     """The steps as a figure and a table."""
     steps = _steps(networks)
     now = networks.now
-    config = f"k = {MAIN.k}, α = {plain(ALPHA)}, n = {now.draws:,} but for the last step"
+    config = f"k = {MAIN.k}, α = {plain(ALPHA)}, n = {now.draws:,}"
     start = f"k′ = {MAIN.k_prime} and σ = {plain(now.sigma)} until they are tuned; grey: not a gain of the method"
     subtitle = f"{len(now)} validation images of MS-COCO, {config}; {start}."
     path = svg_figure(lambda: _figure(steps, subtitle), docs / IMAGES, "waterfall")
@@ -85,7 +83,7 @@ def _steps(networks: Networks) -> list[Step]:
     steps = [Step("public code's statistics", "n k' trials, no cap", _at(public))]
     for words, method in (("corrected Theorem 1", "paper"), ("joint certificate", "joint"), ("coupled", _METHOD)):
         steps.append(Step(words, f"`{method}`", _at(older.scores(MAIN, method, radius=_AT).recall)))
-    steps.append(_tuned("tuned k'", [older]))
+    steps += [_adaptive(older), _tuned("tuned k', fixed draws", [older])]
     trained = "full data, denoiser, training"
     if networks.earlier is not None:
         steps.append(_tuned(trained, [networks.earlier]))
@@ -96,27 +94,17 @@ def _steps(networks: Networks) -> list[Step]:
         steps.append(_tuned("teacher" if networks.earlier is not None else trained, [now]))
     if len(networks.noises) > 1:
         steps.append(_tuned("tuned sigma", networks.noises))
-    return [*steps, *_adaptive(networks, steps[-1])]
+    return steps
 
 
-def _adaptive(networks: Networks, last: Step) -> list[Step]:
-    """Adaptive draws on top, where the network has more draws: the gain is that on the images that have them."""
-    choice = _choice(networks.noises)
-    gains, words = [], []
-    for place, radius in enumerate(_AT):
-        one = choice.chosen[0][place]
-        more = networks.more.get(one.source.sigma)
-        if more is None or not isinstance(one.rule, TopK):
-            gains.append(0.0)
-            words.append(f"R = {plain(radius)}: not measured at sigma = {plain(one.source.sigma)}")
-            continue
-        drawn = replayed(more, one.rule, radius, more.draws)
-        fixed = more.scores(one.rule, _METHOD, networks.now.draws, radius=[radius]).recall[0]
-        gains.append(float(drawn.scores(one.rule, "betting", radius=[radius]).recall[0] - fixed))
-        words.append(f"R = {plain(radius)}: {mean_draws(drawn):,.0f} draws on average, gain on {len(more)} images")
-    if not networks.more:
-        return []
-    return [Step("adaptive draws", f"`betting`, {'; '.join(words)}", _at(np.array(last.recall) + gains))]
+def _adaptive(source: Source) -> Step:
+    """As many draws as each image needs, at most as many as before; it stops for one radius at a time."""
+    drawn = [replayed(source, MAIN, radius, source.draws) for radius in _AT]
+    recall = [one.scores(MAIN, "betting", radius=[radius]).recall[0] for one, radius in zip(drawn, _AT, strict=True)]
+    means = " and ".join(f"{mean_draws(one):,.0f}" for one in drawn)
+    return Step(
+        "adaptive draws", f"`betting`, {means} draws on average, at most {source.draws:,}", _at(np.array(recall))
+    )
 
 
 def _choice(sources: Sequence[Source]) -> Choice:
