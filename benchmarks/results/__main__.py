@@ -10,7 +10,7 @@ EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
   coco-0.5/votes-adaptive                         adaptive draws
   coco-0.5/attack                                 what `multiguard attack` wrote
   seed-2/votes                                    the network of sigma 0.5, trained with another seed
-  smaller/votes                                   the same on images of 224 pixels
+  smaller-0.5/votes, -0.25, -1                    the same on images of 224 pixels
   clean/votes                                     a network that was trained without noise
   older/votes, earlier/votes                      a network from 3,000 images, and an earlier one from all of them
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
@@ -36,6 +36,7 @@ from benchmarks.results.main_table import (
     STRICT,
     methods_block,
     seeds_block,
+    sizes_block,
     threshold_block,
     tuned_block,
 )
@@ -47,10 +48,10 @@ from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS = ("0.25", "0.5", "1")
-_ARRAYS_SIGMA, _LEAST_DRAWS, _MORE_IMAGES = 0.5, 100, 250
+_ARRAYS_SIGMA, _LEAST_DRAWS, _MORE_IMAGES = 0.5, 100, 100
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
-    ("threshold", "seeds", "row-training", "waterfall", "vote-cost", "speed"),
+    ("threshold", "seeds", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
     "*Not measured on these networks.*",
 )
 
@@ -98,7 +99,7 @@ class Evidence:
         return found
 
     def more(self) -> Source | None:
-        """The votes with more draws, of the current network or of an earlier one; 250 images are enough."""
+        """The votes with more draws, of the current network or of an earlier one; 100 images are enough."""
         found = self.get("coco-0.5/votes-more") or self.get("earlier/votes-more")
         return found.subset(range(min(len(found), _MORE_IMAGES))) if found is not None else None
 
@@ -114,7 +115,7 @@ class Evidence:
         older = self.get("older/votes")
         if older is None:
             return None
-        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller/votes"))
+        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller-0.5/votes"))
 
     def compared(self) -> dict[str, Source]:
         """The votes of the comparison that decides on the default method."""
@@ -154,6 +155,9 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], d
     yield "tradeoff", lambda: tradeoff_block(more or source, docs)
     if (second := get("seed-2/votes")) is not None:
         yield "seeds", lambda: seeds_block([source, second])
+    smaller = [one for name in _SIGMAS if (one := get(f"smaller-{name}/votes")) is not None]
+    if smaller:
+        yield "sizes", lambda: sizes_block([*((224, one) for one in smaller), *((448, one) for one in sources)])
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
     yield "n", lambda: figure_rows.n_row(more or source, docs)

@@ -70,11 +70,16 @@ class Choice:
         return [", ".join(map(plain, column)) for column in found]
 
     def scores(self, method: Method, measure: str) -> Floats:
-        """(radii,) the certified score on the images that did not choose."""
-        values = np.empty((len(self.radii), len(self.candidates[0].source)))
+        """(radii,) the certified score on the images that did not choose, each radius with its own choice."""
+        places = range(len(self.radii))
+        return np.array([self.curve(method, measure, place, [self.radii[place]])[0] for place in places])
+
+    def curve(self, method: Method, measure: str, place: int, radii: Sequence[float] = RADII) -> Floats:
+        """(radii,) the same at any radii with what one of the radii has chosen."""
+        values = np.empty((len(radii), len(self.candidates[0].source)))
         for row, (_, left) in zip(self.chosen, self.folds, strict=True):
-            for place, one in enumerate(row):
-                values[place, left] = image_scores(one.source, one.rule, method, measure, self.radii)[place, left]
+            one = row[place]
+            values[:, left] = image_scores(one.source, one.rule, method, measure, radii)[:, left]
         means: Floats = values.mean(axis=1)
         return means
 

@@ -20,7 +20,7 @@ from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
-_METHOD, _LIMIT_IMAGES = "coupled", 100
+_METHOD, _LIMIT_IMAGES = "coupled", 50
 _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
@@ -44,7 +44,8 @@ def distance_block(source: Source, more: Source | None, clean: Source | None, at
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
     if more is not None:
         values = _certified(more, more.draws).mean(axis=1)
-        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values, _certified(more, source.draws)))
+        words = f"certified from {more.draws:,} draws, `{more.name}`"
+        rows.append(_row(words, "proved", values, _certified(more, source.draws)))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
     return {"distance": markdown(heads, rows, words=2)}
 
