@@ -31,7 +31,7 @@ def folder(tmp_path_factory) -> Path:
         truth[image, rng.permutation(24)[: 1 + image % 2]] = True
         scores = 4 * truth[image] + 20 * rng.random(24) + rng.gumbel(size=(120, 24))
         votes[image] = np.argsort(-scores, axis=1)[:, :3]
-    for name in ("coco-0.5", "older"):
+    for name in ("coco-0.5", "older", "earlier", "smaller-0.5", "seed-2"):
         (home / name).mkdir()
         np.savez(home / name / "votes.npz", votes=votes, labels=truth)
     return home
@@ -99,7 +99,10 @@ def test_coco_blocks(folder, tmp_path):
     made = coco_blocks(Evidence(folder), tmp_path)
     pages = [ROOT / "docs" / name for name in ("results.md", "deployment.md")] + [ROOT / "README.md"]
     assert set(made) <= {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
-    assert {"methods-3-10", "tuned", "waterfall", "distance", "row-k_prime", "row-n", "statistics"} <= set(made)
+    assert {"methods-3-10", "tuned", "distance", "row-n", "statistics"} <= set(made)
+    assert "| 224 x 224 | 0.5 |" in made["sizes"]
+    assert "`seed-2/votes`" in made["seeds"]
+    assert "448-pixel input" in made["waterfall"]
     source: Source = Evidence(folder).main()
     assert f"`{source.name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
