@@ -64,7 +64,7 @@ def draws_block(source: Source, more: Source | None, adaptive: Source | None) ->
         rows += [_row(more, f"{n:,}, fixed", m, n) for n in (source.draws, more.draws) for m in _METHODS]
     found = [adaptive] if adaptive is not None else [replayed(more, MAIN, RADIUS, more.draws)] if more else []
     for one in found:
-        words = f"adaptive, {mean_draws(one):,.0f} on average, at most {one.draws:,}"
+        words = f"adaptive for R = {plain(RADIUS)}, {mean_draws(one):,.0f} on average, at most {one.draws:,}"
         rows.append(_row(one, words, "betting", one.draws))
     return {"draws": markdown(["votes", "draws", "images", "method", *RADIUS_HEADS], rows, words=4)}
 

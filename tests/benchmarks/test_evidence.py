@@ -140,5 +140,5 @@ def test_more_draws(folder):
     alone, both = (draws_block(few, *other)["draws"].splitlines() for other in ((None, None), (source, few)))
     assert len(alone) == 2 + 2
     assert len(both) == 2 + 2 + 4 + 1
-    assert "| adaptive, 60 on average, at most 60 | 2 | betting |" in both[-1]
-    assert "| adaptive, " in draws_block(few, source, None)["draws"].splitlines()[-1], "replayed"
+    assert "| adaptive for R = 0.5, 60 on average, at most 60 | 2 | betting |" in both[-1]
+    assert "| adaptive for R = 0.5, " in draws_block(few, source, None)["draws"].splitlines()[-1], "replayed"
