@@ -64,10 +64,10 @@ class Choice:
     def values(self, name: str) -> list[str]:
         """A parameter of the rule, or sigma, of what was chosen at each radius."""
         found = [
-            dict.fromkeys(one.source.sigma if name == "sigma" else getattr(one.rule, name) for one in column)
+            {one.source.sigma if name == "sigma" else getattr(one.rule, name) for one in column}
             for column in zip(*self.chosen, strict=True)
         ]
-        return [", ".join(map(plain, column)) for column in found]
+        return [", ".join(map(plain, sorted(column))) for column in found]
 
     def scores(self, method: Method, measure: str) -> Floats:
         """(radii,) the certified score on the images that did not choose, each radius with its own choice."""

@@ -75,6 +75,8 @@ def tuned_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]
 def _tuned_rows(choice: Choice) -> list[list[str]]:
     rows = []
     for place, radius in enumerate(choice.radii):
+        if choice.curve("joint", "recall", place, [radius])[0] == 0:
+            continue  # nothing is certified there, so that nothing was chosen
         chosen = [choice.values(name)[place] for name in ("sigma", "k_prime")]
         start = [f"R = {plain(radius)}", choice.words(), *chosen]
         recall = {method: choice.curve(method, "recall", place) for method in _TUNED[not choice.apart :]}
