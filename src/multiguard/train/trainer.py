@@ -145,7 +145,8 @@ class Trainer:
 
     def _squared_error(self, cleaned: Tensor, clean: Tensor) -> Tensor:
         """The mean squared error of the U-Net, in the units of the network's normalised input, at its output's size."""
-        wanted = functional.adaptive_avg_pool2d(self.classifier.normalise(clean), cleaned.shape[-2:])
+        height, width = cleaned.shape[-2:]
+        wanted = functional.adaptive_avg_pool2d(self.classifier.normalise(clean), (height, width))
         return functional.mse_loss(cleaned.float(), wanted)
 
     def _autocast(self) -> torch.autocast:
