@@ -332,7 +332,7 @@ def _fitting(image_id: str) -> Iterator[None]:
 def read_rows(file: pq.ParquetFile, rows: Sequence[int], heads: Sequence[Head], run: Provenance) -> list[VoteRow]:
     """Return the votes of these images of a shard; a head or votes that do not fit the run raise `VotesError`."""
     try:
-        records = file.read_row_groups(rows).to_pylist()
+        records = file.read_row_groups(list(rows)).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         named = f"image {heads[0].image_id!r}" + (f" and {len(heads) - 1} more" if len(heads) > 1 else "")
         raise VotesError(f"the votes of {named} cannot be read: {error}") from error
