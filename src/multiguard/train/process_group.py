@@ -58,4 +58,4 @@ def _request(rank: int) -> str:
     return f"{_SCHEME}/request/{rank}"
 
 
-register_rendezvous_handler(_SCHEME, _meet)
+register_rendezvous_handler(_SCHEME, _meet)  # type: ignore[no-untyped-call]
