@@ -49,7 +49,8 @@ precision: {map_clean} without noise, {map_noisy} on one noisy copy of each imag
 
 Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
 of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over
-images, rounded down.
+images, rounded down. R is the norm at {size}x{size} pixels: the same change of a photo at half the height and width
+has half the norm.
 
 | R | {radii} |
 |---|{rules}|
@@ -64,8 +65,8 @@ provably stays up to R. Labels that few images have are measured roughly.
 
 ## Data and training
 
-Trained on {train_name}: {train_images:,} images of {size}x{size} pixels. It started from {start}.{teacher} Every
-setting of this training is in `{card_file}`; these are its hyperparameters:
+Trained on {train_name}: {train_images:,} images, resized to {size}x{size} pixels. It started from {start}.{teacher}
+Every setting of this training is in `{card_file}`; these are its hyperparameters:
 
 {recipe}
 {before}
@@ -156,6 +157,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
         licence="Apache-2.0",
         labels=len(card.label_names),
         sigma=card.noise.sigma,
+        size=card.image_size[0],
         data=f"MS-COCO 2014 validation ({data.name})",
         images=len(data),
         map_clean=noisy_map(classifier, pixels, None),
@@ -216,7 +218,6 @@ def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard 
     return _TEXT.format(
         name=name,
         architecture=card.architecture,
-        size=card.image_size[0],
         card_file=CARD_FILE,
         train_name=trained["name"],
         train_images=trained["images"],
