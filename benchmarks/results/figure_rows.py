@@ -59,7 +59,7 @@ def sigma_row(sources: Sequence[Source], docs: Path) -> dict[str, str]:
     """The paper: a larger sigma certifies less at R = 0 and more at large R."""
     lines = [(plain(one.sigma), one.scores(MAIN, METHOD)) for one in sources]
     table = np.array([scores.recall for _, scores in lines])
-    less, reach = _rises(-table[:, 0]), _rises(np.array([_end(scores) for _, scores in lines]))
+    less, reach = _rises(-table[:, 0]), _rises(table[:, -1])
     best = [lines[int(table[:, radius_index(GRID, radius)].argmax())][0] for radius in RADII]
     words = (
         f"{_verdict(less, reach)} At R = 0 the recall is "
