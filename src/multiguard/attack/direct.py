@@ -17,7 +17,8 @@ from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
 from multiguard.attack.threat import THREATS, Attacker, Threat, make_compare, make_search
 from multiguard.certify import Rule, TopK
-from multiguard.certify.noise import Noise, resolve_noise
+from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name
