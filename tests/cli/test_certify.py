@@ -244,7 +244,6 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         (["certify", "sets", "--rule", "threshold"], "threshold is missing; the threshold rule needs threshold"),
         (["certify", "sets", *THRESHOLD, "--k", 3], "k belongs to the top-k rule"),
         (["certify", "sets"], "threshold is missing; the threshold rule needs threshold"),
-        (["certify", "sets", *TOP_K], "these are votes of the threshold rule"),
         (["certify", "sets", *THRESHOLD, "--method", "paper"], "'paper'"),
         (["certify", "sets", *THRESHOLD, "--sweep", "threshold=0.2,1"], "strictly between 0 and 1, got 1.0"),
         (["certify", "sets", *THRESHOLD, "--sweep", "k=2"], "'k'"),
