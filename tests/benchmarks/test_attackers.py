@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks import attackers
 from tests.evaluate.votes_cases import random_votes
 
+from benchmarks import attackers
 from multiguard.certify import BandAblation, PixelAblation, Threshold, TopK, Uniform
 from multiguard.evaluate import CertifyConfig, Scores, certify_votes, curves
 
@@ -66,7 +66,7 @@ def test_l1(tmp_path):
     """A row per method; norms are said in words."""
     run = random_votes(tmp_path, draws=40, noise=Uniform(1.0))
     rows = cells(attackers.l1_table(run))
-    assert list(rows)[0] == "method"
+    assert next(iter(rows)) == "method"
     assert set(attackers.L1_METHODS) < set(rows)
     assert rows["that is"][2] == "one pixel by 16 % of its range"
     assert attackers.share_words(PixelAblation(4, 1024), 20) == "1.9 % of the pixels"
