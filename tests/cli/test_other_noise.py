@@ -96,9 +96,6 @@ def test_sets_of_bands(place):
     assert {curve.config.rule.t for curve in found.curves} == {0.3, 0.5, 0.7}
     radii = [certified_radii(run.hits(i), run.labels[i], Threshold(0.5), noise=BandAblation(4, 16)) for i in range(3)]
     assert [each.tolist() for each in found.certificates.radii["enumerated"]] == [one.true.tolist() for one in radii]
-    done("report", "sets/certificates")
-    page = (place / "sets/report.html").read_text()
-    assert "every label that at least a fraction t = 0.5 of the bands return" in page
 
 
 def test_unlabelled_bands(place):

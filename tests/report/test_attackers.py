@@ -69,6 +69,7 @@ def test_page(runs, tmp_path):
         text = path.read_text()
         data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
         assert UNITS[noise.attacker] in text
+        assert f"labels per {'band' if noise.kind == 'band' else 'draw'}, k = " in text
         assert data["axis"] == noise.axis_label
         assert data["threats"] == [threat_words(noise, radius) for radius in data["grid"]]
         assert data["threats"][data["start"]] in text
