@@ -13,6 +13,7 @@ What is missing is left as it is on the page.
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,11 @@ from benchmarks.results import blocks
 from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
 from multiguard.certify.noise import BandAblation, Noise, PixelAblation, Uniform
-from multiguard.evaluate import Scores, attack_curves, method_curve, set_scores
-from multiguard.evaluate.attack_outcomes import BEST
+from multiguard.evaluate import Scores, attack_curves, set_scores
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
 from multiguard.report.attack_figure import verdict
-from multiguard.results import read_attacks, read_certificates
+from multiguard.results import read_attacks
 from multiguard.votes import Votes, read_votes
 
 PAGE = Path("docs/attackers.md")
@@ -187,18 +187,14 @@ def votes_words(run: Votes) -> str:
 
 def digits_block(folder: Path) -> str:
     """Certified and attacked recall of one run on digits at every radius that was attacked."""
-    certificates = read_certificates(folder / "certificates").certificates
     attacks = read_attacks(folder / "attack").attacks
-    (curve, *_) = attack_curves(attacks)
-    method = certificates.methods[0]
-    found = method_curve(certificates, method, curve.radius)
-    noise, rows = certificates.noise, []
-    for at, radius in enumerate(curve.radius):
-        reached = percent_value(float(curve.reached[BEST][at]))
-        proved = [percent_value(float(values[at])) for values in (found.scores.recall, found.scores.precision)]
-        rows.append([noise.describe(radius) if radius else "nothing", share_words(noise, radius), *proved, reached])
-    heads = ["the attacker may change", "that is", "certified recall", "certified precision", "recall after the attack"]
-    what = f"`{noise}`, {rule_words(certificates.config.rule)}, method {method}, {len(attacks.images)} images."
+    curve, noise, method = attack_curves(attacks)[0], attacks.noise, attacks.methods[0]
+    best, rows = list(curve.reached.values())[-1], []
+    for radius, proved, left in zip(curve.radius, curve.certified[method], best, strict=True):
+        what = noise.describe(radius) if radius else "nothing"
+        rows.append([what, share_words(noise, radius), percent_value(proved), percent_value(left, ROUND_CEILING)])
+    heads = ["the attacker may change", "that is", "certified recall", "recall after the attack"]
+    what = f"`{noise}`, {rule_words(attacks.config.rule)}, method {method}, {len(attacks.images)} images."
     return f"{markdown(heads, rows, words=2)}\n\n{what} {verdict(attacks)}."
 
 
