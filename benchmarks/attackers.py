@@ -15,26 +15,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.results import blocks
+from benchmarks.results.drawing import svg_figure
 from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
 from multiguard.certify.noise import BandAblation, Noise, PixelAblation, Uniform
 from multiguard.evaluate import Scores, attack_curves, set_scores
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
+from multiguard.report import canvas
 from multiguard.report.attack_figure import verdict
 from multiguard.results import read_attacks
 from multiguard.votes import Votes, read_votes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAGE = Path("docs/attackers.md")
 RECIPES = ("digits-l1", "digits-pixels", "digits-patch")
 SIDES = (0, 16, 32, 48)  # of patches on MS-COCO; 32 x 32 is 2 % of the image
 SIDE = 32
+_HEIGHT = 3.2  # of the figure, in inches
 TOP_K = ((1, 3), (3, 3), (3, 5), (5, 5), (3, 10), (5, 10), (8, 10))  # k', k
 SHARES = (0.33, 0.36, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)  # t; the patch owns 0.317 of the bands
 RANKS = (1, 2, 3, 4, 5, 8, 10)  # k' of the sets that ranked votes give
@@ -54,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     made: dict[str, str] = {}
     if options.evidence is not None:
-        made |= coco_blocks(options.evidence)
+        made |= coco_blocks(options.evidence, options.page.parent / "images")
     if options.digits is not None:
         made |= {name: digits_block(options.digits / name) for name in RECIPES if (options.digits / name).is_dir()}
     options.page.write_text(blocks.filled(options.page.read_text(encoding="utf-8"), made), encoding="utf-8")
@@ -74,8 +80,8 @@ class Candidate:
         return [percent_value(float(values[at])) for values in (scores.recall, scores.precision)]
 
 
-def coco_blocks(evidence: Path) -> dict[str, str]:
-    """The tables of MS-COCO whose votes are there."""
+def coco_blocks(evidence: Path, images: Path) -> dict[str, str]:
+    """The tables of MS-COCO whose votes are there, and the figure."""
     made: dict[str, str] = {}
     patch = evidence / "coco-patch"
     if (patch / "votes").is_dir():
@@ -85,6 +91,7 @@ def coco_blocks(evidence: Path) -> dict[str, str]:
         made["patch-votes"] = votes_words(run)
         made["patch-rules"] = rules_table(every)
         made["patch-pairs"] = pairs_table(every)
+        svg_figure(lambda: pairs_figure(every), images, "patch-pairs")
     if (evidence / "coco-l1" / "votes").is_dir():
         run = read_votes(evidence / "coco-l1" / "votes")
         made |= {"l1-votes": votes_words(run), "l1-methods": l1_table(run)}
@@ -159,6 +166,34 @@ def pairs_table(every: Sequence[Candidate]) -> str:
         rows.append([f"{wanted:.0%}", *ours, f"about {theirs:.0%}"])
     heads = ["certified recall, at least", "rule", "recall", "precision", "PatchDEMUX's precision"]
     return markdown(heads, rows, words=2)
+
+
+def frontier(every: Sequence[Candidate], side: int) -> list[tuple[float, float]]:
+    """The certified (recall, precision) in percent of the rules that no other beats in both, by rising recall."""
+    at = SIDES.index(side)
+    pairs = [(float(each.scores["pooled"].recall[at]), float(each.scores["pooled"].precision[at])) for each in every]
+    best, kept = 0.0, []
+    for recall, precision in sorted(pairs, reverse=True):
+        if precision > best:
+            best = precision
+            kept.append((100 * recall, 100 * precision))
+    return kept[::-1]
+
+
+def pairs_figure(every: Sequence[Candidate]) -> "Figure":
+    """The frontier of each side, and the points of PatchDEMUX."""
+    title, subtitle = "Certified precision and recall against a patch", "Over all labels; the best of all rules tried."
+    figure, (axes,) = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
+    for side, stroke in zip(SIDES, canvas.distinct_strokes(len(SIDES)), strict=True):
+        recall, precision = zip(*frontier(every, side), strict=True)
+        name = f"any {side} x {side} patch" if side else "no patch"
+        canvas.draw_staircase(axes, recall, precision, stroke, name, markevery=1)
+    recalls, precisions = ([100 * each for each in half] for half in (PATCHDEMUX, PATCHDEMUX.values()))
+    axes.scatter(recalls, precisions, marker="*", s=70, color=canvas.INK, label="PatchDEMUX, about 2 %")
+    canvas.style_axes(axes, "", x="certified recall, %", y="certified precision, %")
+    axes.set_xlim(0, 100)
+    canvas.add_legend(figure, axes, height=_HEIGHT, ncols=len(SIDES) + 1)
+    return figure
 
 
 def l1_table(run: Votes) -> str:
