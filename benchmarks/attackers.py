@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = Path("docs/attackers.md")
-RECIPES = ("digits-l1", "digits-pixels", "digits-patch")
+RECIPES, FIGURE = ("digits-l1", "digits-pixels", "digits-patch"), "digits-patch/attack/attack.svg"
 SIDES = (0, 16, 32, 48)  # of patches on MS-COCO; 32 x 32 is 2 % of the image
 SIDE = 32
 _HEIGHT = 3.2  # of the figure, in inches
@@ -63,6 +64,7 @@ def main() -> None:
         made |= coco_blocks(options.evidence, options.page.parent / "images")
     if options.digits is not None:
         made |= {name: digits_block(options.digits / name) for name in RECIPES if (options.digits / name).is_dir()}
+        copyfile(options.digits / FIGURE, options.page.parent / "images" / "attack-patch.svg")
     options.page.write_text(blocks.filled(options.page.read_text(encoding="utf-8"), made), encoding="utf-8")
     print(f"{options.page}: {', '.join(made) or 'nothing'}")
 
