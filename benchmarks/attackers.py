@@ -26,12 +26,12 @@ from benchmarks.results.drawing import svg_figure
 from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
 from multiguard.certify.noise import BandAblation, Noise, PixelAblation, Uniform
-from multiguard.evaluate import Scores, attack_curves, set_scores
+from multiguard.evaluate import Scores, attack_curves, method_curve, set_scores
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
 from multiguard.report import canvas
 from multiguard.report.attack_figure import verdict
-from multiguard.results import read_attacks
+from multiguard.results import read_attacks, read_certificates
 from multiguard.votes import Votes, read_votes
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ PAGE = Path("docs/attackers.md")
 RECIPES, FIGURE = ("digits-l1", "digits-pixels", "digits-patch"), "digits-patch/attack/attack.svg"
 SIDES = (0, 16, 32, 48)  # of patches on MS-COCO; 32 x 32 is 2 % of the image
 SIDE = 32
+_WHITE = 3  # the l1-norm of a pixel of three channels from black to white
 _HEIGHT = 3.2  # of the figure, in inches
 TOP_K = ((1, 3), (3, 3), (3, 5), (5, 5), (3, 10), (5, 10), (8, 10))  # k', k
 SHARES = (0.33, 0.36, 0.4, 0.45, 0.5, 0.6)  # t; the patch owns 0.317 of the bands
@@ -223,15 +224,18 @@ def votes_words(run: Votes) -> str:
 
 def digits_block(folder: Path) -> str:
     """Certified and attacked recall of one run on digits at every radius that was attacked."""
-    attacks = read_attacks(folder / "attack").attacks
+    attacks, certificates = read_attacks(folder / "attack").attacks, read_certificates(folder / "certificates")
     curve, noise, method = attack_curves(attacks)[0], attacks.noise, attacks.methods[0]
-    best, rows = list(curve.reached.values())[-1], []
-    for radius, proved, left in zip(curve.radius, curve.certified[method], best, strict=True):
-        what = noise.describe(radius) if radius else "nothing"
-        rows.append([what, share_words(noise, radius), percent_value(proved), percent_value(left, ROUND_CEILING)])
-    heads = ["the attacker may change", "that is", "certified recall", "recall after the attack"]
-    what = f"`{noise}`, {rule_words(attacks.config.rule)}, method {method}, {len(attacks.images)} images."
-    return f"{markdown(heads, rows, words=2)}\n\n{what} {verdict(attacks)}."
+    every = method_curve(certificates.certificates, method, curve.radius).scores
+    columns = (every.recall, curve.certified[method], list(curve.reached.values())[-1])
+    rows = []
+    for radius, proved, same, left in zip(curve.radius, *columns, strict=True):
+        size = [noise.describe(radius), share_words(noise, radius)] if radius else ["nothing", ""]
+        rows.append([*size, percent_value(proved), percent_value(same), percent_value(left, ROUND_CEILING)])
+    heads = ["the attacker may change", "that is", f"certified recall, {every.images} images"]
+    heads += [f"certified recall, {len(attacks.images)} of them", "these after the attack"]
+    what = f"`{noise}`, {rule_words(attacks.config.rule)}, method {method}: {verdict(attacks)}."
+    return f"{markdown(heads, rows, words=2)}\n\n{what}"
 
 
 def rule_words(rule: Rule) -> str:
@@ -248,8 +252,10 @@ def share_words(noise: Noise, radius: float) -> str:
             return f"{_two_digits(100 * radius / noise.pixels)} % of the pixels"
         case BandAblation():  # of square images
             return f"{_two_digits(100 * radius**2 / noise.columns**2)} % of the image"
+        case Uniform() if radius < _WHITE:
+            return f"one pixel by {_two_digits(100 * radius / _WHITE)} % of its range"
         case Uniform():
-            return f"one pixel by {_two_digits(100 * radius / 3)} % of its range"
+            return f"{_two_digits(radius / _WHITE)} pixels from black to white"
     raise ValueError(f"{noise} has no table")
 
 
