@@ -139,3 +139,10 @@ def test_unlabelled_bands(tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "chosen by the votes of all bands" in text
     assert "pilot draws per image" not in text
+
+
+def test_sweep_of_bands(tmp_path):
+    """Of bands each curve of a sweep holds for certain, the best one too; draws have an alpha."""
+    for noise, words in ((NOISES[-1], "holds for certain"), (NOISES[1], "is not covered by the probability")):
+        study = Study(make_run(tmp_path / noise.kind, noise=noise, swept={"k": [2]}))
+        assert words in {family.key: family.note for family in study.families}["k"]
