@@ -49,7 +49,8 @@ precision: {map_clean} without noise, {map_noisy} on one noisy copy of each imag
 
 Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
 of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over
-images, rounded down.
+images, rounded down. R is the norm at {size}x{size} pixels: the same change of a photo at half the height and width
+has half the norm.
 
 | R | {radii} |
 |---|{rules}|
@@ -64,8 +65,8 @@ provably stays up to R. Labels that few images have are measured roughly.
 
 ## Data and training
 
-Trained on {train_name}: {train_images:,} images of {size}x{size} pixels. It started from {start}.{teacher} Every
-setting of this training is in `{card_file}`; these are its hyperparameters:
+Trained on {train_name}: {train_images:,} images, resized to {size}x{size} pixels. It started from {start}.{teacher}
+Every setting of this training is in `{card_file}`; these are its hyperparameters:
 
 {recipe}
 {before}

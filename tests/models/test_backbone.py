@@ -128,13 +128,27 @@ def test_lite(lite0_weights):
     assert built.fresh == ("classifier.weight", "classifier.bias")
     assert built.mean == built.std == (0.5, 0.5, 0.5)
     assert built.image_size == input_size("lite:0") == input_size("unet:8+lite:0") == 224
+    assert input_size("pool:2+unet:8+lite:0@64") == 448
     assert built.network.dropout.p == 0.25
     behind = build_backbone("unet:8+lite:0", 80, str(lite0_weights))
     assert behind.fresh == ("denoiser", "network.classifier.weight", "network.classifier.bias")
     torch.testing.assert_close(behind.network.network.conv_stem.weight, built.network.conv_stem.weight)
 
 
-@pytest.mark.parametrize("name", ["lite:5", "lite", "lite:", "unet:8", "unet:0+lite:0", "unet:8+lite:0 ", "unet:8+cnn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lite:5",
+        "lite",
+        "lite:",
+        "unet:8",
+        "unet:0+lite:0",
+        "unet:8+lite:0 ",
+        "unet:8+cnn",
+        "pool:2+lite:0",
+        "pool:9+unet:8+lite:0",
+    ],
+)
 def test_unknown_lite(name):
     """Other names that start like EfficientNet-Lite's are refused with what is known."""
     with pytest.raises(ModelError, match="expected lite:0 to lite:4"):

@@ -23,6 +23,21 @@ def test_sizes(size):
     torch.testing.assert_close(clean, whole[..., : size[0], : size[1]])
 
 
+@pytest.mark.parametrize("size", [(32, 64), (33, 50)])
+def test_pool(size):
+    """With pool=2 it is the same network on the means of 2 x 2 pixels; at an odd edge, of those that there are."""
+    torch.manual_seed(0)
+    pooled, plain = UNet(8, pool=2).eval(), UNet(8).eval()
+    plain.load_state_dict(pooled.state_dict())
+    images = torch.randn(2, 3, *size)
+    rows = [images[:, :, y : y + 2].mean(2) for y in range(0, size[0], 2)]
+    means = torch.stack(
+        [torch.stack([row[..., x : x + 2].mean(-1) for x in range(0, size[1], 2)], -1) for row in rows], 2
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(pooled(images), plain(means))
+
+
 def test_denoising():
     """A few steps of training already bring noisy stripes nearer to clean ones than the noise, and than grey."""
     torch.manual_seed(0)

@@ -170,9 +170,9 @@ def test_optimizers(pixels, val_pixels, name, size):
             torch.testing.assert_close((new - old).abs(), torch.full_like(old, 0.1), atol=1e-3, rtol=0)
 
 
-def denoising_trainer(pixels, val_pixels, **more):
+def denoising_trainer(pixels, val_pixels, pool=1, **more):
     torch.manual_seed(0)
-    network = DenoisingNetwork(UNet(8), backbone().network)
+    network = DenoisingNetwork(UNet(8, pool), backbone().network)
     hyperparameters = replace(SMALL, noise="gaussian:0.5", ramp_epochs=0, epochs=3, denoise_epochs=1, **more)
     return make_trainer(pixels, val_pixels, hyperparameters, network), network
 
@@ -203,16 +203,18 @@ def test_denoiser_alone(pixels, val_pixels):
     assert changed == {"denoiser", "network"}
 
 
-def test_denoising_weight(pixels, val_pixels):
-    """The U-Net's squared error is added to the loss of the labels with its weight."""
+@pytest.mark.parametrize("pool", [1, 2])
+def test_denoising_weight(pixels, val_pixels, pool):
+    """The U-Net's squared error, from the means of pool x pool clean pixels, is added to the loss with its weight."""
     losses, inputs = [], []
     for weight in (0.0, 2.0):
-        trainer, network = denoising_trainer(pixels, val_pixels, shift=0, denoise_weight=weight)
+        trainer, network = denoising_trainer(pixels, val_pixels, pool, shift=0, denoise_weight=weight)
         start = copy.deepcopy(network.denoiser)
         network.denoiser.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
         losses.append(trainer.step(*first_batch(pixels), Gaussian(0.5), epoch=1, step=0, steps=1))
     clean = (first_batch(pixels)[0].float() / 255 - 0.5) / 0.5
-    error = (start.train()(inputs[-1]) - clean).square().mean()
+    means = sum(clean[..., y::pool, x::pool] for y in range(pool) for x in range(pool)) / pool**2
+    error = (start.train()(inputs[-1]) - means).square().mean()
     torch.testing.assert_close(losses[1], losses[0] + 2 * error)
 
 

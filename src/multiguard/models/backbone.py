@@ -23,9 +23,14 @@ _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32
 _MAX_WIDTH = 2048
 _TIMM_SIZE = _LITE_SIZE = 224
-_LITE = re.compile(r"(?:unet:([1-9]\d{0,2})\+)?lite:([0-4])(?:@([1-9]\d{1,3}))?")
+_LITE = re.compile(
+    r"(?:(?:pool:(?P<pool>[2-4])\+)?unet:(?P<width>[1-9]\d{0,2})\+)?lite:(?P<variant>[0-4])(?:@(?P<size>[1-9]\d{1,3}))?"
+)
 _LITE_SIZES = range(32, 1025)
-ARCHITECTURES = "cnn, cnn:WIDTH, lite:0 to lite:4, unet:WIDTH+lite:0 to lite:4, lite:2@SIZE, or timm:NAME"
+_LITE_FAMILY = ("lite", "unet", "pool")
+ARCHITECTURES = (
+    "cnn, cnn:WIDTH, lite:0 to lite:4, unet:WIDTH+lite:0 to lite:4, pool:2+unet:WIDTH+lite:2, lite:2@SIZE, or timm:NAME"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +55,9 @@ def build_backbone(
 
     Args:
         architecture: "cnn" or "cnn:WIDTH"; "lite:0" to "lite:4", EfficientNet-Lite; "unet:WIDTH+lite:0" to "lite:4",
-            the same behind a denoiser that is trained with it; either with "@SIZE" behind it, which resizes what
-            EfficientNet-Lite gets, noise included; or "timm:NAME".
+            the same behind a denoiser that is trained with it; "pool:2+unet:...", the same on the means of 2 x 2
+            pixels, for images of twice the size; each with "@SIZE" behind it, which resizes what EfficientNet-Lite
+            gets, noise included; or "timm:NAME".
         classes: The number of labels c.
         weights: A .safetensors or .pth file, "pretrained" to download timm's, or None. A head of another
             shape is left out (`Backbone.fresh`); any other difference raises `ModelError`.
@@ -61,7 +67,7 @@ def build_backbone(
     kind, _, detail = architecture.partition(":")
     if kind == "cnn":
         return _small_cnn(architecture, detail, classes, weights, dropout)
-    if kind in ("lite", "unet"):
+    if kind in _LITE_FAMILY:
         return _lite_backbone(architecture, classes, weights, dropout)
     if kind == "timm" and detail:
         return _timm_backbone(architecture, detail, classes, weights, dropout, size)
@@ -71,8 +77,8 @@ def build_backbone(
 def input_size(architecture: str) -> int:
     """The height and width that this architecture was designed for, known without building it."""
     kind, _, name = architecture.partition(":")
-    if kind in ("lite", "unet"):
-        return _LITE_SIZE
+    if kind in _LITE_FAMILY:
+        return _LITE_SIZE * _lite_parts(architecture).pool
     if kind != "timm":
         return _CNN_SIZE
     config = import_library("timm", "timm").get_pretrained_cfg(name)
@@ -107,21 +113,36 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
     return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=weights is not None and not fresh)
 
 
-def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    parts = _LITE.fullmatch(architecture)
-    if parts is None or (parts[3] is not None and int(parts[3]) not in _LITE_SIZES):
-        expected = "lite:0 to lite:4, or unet:WIDTH+lite:0, or lite:2@SIZE with a SIZE from 32 to 1024"
+@dataclass(frozen=True)
+class _LiteParts:
+    """What the name of a network with EfficientNet-Lite says."""
+
+    pool: int  # 1 for the images as they are
+    unet: int | None  # the U-Net's width
+    variant: int
+    size: int | None  # what EfficientNet-Lite's input is resized to
+
+
+def _lite_parts(architecture: str) -> _LiteParts:
+    match = _LITE.fullmatch(architecture)
+    if match is None or (match["size"] is not None and int(match["size"]) not in _LITE_SIZES):
+        expected = "lite:0 to lite:4, unet:WIDTH+lite:0, pool:2+unet:WIDTH+lite:0, or lite:2@SIZE with SIZE 32 to 1024"
         raise ModelError(f"unknown architecture '{architecture}': expected {expected}")
+    width, size = (None if match[name] is None else int(match[name]) for name in ("width", "size"))
+    return _LiteParts(int(match["pool"] or 1), width, int(match["variant"]), size)
+
+
+def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout: float) -> Backbone:
+    parts = _lite_parts(architecture)
     if weights == PRETRAINED:
         raise ModelError(f"{architecture} has no weights to download; give a file, such as timm's of the same network")
-    size = None if parts[3] is None else int(parts[3])
-    network: nn.Module = EfficientNetLite(classes, int(parts[2]), dropout=dropout, size=size)
+    network: nn.Module = EfficientNetLite(classes, parts.variant, dropout=dropout, size=parts.size)
     fresh = () if weights is None else _fill(network, Path(weights), ("classifier",))
     own_head = weights is not None and not fresh
-    if parts[1] is not None:
-        network = DenoisingNetwork(UNet(int(parts[1])), network)
+    if parts.unet is not None:
+        network = DenoisingNetwork(UNet(parts.unet, parts.pool), network)
         fresh = () if weights is None else ("denoiser", *(f"network.{name}" for name in fresh))
-    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE, fresh, own_head=own_head)
+    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE * parts.pool, fresh, own_head=own_head)
 
 
 def _timm_backbone(

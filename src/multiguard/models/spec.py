@@ -11,7 +11,7 @@ CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder 
 DEFAULT_MODEL = "coco-0.5"  # what predicts where no model is named
 BUILT_IN = Path(__file__).parent / "weights"  # a folder per model that the package contains
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
-_NETWORKS = ("cnn", "lite", "unet")  # built-in ones, to be trained
+_NETWORKS = ("cnn", "lite", "unet", "pool")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
 _WEIGHTS = (".safetensors", ".pth", ".pt", ".bin")
 

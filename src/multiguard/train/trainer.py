@@ -144,8 +144,10 @@ class Trainer:
         return self._squared_error(cleaned, clean)
 
     def _squared_error(self, cleaned: Tensor, clean: Tensor) -> Tensor:
-        """The mean squared error of the U-Net, in the units of the network's normalised input."""
-        return functional.mse_loss(cleaned.float(), self.classifier.normalise(clean))
+        """The mean squared error of the U-Net, in the units of the network's normalised input, at its output's size."""
+        height, width = cleaned.shape[-2:]
+        wanted = functional.adaptive_avg_pool2d(self.classifier.normalise(clean), (height, width))
+        return functional.mse_loss(cleaned.float(), wanted)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp)
