@@ -50,6 +50,7 @@ SHOWN = (0.4, 0.5)  # the t in the table of rules
 # Certified precision at certified recall, both over all labels, for a patch of 2 % of an MS-COCO image: Jacob, Xiang
 # and Mittal, PatchDEMUX, CVPR 2025.
 PATCHDEMUX = {0.5: 0.50, 0.75: 0.22}
+NORMS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 L1_RULE, L1_METHODS = TopK(k=10, k_prime=3), ("joint", "coupled", "paper", "independent", "jia")
 
 
@@ -202,13 +203,12 @@ def l1_table(run: Votes) -> str:
     """Certified recall of every method against l1-norms, and what the norms are."""
     noise = run.provenance.noise
     assert isinstance(noise, Uniform)
-    radii = [noise.half_width * part for part in (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)]
     votes = [row.ranked for row in run]
-    rows = [["that is", *(share_words(noise, radius) for radius in radii)]]
+    rows = [["that is", *(share_words(noise, radius) for radius in NORMS)]]
     for method in L1_METHODS:
-        scores = certified_scores(run, votes, L1_RULE, method, radii)["mean"]
+        scores = certified_scores(run, votes, L1_RULE, method, NORMS)["mean"]
         rows.append([method, *(percent_value(float(value)) for value in scores.recall)])
-    return markdown(["method", *(f"l1-norm {plain(radius)}" for radius in radii)], rows)
+    return markdown(["method", *(f"l1-norm {plain(radius)}" for radius in NORMS)], rows)
 
 
 def votes_words(run: Votes) -> str:
