@@ -157,6 +157,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
         licence="Apache-2.0",
         labels=len(card.label_names),
         sigma=card.noise.sigma,
+        size=card.image_size[0],
         data=f"MS-COCO 2014 validation ({data.name})",
         images=len(data),
         map_clean=noisy_map(classifier, pixels, None),
@@ -217,7 +218,6 @@ def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard 
     return _TEXT.format(
         name=name,
         architecture=card.architecture,
-        size=card.image_size[0],
         card_file=CARD_FILE,
         train_name=trained["name"],
         train_images=trained["images"],

@@ -91,7 +91,15 @@ def test_tuned(home):
     assert code == 0, err
     code, out, err = command("verify", "certificates")
     assert (code, err) == (0, ""), out
-    assert "2 of 4 images: by the record the others chose the config" in out
+    assert "2 of 4 images: by the record the others chose the config; which they are is not checked" in out
+    code, out, err = command("verify", "certificates", "--tuned", "tuned.json")
+    assert (code, err) == (0, ""), out
+    assert "2 of 4 images: all that had no part in the choice of TopK(k=9, k_prime=" in out
+    code, _, err = command("tune", "votes", "--radius", 0.01, "--k", 9, "--seed", 1, "--out", "other.json")
+    assert code == 0, err
+    code, out, err = command("verify", "certificates", "--tuned", "other.json")
+    assert (code, err) == (1, ""), out
+    assert "FAILED  other.json chose TopK(k=9, k_prime=" in out
 
 
 def test_larger_radius(home, monkeypatch):

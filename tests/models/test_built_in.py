@@ -17,7 +17,7 @@ from multiguard.models.model_folder import ModelCard, read_card, save_folder
 
 LARGEST = 12_000_000  # bytes of weights
 MEASURED = Measured(
-    *("hash", 1234567, "objects in photos", "Apache-2.0", 2, 0.5, "some images", 500, 0.712, 0.598),
+    *("hash", 1234567, "objects in photos", "Apache-2.0", 2, 0.5, 16, "some images", 500, 0.712, 0.598),
     *(10, 3, 1000, 0.001, "betting", (0.0, 0.5, 1.0), (0.80999, 0.71239, 0.58), "joint"),
     (MeasuredLabel("dog", 7, (1.0, 0.85714, 0.5)),),
 )
@@ -56,7 +56,7 @@ def test_name(tiny, tmp_path, monkeypatch):
 def test_list(tiny):
     """The list has a line per model with its certified recall at sigma and twice sigma, rounded down."""
     shown = CliRunner().invoke(app, ["models"], env={"COLUMNS": "120"}).stdout
-    for part in ("tiny", "objects in photos", "1.2 M", "71.2% at 0.5, 58.0% at 1", "Apache-2.0"):
+    for part in ("tiny", "2 objects in photos", "16 x 16", "1.2 M", "71.2% at 0.5, 58.0% at 1", "Apache-2.0"):
         assert part in shown
     assert all(len(line) <= 120 for line in shown.splitlines())
 
@@ -77,6 +77,7 @@ def test_released(name):
     assert (folder / "model.safetensors").stat().st_size <= LARGEST
     assert load(name).weights_hash == card.weights_sha256 == measured.weights_sha256
     assert card.noise.sigma == measured.sigma == float(name.removeprefix("coco-"))
+    assert card.image_size == (measured.size, measured.size)
     assert card_text(name, card, measured).split("## Data")[0] == model_card(name).split("## Data")[0]
     assert card.training.get("model_sha256") is None or card.training["model_sha256"] in model_card(name)
     expected = json.loads(REFERENCES.read_text())[name]

@@ -16,19 +16,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
 from tests.killer import Killer
+from tests.pipeline.cheap_commands import MODEL, Commands
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.data.source import Source
 from multiguard.errors import FolderInUseError
 from multiguard.io.files import write_atomically
-from multiguard.pipeline import attack_job, report_job
-from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
+from multiguard.pipeline import attack_job, read_record, report_job, tune_job
+from multiguard.pipeline.attack_job import PreparedAttack
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, TrainPart, VotePart
+from multiguard.pipeline.folders import RECORD_FILE
+from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.pipeline.report_job import ReportJob, report
 from multiguard.pipeline.train_job import training_job
-from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.pipeline.wrap_job import WrapJob, wrap
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import sign_certificates
@@ -36,6 +35,7 @@ from multiguard.train.job import run_job
 
 MEMORY = Path("/dev/shm")
 COMMANDS = ["certify", "report", "attack", "vote"]
+SLOW = ["report", "vote", "compare", "run"]  # a minute or more of kills
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def inputs(tmp_path_factory):
     """Votes, and two sets of certificates made from them."""
     home = tmp_path_factory.mktemp("inputs")
     random_votes(home / "votes", images=2, draws=20)
+    random_votes(home / "tuning", images=6)
     for k in (3, 4):
         certify(CertifyJob(home / "votes", home / f"certificates-{k}", CertifyPart(k=k, k_prime=2)))
     return home
@@ -57,7 +58,7 @@ def memory_folder():
 
 @pytest.fixture
 def commands(inputs, monkeypatch):
-    """Each command by name: writes the result of config k into a folder. Figures and attacks are made cheap."""
+    """Each command by name: writes the result of config k into a folder. Figures, attacks and choices are cheap."""
 
     def two_files(kind):
         def write(made, folder, **_):
@@ -74,38 +75,23 @@ def commands(inputs, monkeypatch):
     monkeypatch.setattr(attack_job, "draw_attack", lambda attacks, folder: None)
     monkeypatch.setattr(PreparedAttack, "_attacks", lambda self, progress: top_k_attacks())
 
-    def run_certify(out, k, *, force=False):
-        certify(CertifyJob(inputs / "votes", out, CertifyPart(k=k, k_prime=2), force=force))
-
-    def run_report(out, k, *, force=False):
-        found = read_certificates(inputs / f"certificates-{k}")
-        more = {"part": report_job.ReportPart(images=False, gallery=0), "force": force}
-        report(ReportJob(found, out / "report.html", out / "figures", out / "tables", **more))
-
-    def run_attack(out, k, *, force=False):
-        job = AttackJob(inputs / f"certificates-{k}", out, AttackPart(), force=force)
-        if finished_attack(job) is None:
-            PreparedAttack(job, read_certificates(job.certificates), None, None, ()).attack()
-
-    def run_vote(out, k, *, force=False):
-        model = ModelPart(f"{__name__}:linear_model", output="logits")
-        source, part = Source("digits", images=2, size=16), VotePart(draws=k, shard_images=1, device="cpu")
-        job = VoteJob(model, source, out, "gaussian:0.5", part)
-        prepare_vote(job).vote(force=force)
-
-    return {"certify": run_certify, "report": run_report, "attack": run_attack, "vote": run_vote}
-
-
-def linear_model():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
+    made = Commands(inputs)
+    monkeypatch.setattr(tune_job, "tune", made.choice)
+    return {name: getattr(made, name) for name in (*COMMANDS, "tune", "compare", "run")}
 
 
 def contents(out):
     """The files of a finished result, by name; no partial file, no lock and no private folder is left."""
     paths = [path for path in out.rglob("*") if path.name not in ("figures", "tables")]
-    assert not [path for path in paths if path.is_dir() or path.name.endswith((".part", ".lock"))]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in paths}
+    assert not [path for path in paths if path.name.endswith((".part", ".lock"))]
+    files = {path.relative_to(out).as_posix(): path for path in paths if path.is_file()}
+    return {name: _costless(path) if name == RECORD_FILE else path.read_bytes() for name, path in files.items()}
+
+
+def _costless(path):
+    """The record of a run without what differs from run to run: how long its steps took, and where."""
+    steps = read_record(path.parent).steps
+    return {name: (dict(step.inputs), dict(step.outputs)) for name, step in steps.items()}
 
 
 def check_consistent(out):
@@ -124,7 +110,8 @@ def check_consistent(out):
 
 @pytest.mark.parametrize("older", [False, True], ids=["new", "replaced"])
 @pytest.mark.parametrize(
-    "name", ["certify", "attack", *(pytest.param(slow, marks=pytest.mark.soak) for slow in ("report", "vote"))]
+    "name",
+    [*("certify", "attack", "tune"), *(pytest.param(slow, marks=pytest.mark.soak) for slow in SLOW)],
 )
 def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older):
     """A kill before any single change of a file costs nothing: the same command ends with the same files."""
@@ -144,7 +131,7 @@ def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older)
         assert contents(killed) == contents(complete), calls
         shutil.rmtree(killed)
         calls += 1
-    assert calls > 15
+    assert calls > 3
     assert contents(killed) == contents(complete)
 
 
@@ -302,7 +289,7 @@ def test_two_processes(inputs, tmp_path):
 # ---------------------------------------------------------------------------------------- files of somebody else
 
 TRAIN = ["--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 8, "--val-images", 8, "--epochs", 0]
-VOTE = ["--model", f"{__name__}:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5, "--data", "digits"]
+VOTE = ["--model", MODEL, "--output", "logits", "--size", 16, "--sigma", 0.5, "--data", "digits"]
 
 
 @pytest.fixture

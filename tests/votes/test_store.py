@@ -40,6 +40,18 @@ def test_ranked_and_labels(tmp_path):
     assert np.array_equal(votes.ranked(3), row(RUN, 3).ranked)
 
 
+def test_rows_together(tmp_path):
+    """Images that are read together, some of two shards, are those that are read one by one."""
+    run = provenance(images=40)
+    write(tmp_path, run, shard_images=25)
+    votes = read_votes(tmp_path).subset({name for number, name in enumerate(run.image_ids) if number % 3})
+    found = list(votes.rows())
+    assert [one.image_id for one in found] == list(votes.ids)
+    for position, one in enumerate(found):
+        assert same(one.votes, votes.row(position).votes)
+        assert same(one.votes, row(run, run.image_ids.index(one.image_id)).votes)
+
+
 def test_unfinished_run(tmp_path):
     """An unfinished run is read only on request, and its checksum covers what was read."""
     write(tmp_path, RUN, shards=[0, 2])

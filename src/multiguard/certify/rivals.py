@@ -29,7 +29,7 @@ def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints,
         labels: (d,) the labels of L.
         k: The number of labels that the smoothed classifier returns.
     """
-    outside = np.setdiff1d(np.arange(len(mass)), labels)
+    outside = np.delete(np.arange(len(mass)), labels)
     ranked = outside[np.argsort(-mass[outside], kind="stable")]
     place = np.full(len(mass), -1)
     place[ranked] = np.arange(len(ranked))

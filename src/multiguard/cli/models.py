@@ -34,12 +34,12 @@ def _table() -> Table:
     from multiguard.models.built_in import read_measured, weights_bytes
     from multiguard.models.spec import built_in_names
 
-    table = Table("name", "task", "labels", "sigma", "weights", "certified", "licence", box=None)
+    table = Table("name", "labels", "pixels", "sigma", "weights", "certified", "licence", box=None)
     for name in built_in_names():
         measured = read_measured(name)
         shown = [r for r in measured.radii if r in (measured.sigma, 2 * measured.sigma)]
         certified = ", ".join(f"{percent(measured.recall_at(r))} at {plain(r)}" for r in shown)
         weights = f"{measured.parameters / 1e6:.1f} M, {weights_bytes(name) / 1e6:.1f} MB"
-        row = (name, measured.task, str(measured.labels), plain(measured.sigma), weights, certified, measured.licence)
-        table.add_row(*row)
+        labels, pixels = f"{measured.labels} {measured.task}", f"{measured.size} x {measured.size}"
+        table.add_row(name, labels, pixels, plain(measured.sigma), weights, certified, measured.licence)
     return table

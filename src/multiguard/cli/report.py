@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -13,6 +13,9 @@ from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
 from multiguard.pipeline.recipe import ReportPart
+
+if TYPE_CHECKING:
+    from multiguard.pipeline.report_job import ReportJob, ReportResult
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Beside = Annotated[
@@ -43,20 +46,11 @@ def report_command(
 
     Example: multiguard report runs/certificates --out runs/report.html
     """
-    from multiguard.pipeline.report_job import (
-        FIGURES,
-        PAGE,
-        TABLES,
-        ReportJob,
-        beside_certificates,
-        find_certificates,
-        report,
-    )
-    from multiguard.report.words import closing_sentence
+    from multiguard.pipeline.report_job import FIGURES, TABLES, ReportJob, find_certificates, report
     from multiguard.results import read_certificates
 
     found = find_certificates(run)
-    page = beside_certificates(found.main, PAGE) if out is None else _page(out, PAGE)
+    page = _page(out, found.main)
     changed = bool(part) or any(option is not None for option in (beside, out, figures, tables, root))
     job = ReportJob(
         read_certificates(found.main),
@@ -72,6 +66,12 @@ def report_command(
     )
     with progress_bar("images") as progress:
         result = report(job, lambda done, total: progress("reporting", done, total))
+    _show(job, result)
+
+
+def _show(job: "ReportJob", result: "ReportResult") -> None:
+    from multiguard.report.words import closing_sentence
+
     for note in result.notes:
         echo(note)
     echo(f"{len(result.figures)} files of figures: {job.figures}")
@@ -80,11 +80,15 @@ def report_command(
     echo(f"report: {result.page}")
 
 
-def _page(out: str, default: str) -> Path:
-    """The page to write: the default name in a folder, and .html after a name without an ending."""
+def _page(out: str | None, certificates: Path) -> Path:
+    """The page to write: beside the certificates, or in a folder by the default name; a name alone ends in .html."""
+    from multiguard.pipeline.report_job import PAGE, beside_certificates
+
+    if out is None:
+        return beside_certificates(certificates, PAGE)
     path = Path(out)
     if out.endswith("/") or path.is_dir():
-        return path / default
+        return path / PAGE
     return path if path.suffix else path.with_suffix(".html")
 
 

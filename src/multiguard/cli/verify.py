@@ -13,6 +13,7 @@ from multiguard.pipeline.parts import ModelPart, VerifyPart
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
+_Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
 _Model = Annotated[dict[str, Any], Fields(ModelPart, help={"spec": "The model: draw a sample of the votes again."})]
 _Part = Annotated[dict[str, Any], Fields(VerifyPart)]
 _PublicKey = Annotated[Path | None, Option(help="Require a signature by this ed25519 key (PEM).", metavar="FILE")]
@@ -26,6 +27,7 @@ def verify_command(
     part: _Part,
     model: _Model,
     votes: _Votes = None,
+    tuned: _Tuned = None,
     public_key: _PublicKey = None,
     sign: _Sign = None,
 ) -> None:
@@ -40,13 +42,13 @@ def verify_command(
     from multiguard.pipeline.verify_job import VerifyJob, verify
 
     found = find_certificates(run)
-    if votes is not None and found.beside:
-        raise InvalidInputError("--votes names the votes of one certificates folder; name that folder instead of a run")
+    if found.beside and (votes or tuned) is not None:
+        raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
     folders = [found.main, *found.beside.values()]
     named, failed = _model(model, part), 0
     for folder in folders:
         drawn_with = named if folder == found.main else None  # the other arms of a run have models of their own
-        job = VerifyJob(folder, votes, drawn_with, VerifyPart(**part), public_key)
+        job = VerifyJob(folder, votes, drawn_with, VerifyPart(**part), public_key, tuned)
         with progress_bar("steps") as progress:
             for check in verify(job, progress):
                 print_line(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")

@@ -235,11 +235,13 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
         failed = f": all {len(votes.failures)} images failed" if votes.failures else ""
         raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
     rows: list[VoteRow] = []
-    for position in range(len(votes)):
-        rows.append(votes.row(position, adaptive=votes.adaptive))
-        if sum(_bytes(row) for row in rows) >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
+    held = 0
+    for row in votes.rows(adaptive=votes.adaptive):
+        rows.append(row)
+        held += _bytes(row)
+        if held >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
-            rows = []
+            rows, held = [], 0
     if rows:
         yield rows
 

@@ -30,6 +30,7 @@ class Measured:
     licence: str
     labels: int
     sigma: float
+    size: int  # height and width of the images, where noise and radii are measured
     data: str  # the images
     images: int
     map_clean: float  # mean average precision without noise

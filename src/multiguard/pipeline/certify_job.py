@@ -6,10 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import LabelSource, Parameter, Tuned, certify_votes, curves, radius_grid, sweep
+from multiguard.evaluate import (
+    CertifyConfig,
+    LabelSource,
+    Parameter,
+    Tuned,
+    certify_votes,
+    curves,
+    radius_grid,
+    sweep,
+)
 from multiguard.io.files import file_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
@@ -18,7 +28,7 @@ from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.results.certificate_files import certificates_outputs
 from multiguard.version import __version__
-from multiguard.votes import read_votes
+from multiguard.votes import Votes, read_votes
 from multiguard.votes.shards import MANIFEST_NAME
 
 # Called with what is being done, how much of it is done, and how much there is.
@@ -93,25 +103,35 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     multiguard.errors.VotesError: no-such-votes does not exist; name a votes folder, as `multiguard vote` writes it.
     """
     config, whole = job.part.config(job.rule), read_votes(job.votes)
-    votes = whole if job.tuned is None else job.tuned.others(whole)
+    source, votes = read_source(job.votes), whole
+    if job.tuned is not None:
+        votes = job.tuned.others(whole)
+        source["tuned"] = {"left_out": len(whole) - len(votes), "radius": job.tuned.radius}
     radius = radius_grid(votes.provenance.noise, to=job.part.radius_to, step=job.part.radius_step)
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
         check_inside(job.votes.parent, job.out)
-    inputs = job.inputs()
-    with certificates_outputs(job.out, inputs, force=job.force) as outputs:
-        if outputs.finished and not job.force:
-            return read_certificates(job.out)
-        shared: dict[str, Any] = {"methods": job.part.methods or None, "labels": job.labels}
-        certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
-        lines = curves(certificates, radius, bands=job.part.bands or None)
-        lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
-        source = read_source(job.votes)
-        if job.tuned is not None:
-            source["tuned"] = {"left_out": len(whole) - len(votes), "radius": job.tuned.radius}
-        more: dict[str, Any] = {"source": source, "command": job.command or None, "force": job.force}
-        write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=inputs, **more)
+    with certificates_outputs(job.out, job.inputs(), force=job.force) as outputs:
+        if job.force or not outputs.finished:
+            _write(job, config, votes, source, radius, progress)
+        del whole, votes  # what is read back takes as much memory again
         return read_certificates(job.out)
+
+
+def _write(
+    job: CertifyJob,
+    config: CertifyConfig,
+    votes: Votes,
+    source: dict[str, Any],
+    radius: Floats,
+    progress: Progress | None,
+) -> None:
+    shared: dict[str, Any] = {"methods": job.part.methods or None, "labels": job.labels}
+    certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
+    lines = curves(certificates, radius, bands=job.part.bands or None)
+    lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
+    more: dict[str, Any] = {"source": source, "command": job.command or None, "force": job.force}
+    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=job.inputs(), **more)
 
 
 def why_nothing(written: Results) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import read_regular, require_folder, write_atomically
+from multiguard.io.files import read_regular, remove_partial_files, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.outputs import check_foreign
 from multiguard.pipeline.certify_job import Progress
@@ -99,6 +99,7 @@ def run_recipe(
     _check_own(out, force=force)
     check_inside(out, *(step.home for step in plan.steps()))
     with folder_lock(out):
+        remove_partial_files(out, lambda name: name in (RECORD_FILE, RECIPE_FILE))
         runner = _Runner(plan, force, observer or Observer())
         for step in steps:
             runner.take(step)

@@ -13,7 +13,7 @@ from multiguard.io.files import file_checksum
 from multiguard.io.names import shorten_names
 from multiguard.io.records import decode_json, encode_json
 from multiguard.pipeline.parts import ModelPart, VerifyPart
-from multiguard.results import Results, read_certificates
+from multiguard.results import Results, read_certificates, read_tuned
 from multiguard.results.certificate_files import CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME
 from multiguard.results.certificate_table import certificates_table
 from multiguard.results.curve_files import curves_text, write_curves, write_labels
@@ -33,6 +33,7 @@ class VerifyJob:
     model: ModelPart | None = None  # the model to draw votes with again; None to draw none
     part: VerifyPart = field(default_factory=VerifyPart)
     public_key: Path | None = None  # whose signature is required; None for nobody's
+    tuned: Path | None = None  # the record of `tune` that the certificates were made with; None if it is not at hand
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,8 @@ def verify(job: VerifyJob, progress: Progress | None = None) -> Iterator[Check]:
         return
     yield Check(True, f"{folder}: the votes that the certificates name; the checksum of every shard agrees")
     stored = certified.certificates
-    if "tuned" in certified.source and {*stored.ids} < {*votes.ids}:
-        chose = len(votes) - len(stored.ids) - len(stored.failures)
-        says = f"{len(stored.ids)} of {len(votes)} images: by the record the others chose the config (certify --tuned)"
-        yield Check(
-            chose == certified.source["tuned"].get("left_out"), f"{says}; which images those are is not checked"
-        )
+    if "tuned" in certified.source or job.tuned is not None:
+        yield _choice(job.tuned, certified, votes)
         votes = votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
     yield from _claims(certified, votes, progress)
     yield _copies(job.certificates, certified)
@@ -100,6 +97,24 @@ def _signature(job: VerifyJob) -> Iterator[Check]:
     else:
         whose = f"--public-key {job.public_key}" if required else f"the key {signature.public_key}; --public-key FILE"
         yield Check(True, f"signed by {whose}" + ("" if required else " checks whose it is"))
+
+
+def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
+    """Compare the images that are certified with those that had no part in choosing the config."""
+    stored, says = certified.certificates, certified.source.get("tuned")
+    part = f"{len(stored.ids)} of {len(votes)} images"
+    if record is None:
+        text = f"{part}: by the record the others chose the config; which they are is not checked without --tuned FILE"
+        left_out = says.get("left_out") if isinstance(says, dict) else None
+        return Check(len(votes) - len(stored.ids) == left_out, text)
+    tuned = read_tuned(record)
+    try:
+        others = tuned.others(votes)
+    except InvalidInputError as error:
+        return Check(False, f"{record}: {error}")
+    if (others.ids, others.failures, tuned.best.rule) != (stored.ids, stored.failures, stored.config.rule):
+        return Check(False, f"{record} chose {tuned.best.rule} for {len(others)} images, but not what is certified")
+    return Check(True, f"{part}: all that had no part in the choice of {tuned.best.rule} by {record}")
 
 
 def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iterator[Check]:

@@ -19,7 +19,7 @@ from multiguard.report.attackers import (
     threat_words,
     unit_words,
 )
-from multiguard.report.families import METHOD_NAMES
+from multiguard.report.families import METHOD_NAMES, Measure
 from multiguard.report.page_data import page_data, recall_first, start_index, weakest_first
 from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import Study
@@ -100,60 +100,88 @@ def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
 
 
 def _render(study: Study, shown: Sequence[int], at_random: int, thumbnails: Thumbnails, images_given: bool) -> str:
-    proved, start, curve = study.main.certificates, start_index(study), study.main_curve(study.method, "mean")
     measures = {family.key: recall_first(family) for family in study.families}
-    dataset, noise = study.main.provenance.get("dataset"), proved.noise
     return render_page(
         "report.html",
         _SCRIPTS,
         page_data(study, shown, thumbnails.made),
         study=study,
-        dataset=dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
-        method_names=METHOD_NAMES,
-        noise=noise,
         exact=study.exact,
-        noise_words=noise_words(noise),
-        copies_words=copies_words(noise),
-        threat=threat_words(noise, float(study.grid[start])),
-        any_threat=threat_words(noise),
-        unit_words=unit_words(noise),
-        measure_words=measure_words(noise),
-        dial_words=DIAL_WORDS[noise.attacker],
-        look_words=look_words(noise, float(study.grid[start])),
-        curve=curve,
-        start=start,
+        method_names=METHOD_NAMES,
+        start=start_index(study),
         ticks=list(_ticks(study)),
         families=measures,
-        headline={each.key: each.text(float(each.values(curve)[start])) for each in measures["methods"]},
-        whose=whose_labels(study)["mean"],
-        closing=closing_sentence(study.main, float(study.grid[start])),
-        clean={
-            name: {
-                each.key: each.text(float(getattr(both["mean"], each.key)))
-                for each in measures["methods"]
-                if each.is_fraction
-            }
-            for name, both in study.clean_scores.items()
-        },
-        bare_images=study.clean_scores["bare"]["mean"].images if "bare" in study.clean_scores else 0,
-        illustrated=sum(bool(each.looks) for each in thumbnails.made.values()),
-        confidence=confidence(study.config.alpha),
-        expected_wrong=up_to_digits(study.config.alpha * curve.scores.images, 3),
-        unconfirmed=int(np.isneginf(proved.label_radii.values).sum()),
-        labels=len(proved.labels.values),
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"noise", "training", "runs"}),
-        mean_draws=mean_draws(study.main),
-        failure_words=failure_words(study.main),
-        label_method=label_method(study.main),
-        shown=len(shown),
-        at_random=at_random,
-        fills_up=any(0 in proved.predicted_hits[index] for index in shown),
-        replaced=thumbnails.replaced,
-        missing=len(shown) - len(thumbnails.made) - thumbnails.replaced,
-        images_given=images_given,
         provenance=list(_provenance(study)),
+        images_given=images_given,
+        at_random=at_random,
+        **_noise_values(study),
+        **_run_values(study),
+        **_score_values(study, measures["methods"]),
+        **_gallery_values(study, shown, thumbnails),
     )
+
+
+def _noise_values(study: Study) -> dict[str, Any]:
+    """The noise and its attacker, in words."""
+    noise, radius = study.main.certificates.noise, float(study.grid[start_index(study)])
+    return {
+        "noise": noise,
+        "noise_words": noise_words(noise),
+        "copies_words": copies_words(noise),
+        "threat": threat_words(noise, radius),
+        "any_threat": threat_words(noise),
+        "unit_words": unit_words(noise),
+        "measure_words": measure_words(noise),
+        "dial_words": DIAL_WORDS[noise.attacker],
+        "look_words": look_words(noise, radius),
+    }
+
+
+def _run_values(study: Study) -> dict[str, Any]:
+    """What was certified, and of how much of it nothing is proved."""
+    proved, dataset = study.main.certificates, study.main.provenance.get("dataset")
+    return {
+        "dataset": dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
+        "mean_draws": mean_draws(study.main),
+        "failure_words": failure_words(study.main),
+        "label_method": label_method(study.main),
+        "confidence": confidence(study.config.alpha),
+        "unconfirmed": int(np.isneginf(proved.label_radii.values).sum()),
+        "labels": len(proved.labels.values),
+    }
+
+
+def _score_values(study: Study, measures: Sequence[Measure]) -> dict[str, Any]:
+    """The scores at the radius shown first, and those without any perturbation."""
+    curve, start = study.main_curve(study.method, "mean"), start_index(study)
+    clean = {name: both["mean"] for name, both in study.clean_scores.items()}
+    fractions = [each for each in measures if each.is_fraction]
+    return {
+        "curve": curve,
+        "headline": {each.key: each.text(float(each.values(curve)[start])) for each in measures},
+        "whose": whose_labels(study)["mean"],
+        "closing": closing_sentence(study.main, float(study.grid[start])),
+        "clean": {
+            name: {each.key: each.text(float(getattr(scores, each.key))) for each in fractions}
+            for name, scores in clean.items()
+        },
+        "bare_images": clean["bare"].images if "bare" in clean else 0,
+        "expected_wrong": up_to_digits(study.config.alpha * curve.scores.images, 3),
+    }
+
+
+def _gallery_values(study: Study, shown: Sequence[int], thumbnails: Thumbnails) -> dict[str, Any]:
+    """How many images are shown, and why others are not."""
+    hits = study.main.certificates.predicted_hits
+    return {
+        "shown": len(shown),
+        "fills_up": any(0 in hits[index] for index in shown),
+        "illustrated": sum(bool(each.looks) for each in thumbnails.made.values()),
+        "replaced": thumbnails.replaced,
+        "missing": len(shown) - len(thumbnails.made) - thumbnails.replaced,
+    }
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,8 @@ from multiguard.evaluate.ragged import Ragged
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_OPTIONAL = ("image_sha256", "bare")  # columns in which an image may have no value
+
 
 def certificates_schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
     """The columns; `false_radii` is there for the threshold rule only."""
@@ -69,54 +71,64 @@ def certificates_table(certificates: Certificates) -> pa.Table:
 
 def certificates_fields(table: pa.Table, names: Sequence[str], methods: Sequence[Method]) -> dict[str, Any]:
     """The fields of `Certificates` that the table holds; a value that is missing raises `ValueError`."""
+
+    def radii(name: str) -> dict[Method, Ragged[Any]]:
+        structure = _column(table, name)
+        return {method: _numbers(structure.field(method)) for method in methods}
+
+    return {
+        "ids": tuple(_column(table, "id").to_pylist()),
+        "labels": _labels(table, "labels", names),
+        "radii": radii("radii"),
+        "false_radii": radii("false_radii") if "false_radii" in table.column_names else None,
+        "label_radii": _numbers(_column(table, "label_radii")),
+        "predicted": _labels(table, "predicted", names),
+        "predicted_hits": _numbers(_column(table, "predicted_hits")),
+        "draws": tuple(_column(table, "draws").to_pylist()),
+        "image_hashes": tuple(_column(table, "image_sha256").to_pylist()),
+        "bare": _labels(table, "bare", names),
+    }
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    """A column as one array; only hashes and what is returned without noise may be missing."""
+    import pyarrow as pa
+
+    chunks = table.column(name).chunks
+    array = pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+    if array.null_count and name not in _OPTIONAL:
+        raise ValueError(f"an image has no value in the column {name}")
+    return array
+
+
+def _numbers(array: Any) -> Ragged[Any]:
+    values, offsets, missing = _rows(array)
+    if missing.any():
+        raise ValueError("a value is missing")
+    return Ragged(values.to_numpy(), offsets)
+
+
+def _labels(table: pa.Table, name: str, names: Sequence[str]) -> Ragged[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    label_names = pa.array(names, pa.string())
+    values, offsets, missing = _rows(_column(table, name))
+    indices = pc.index_in(values, value_set=pa.array(names, pa.string()))
+    if indices.null_count:
+        raise ValueError(f"{name} has a label that the votes do not have")
+    return Ragged(indices.to_numpy().astype(np.min_scalar_type(len(names))), offsets, missing)
 
-    def column(name: str) -> Any:
-        chunks = table.column(name).chunks
-        return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
 
-    def rows(array: Any, *, optional: bool = False) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_]]:
-        values = array.flatten()
-        if values.null_count or (array.null_count and not optional):
-            raise ValueError("a value is missing")
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        missing = array.is_null().to_numpy(zero_copy_only=False)
-        return values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), missing
+def _rows(array: Any) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_]]:
+    """The values of all rows, where each row begins and ends, and which rows are missing."""
+    import pyarrow.compute as pc
 
-    def numbers(array: Any) -> Ragged[Any]:
-        values, offsets, _ = rows(array)
-        return Ragged(values.to_numpy(), offsets)
-
-    def labels(name: str) -> Ragged[Any]:
-        values, offsets, missing = rows(column(name), optional=name == "bare")
-        indices = pc.index_in(values, value_set=label_names)
-        if indices.null_count:
-            raise ValueError(f"{name} has a label that the votes do not have")
-        return Ragged(indices.to_numpy().astype(np.min_scalar_type(len(names))), offsets, missing)
-
-    def radii(name: str) -> dict[Method, Ragged[Any]]:
-        if (structure := column(name)).null_count:
-            raise ValueError("a value is missing")
-        return {method: numbers(structure.field(method)) for method in methods}
-
-    ids, draws = column("id"), column("draws")
-    if ids.null_count or draws.null_count:
-        raise ValueError("an image lacks its id or its draws")
-    return {
-        "ids": tuple(ids.to_pylist()),
-        "labels": labels("labels"),
-        "radii": radii("radii"),
-        "false_radii": radii("false_radii") if "false_radii" in table.column_names else None,
-        "label_radii": numbers(column("label_radii")),
-        "predicted": labels("predicted"),
-        "predicted_hits": numbers(column("predicted_hits")),
-        "draws": tuple(draws.to_pylist()),
-        "image_hashes": tuple(column("image_sha256").to_pylist()),
-        "bare": labels("bare"),
-    }
+    values = array.flatten()
+    if values.null_count:
+        raise ValueError("a value is missing")
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    return values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), missing
 
 
 def check_claims(certificates: Certificates) -> None:

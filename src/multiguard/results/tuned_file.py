@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from multiguard.certify import Method, Rule, make_rule
 from multiguard.certify.noise_arguments import parse_noise
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Candidate, Metric, Tuned
-from multiguard.io.files import is_regular, read_regular, write_atomically
+from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
 from multiguard.io.records import convert, decode_checked, encode_checked
 
 _FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 2}
@@ -58,12 +60,16 @@ def write_tuned(path: str | Path, tuned: Tuned, *, force: bool = False) -> None:
     """
     path = Path(path)
     content = encode_checked(_record(tuned), **_FORMAT)
-    if path.is_symlink() or path.exists():
-        if not is_regular(path) or f'"{_FORMAT["format"]}"'.encode() not in read_regular(path, _MOST):
-            raise InvalidInputError(f"{path} was not written by multiguard tune, so it is not replaced; name another")
-        if not force and read_regular(path) != content:
-            raise InvalidInputError(f"{path} holds another choice; --force replaces it, or name another file")
-    write_atomically(path, lambda file: file.write(content))
+    with folder_lock(path.parent):
+        if os.path.lexists(path):
+            if not mentions(path, _FORMAT["format"]):
+                raise InvalidInputError(
+                    f"{path} was not written by multiguard tune, so it is not replaced; name another"
+                )
+            if not force and read_regular(path, _MOST) != content:
+                raise InvalidInputError(f"{path} holds another choice; --force replaces it, or name another file")
+        remove_partial_files(path.parent, lambda name: name == path.name)
+        write_atomically(path, lambda file: file.write(content))
 
 
 def read_tuned(path: str | Path) -> Tuned:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from multiguard.serve.worker import Event, Task
 
 STREAM = "text/event-stream"
-_SEND_SECONDS = 20  # that a client may take to read a part of a stream
+_SEND_SECONDS = 20  # that a client may take to read a part of an answer
 _PATIENCE = 0.5  # seconds between two looks at the queue
 _SILENT = 30  # looks after which a silent stream says that it is alive
 
@@ -30,6 +30,7 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
+        send = _impatient(send)
         sending = asyncio.ensure_future(self._stream(send) if self._as_stream else self._whole(scope, receive, send))
         leaving = asyncio.ensure_future(_disconnect(receive))
         try:
@@ -62,8 +63,7 @@ class Answer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for kind, data in self._events():
             body = f"event: {kind}\ndata: {json.dumps(data, allow_nan=False)}\n\n".encode()
-            async with asyncio.timeout(_SEND_SECONDS):  # a client that does not read must not keep its place
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +83,16 @@ class Answer:
             elif kind == "done":
                 answer["ended"] = data["reason"]
         await JSONResponse(answer, status)(scope, receive, send)
+
+
+def _impatient(send: Send) -> Send:
+    """The same, but raises `TimeoutError`: a client that does not read must not keep its place."""
+
+    async def limited(message: Message) -> None:
+        async with asyncio.timeout(_SEND_SECONDS):
+            await send(message)
+
+    return limited
 
 
 async def _disconnect(receive: Receive) -> None:

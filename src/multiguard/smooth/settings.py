@@ -102,15 +102,8 @@ def resolve_settings(
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = resolve_device(device), len(classifier.label_names)
     cuda = resolved.type == "cuda"
-    # onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
-    outside = any(isinstance(getattr(module, "network", None), HostNetwork) for module in classifier.modules())
     ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
-    if outside and any(ignored.values()):  # no record may claim an option that had no effect
-        raise InvalidInputError(
-            f"{classifier.name} runs outside torch (onnxruntime, scikit-learn), in its own precision; leave out "
-            f"{', '.join(name for name, given in ignored.items() if given)}."
-        )
-    fast = cuda and not outside
+    fast = _runs_in_torch(classifier, [name for name, given in ignored.items() if given]) and cuda
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
@@ -135,6 +128,20 @@ def resolve_settings(
     if classifier.image_size is not None:
         settings.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
     return settings
+
+
+def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
+    """Whether torch runs the classifier; if not, options of torch are refused: no record may claim one without effect.
+
+    onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
+    """
+    outside = any(isinstance(getattr(module, "network", None), HostNetwork) for module in classifier.modules())
+    if outside and options:
+        raise InvalidInputError(
+            f"{classifier.name} runs outside torch (onnxruntime, scikit-learn), in its own precision; leave out "
+            f"{', '.join(options)}."
+        )
+    return not outside
 
 
 def _check_noise(noise: Noise) -> Noise:

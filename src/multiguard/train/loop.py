@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import InitProcessGroupKwargs, gather_object
+from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -37,6 +37,7 @@ from multiguard.train.checkpoint import (
     run_settings,
 )
 from multiguard.train.hyperparameters import Hyperparameters, Keep
+from multiguard.train.process_group import process_group
 from multiguard.train.trainer import Record, Trainer
 
 OnEpoch = Callable[[Record], None]
@@ -101,8 +102,8 @@ def train(
         progress: Called with ("training", images done, images in all epochs), on the main process.
         discard: Removes another run's files from the folder; None refuses such a folder. The same run is resumed.
     """
-    limit = InitProcessGroupKwargs(timeout=COLLECTIVES_TIMEOUT)
-    accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[limit])
+    group = process_group(COLLECTIVES_TIMEOUT)
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[group])
     check_code(gather_object([package_checksum()])[0])
     _check_pixels(pixels, val_pixels, hyperparameters.batch, accelerator.num_processes)
     _, _, height, width = pixels.images.shape

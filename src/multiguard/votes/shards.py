@@ -329,18 +329,23 @@ def _fitting(image_id: str) -> Iterator[None]:
         raise VotesError(f"image {image_id!r} has {error} The manifest is not that of these votes.") from error
 
 
-def read_row(file: pq.ParquetFile, row: int, head: Head, provenance: Provenance) -> VoteRow:
-    """Return the votes of one image of a shard; a head or votes that do not fit the run raise `VotesError`."""
+def read_rows(file: pq.ParquetFile, rows: Sequence[int], heads: Sequence[Head], run: Provenance) -> list[VoteRow]:
+    """Return the votes of these images of a shard; a head or votes that do not fit the run raise `VotesError`."""
     try:
-        (record,) = file.read_row_group(row).to_pylist()
+        records = file.read_row_groups(list(rows)).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise VotesError(f"the votes of image {head.image_id!r} cannot be read: {error}") from error
-    if _head(record, provenance) != head:
+        named = f"image {heads[0].image_id!r}" + (f" and {len(heads) - 1} more" if len(heads) > 1 else "")
+        raise VotesError(f"the votes of {named} cannot be read: {error}") from error
+    return [_row(record, head, run) for record, head in zip(records, heads, strict=True)]
+
+
+def _row(record: Mapping[str, Any], head: Head, run: Provenance) -> VoteRow:
+    if _head(record, run) != head:
         raise VotesError(f"the votes of image {head.image_id!r} are not where they were when the shard was opened.")
     with _fitting(head.image_id):
-        votes = decode_votes(record["votes"] or b"", head.draws, provenance)
-        pilot = None if record["pilot"] is None else decode_votes(record["pilot"], provenance.pilot_draws, provenance)
-        bare = None if record["bare"] is None else decode_votes(record["bare"], 1, provenance)
+        votes = decode_votes(record["votes"] or b"", head.draws, run)
+        pilot = None if record["pilot"] is None else decode_votes(record["pilot"], run.pilot_draws, run)
+        bare = None if record["bare"] is None else decode_votes(record["bare"], 1, run)
         result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash, bare)
-        check_row(result, provenance)
+        check_row(result, run)
     return result

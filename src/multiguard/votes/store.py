@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,11 @@ from multiguard.errors import VotesError
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.shards import MANIFEST_NAME, ReadShard, load_manifest, read_row, read_shard, shard_name
+from multiguard.votes.shards import MANIFEST_NAME, ReadShard, load_manifest, read_rows, read_shard, shard_name
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
+
+# Whose votes are read together: more gain nothing, and the votes of so many with 100,000 draws take 16 MB.
+_IMAGES_AT_A_TIME = 16
 
 
 def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
@@ -112,7 +116,20 @@ class Votes:
         return f"Votes({run.model}, {len(self)} images, {self.rule}, {draws}, noise={run.noise})"
 
     def __iter__(self) -> Iterator[VoteRow]:
-        return (self.row(position) for position in range(len(self)))
+        return self.rows()
+
+    def rows(self, *, adaptive: bool = False) -> Iterator[VoteRow]:
+        """Return all images in order, read some at a time, several times as fast as one by one; `adaptive` as in `row`.
+
+        Example:
+            >>> [row.image_id for row in read_votes(folder).rows()][:2]  # a folder with the votes of 5 images
+            ['image-é-0', 'image-é-1']
+        """
+        self._check_adaptive(adaptive)
+        for _, positions in groupby(range(len(self)), key=lambda position: int(self._shard_of[position])):
+            own = list(positions)
+            for start in range(0, len(own), _IMAGES_AT_A_TIME):
+                yield from self._read(own[start : start + _IMAGES_AT_A_TIME])
 
     def subset(self, ids: Collection[str]) -> "Votes":
         """Return the votes of these images only, failed ones among them, in the same order.
@@ -136,12 +153,8 @@ class Votes:
 
     def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
         """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
-        if self.adaptive and not adaptive:
-            raise VotesError(
-                "these are votes of an adaptive run: they decided themselves how many draws an image has, so only the "
-                "method 'betting' may certify them; to do so, read them with adaptive=True."
-            )
-        return self._row(position)
+        self._check_adaptive(adaptive)
+        return self._read([position])[0]
 
     def ranked(self, position: int, *, adaptive: bool = False) -> Ranked:
         """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
@@ -160,13 +173,22 @@ class Votes:
         return as_hits(self._pilot(position))
 
     def _pilot(self, position: int) -> DrawVotes:
-        pilot = self._row(position).pilot
+        pilot = self._read([position])[0].pilot
         if pilot is None:
             raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
         return pilot
 
-    def _row(self, position: int) -> VoteRow:
-        shard, row = self._shards[self._shard_of[position]], int(self._row_of[position])
+    def _check_adaptive(self, adaptive: bool) -> None:
+        if self.adaptive and not adaptive:
+            raise VotesError(
+                "these are votes of an adaptive run: they decided themselves how many draws an image has, so only the "
+                "method 'betting' may certify them; to do so, read them with adaptive=True."
+            )
+
+    def _read(self, positions: Sequence[int]) -> list[VoteRow]:
+        """The images at these positions, all of one shard."""
+        shard = self._shards[self._shard_of[positions[0]]]
         if self._open is None or self._open[0] is not shard:
             self._open = (shard, shard.open())
-        return read_row(self._open[1], row, self._heads[position], self.provenance)
+        rows, heads = self._row_of[positions].tolist(), [self._heads[position] for position in positions]
+        return read_rows(self._open[1], rows, heads, self.provenance)

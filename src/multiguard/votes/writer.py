@@ -11,7 +11,7 @@ from multiguard.votes.shards import (
     Manifest,
     Shard,
     load_manifest,
-    read_row,
+    read_rows,
     read_shard,
     remove_stale,
     shard_name,
@@ -107,8 +107,8 @@ class VotesWriter:
         with suppress(VotesError):
             if (run := self._extended()) is not None:
                 shard = read_shard(self._folder, run, index)
-                file = shard.open()
-                return {h.image_id: read_row(file, i, h, run.provenance) for i, h in enumerate(shard.heads)}
+                rows = read_rows(shard.open(), range(len(shard.heads)), shard.heads, run.provenance)
+                return {row.image_id: row for row in rows}
         return {}
 
     def _extended(self) -> Manifest | None:
