@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from multiguard.attack import Hide, pgd, random_search
-from multiguard.attack.ball import Ball
+from multiguard.attack.threats import Ball
 from multiguard.certify import TopK
 
 

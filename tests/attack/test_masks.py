@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from multiguard.attack import Hide, pgd, random_search
-from multiguard.attack.masks import Patch, Pixels
+from multiguard.attack.threats import Patch, Pixels
 from multiguard.certify import TopK
 from multiguard.errors import InvalidInputError
 

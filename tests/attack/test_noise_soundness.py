@@ -8,9 +8,9 @@ import torch
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackPlan, Victim, attack_images
-from multiguard.attack.gradient_search import SoftVotes
 from multiguard.attack.objective import Objective
 from multiguard.attack.perturbation import ImageGroup
+from multiguard.attack.search_draws import SearchDraws
 from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
@@ -104,7 +104,8 @@ def test_hidden_pixels():
     target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), seed=0), mosaics(1)[0]
     aim = torch.ones(1, len(NAMES), dtype=torch.bool)
     group = ImageGroup((name,), (noise_key(0, name, "attack"),), torch.from_numpy(image)[None], aim)
-    _, slope = SoftVotes(target, Objective(TopK(2, 2), "hide"), copies=3).gradients(group, group.clean, 0)
+    draws = SearchDraws(target, Objective(TopK(2, 2), "hide"), AttackPlan(copies=3), set())
+    _, slope = draws.gradients(group, group.clean, 0)
     assert 0 < int((slope[0] != 0).any(dim=0).sum()) <= 3
 
 

@@ -39,3 +39,9 @@ def test_damaged_source(change, field):
     """Anything but a stored source is refused."""
     with pytest.raises(DataError, match=f"not a stored source of images.*{field}"):
         Source.from_dict({**Source("digits").as_dict(), **change})
+
+
+def test_text_that_is_not_utf8():
+    """A text that no file can hold is refused like any other."""
+    with pytest.raises(DataError, match="not a stored source of images"):
+        Source.from_dict("\ud800")

@@ -85,9 +85,8 @@ def test_portions(votes, monkeypatch, limit) -> None:
 
 def test_single_read(votes, monkeypatch) -> None:
     """Every image is read once."""
-    read = []
-    row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position, adaptive: (read.append(position), row(position))[1])
+    read, of_file = [], votes._read
+    monkeypatch.setattr(votes, "_read", lambda positions: (read.extend(positions), of_file(positions))[1])
     certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "paper", "jia"))
     assert read == list(range(11))
 

@@ -41,9 +41,8 @@ def test_points(votes, monkeypatch) -> None:
 
 def test_single_read(votes, monkeypatch) -> None:
     """Every image is read once."""
-    read = []
-    row = votes.row
-    monkeypatch.setattr(votes, "row", lambda position, adaptive: (read.append(position), row(position))[1])
+    read, of_file = [], votes._read
+    monkeypatch.setattr(votes, "_read", lambda positions: (read.extend(positions), of_file(positions))[1])
     sweep(votes, BASE, {"k": [1, 2, 4], "n": [10, 20]}, GRID, methods=("joint", "jia"))
     assert read == list(range(11))
 

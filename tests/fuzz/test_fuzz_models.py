@@ -64,10 +64,10 @@ def test_model_card(model, tmp_path, examples):
 
 
 def test_model_card_of_huge_network(model, tmp_path):
-    """A card cannot request more memory than its weights have."""
+    """A card cannot request more memory than its weights have, nor name a file that no disk can have."""
     folder = copy_folder(model, tmp_path / "m")
     stored = json.loads((model / "model.json").read_text())
-    for architecture in ("cnn:2000", "cnn:99999999999"):
+    for architecture in ("cnn:2000", "cnn:99999999999", f"{9**400}cnn:2"):
         (folder / "model.json").write_text(signed({**stored, "architecture": architecture}))
         assert read_card(folder).architecture == architecture
         assert read_or_refused(lambda: load_folder(folder)) is None

@@ -126,6 +126,8 @@ def test_paper_recipes(name, split, train, k_prime, k):
         ("digits-patch", ["vote.draws=100"], "vote.draws is 100, but every band of band:8 votes once and nothing is"),
         ("digits-patch", ["vote.pilot_draws=100"], "vote.pilot_draws is 100, but every band"),
         ("digits-patch", ["certify.draws=20"], "certify.draws is 20, but every band"),
+        ("digits-patch", ["certify.methods=[joint]"], "certify: the method 'joint' needs random draws"),
+        ("digits-l1", ["certify.methods=[enumerated]"], "certify: the method 'enumerated' is for band noise"),
         ("digits-patch", ["sweep.alpha=[0.1]"], "sweep.alpha is (0.1,), but every band"),
     ],
 )

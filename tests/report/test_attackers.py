@@ -69,6 +69,7 @@ def test_page(runs, tmp_path):
         text = path.read_text()
         data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
         assert UNITS[noise.attacker] in text
+        assert f"labels per {'band' if noise.kind == 'band' else 'draw'}, k = " in text
         assert data["axis"] == noise.axis_label
         assert data["threats"] == [threat_words(noise, radius) for radius in data["grid"]]
         assert data["threats"][data["start"]] in text
@@ -138,3 +139,10 @@ def test_unlabelled_bands(tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "chosen by the votes of all bands" in text
     assert "pilot draws per image" not in text
+
+
+def test_sweep_of_bands(tmp_path):
+    """Of bands each curve of a sweep holds for certain, the best one too; draws have an alpha."""
+    for noise, words in ((NOISES[-1], "holds for certain"), (NOISES[1], "is not covered by the probability")):
+        study = Study(make_run(tmp_path / noise.kind, noise=noise, swept={"k": [2]}))
+        assert words in {family.key: family.note for family in study.families}["k"]

@@ -5,7 +5,7 @@ from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Change, H
 from multiguard.attack.plan import AttackName, AttackPlan
 from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
 from multiguard.attack.target import gradient_error
-from multiguard.attack.threat import Attacker
+from multiguard.attack.threats import Attacker
 
 __all__ = [
     "Add",

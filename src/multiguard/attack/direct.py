@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiguard.attack.ball import Ball
 from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Bools, Change, Hide
-from multiguard.attack.gradient_search import Progress
 from multiguard.attack.objective import Objective
 from multiguard.attack.perturbation import Candidates, ImageGroup
 from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.search import make_search
+from multiguard.attack.search_draws import Progress, SearchDraws
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
-from multiguard.attack.threat import THREATS, Attacker, Threat, make_compare, make_search
+from multiguard.attack.threats import THREATS, Attacker, Ball, Threat
 from multiguard.certify import Rule, TopK
-from multiguard.certify.noise import Noise, resolve_noise
+from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name
@@ -169,10 +170,10 @@ def _attack(
     before = target.evaluate(group, clean, plan.evaluation_draws)
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
-    objective = Objective(target.rule, goal.kind)
-    search = make_search(name, threat, target, objective, plan, set(), keep_best=True, progress=progress)
+    draws = SearchDraws(target, Objective(target.rule, goal.kind), plan, set(), progress)
+    search = make_search(name, threat, draws, keep_best=True)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
-    start = make_compare(target, objective, plan)(group, clean)
+    start = draws.compare(group, clean)
     start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
     found = search.improve(group, 0, allowed, start).images
     after = target.evaluate(group, found, plan.evaluation_draws)

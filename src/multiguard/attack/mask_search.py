@@ -5,12 +5,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.gradient_search import Compare, Progress, SoftVotes, usable
-from multiguard.attack.masks import Mask, Masks
-from multiguard.attack.objective import Objective
 from multiguard.attack.perturbation import Candidates, ImageGroup
-from multiguard.attack.plan import AttackPlan
-from multiguard.attack.target import Target
+from multiguard.attack.search_draws import SearchDraws
+from multiguard.attack.threats import Mask, Masks
 
 _FIRST_STEP, _LAST_STEP = 0.5, 0.05  # of the values of pixels, in the part of the search in which the mask is fixed
 
@@ -23,18 +20,8 @@ class SaliencySearch:
     The best image of all steps and starts is returned; all values stay in [0, 1].
     """
 
-    def __init__(
-        self,
-        masks: Masks,
-        target: Target,
-        objective: Objective,
-        plan: AttackPlan,
-        compare: Compare,
-        flat: set[str],
-        progress: Progress | None = None,
-    ) -> None:
-        self._masks, self._plan, self._compare, self._flat, self._progress = masks, plan, compare, flat, progress
-        self._soft = SoftVotes(target, objective, plan.copies)
+    def __init__(self, masks: Masks, draws: SearchDraws) -> None:
+        self._masks, self._draws, self._plan = masks, draws, draws.plan
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
         """The best of the candidates from smaller radii and of new starts at these; see `GradientSearch.improve`."""
@@ -43,7 +30,7 @@ class SaliencySearch:
             images = previous.images if start == 0 else self._random_start(group, turn, start, sizes)
             first = (turn * self._plan.starts + start) * self._plan.steps
             for found in self._descend(group, images, first, sizes, start):
-                best = best.better(self._compare(group, found))
+                best = best.better(self._draws.compare(group, found))
         return best
 
     def _descend(
@@ -53,10 +40,7 @@ class SaliencySearch:
         steps, total, mask = self._plan.steps, torch.zeros_like(group.clean), torch.zeros_like(group.clean[:, 0]).bool()
         passed: Candidates | None = None
         for step in range(steps):
-            first_draw = self._plan.pick_draws + (first_step + step) * self._plan.copies
-            values, slope = self._soft.gradients(group, images, first_draw)
-            self._flat.update(name for name, good in zip(group.ids, usable(slope), strict=True) if not good)
-            here = Candidates(images, values)
+            here, slope = self._draws.gradients(group, images, first_step + step)
             passed = here if passed is None else passed.better(here)
             slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
             total = total + slope
@@ -65,8 +49,7 @@ class SaliencySearch:
             else:
                 size = _FIRST_STEP + (_LAST_STEP - _FIRST_STEP) * (2 * step / steps - 1)
                 images = torch.where(mask[:, None], (images - size * slope.sign()).clamp(0, 1), group.clean)
-            if self._progress is not None:
-                self._progress((start * steps + step + 1) / (self._plan.starts * steps))
+            self._draws.done((start * steps + step + 1) / (self._plan.starts * steps))
         assert passed is not None
         return passed.images, images
 
@@ -89,17 +72,8 @@ class SaliencySearch:
 class SparseSearch:
     """Moves a mask and repaints what is in it, in turn, and keeps what lowers the value; it needs no gradients."""
 
-    def __init__(
-        self,
-        masks: Masks,
-        target: Target,
-        objective: Objective,
-        plan: AttackPlan,
-        compare: Compare,
-        progress: Progress | None = None,
-    ) -> None:
-        self._masks, self._plan, self._compare, self._progress = masks, plan, compare, progress
-        self._soft = SoftVotes(target, objective, plan.copies)
+    def __init__(self, masks: Masks, draws: SearchDraws) -> None:
+        self._masks, self._draws, self._plan = masks, draws, draws.plan
 
     def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
         """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
@@ -118,15 +92,12 @@ class SparseSearch:
             wins = (found.values <= best.values).tolist()  # of equals the new one, to leave a plateau
             kept = [new if won else old for old, new, won in zip(kept, tried, wins, strict=True)]
             best = best.better(found)
-            if self._progress is not None:
-                self._progress((number + 1) / self._plan.tries)
-        return previous.better(self._compare(group, best.images))
+            self._draws.done((number + 1) / self._plan.tries)
+        return previous.better(self._draws.compare(group, best.images))
 
     def _score(self, group: ImageGroup, turn: int, painted: list["_Painted"]) -> Candidates:
-        """All tries at one radius get the same draws, so that only the perturbations differ."""
         mask, content = (np.stack(each) for each in zip(*painted, strict=True))
-        images, first_draw = _filled(group.clean, mask, content), self._plan.pick_draws + turn * self._plan.copies
-        return Candidates(images, self._soft.values(group, images, first_draw))
+        return self._draws.values(group, _filled(group.clean, mask, content), turn)
 
 
 _Painted = tuple[Mask, NDArray[np.float32]]  # (height, width) and the content, (channels, height, width), also outside

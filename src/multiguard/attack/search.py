@@ -5,17 +5,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiguard.attack.ball_search import GradientSearch, RandomSearch
+from multiguard.attack.mask_search import SaliencySearch, SparseSearch
 from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import ImageGroup
+from multiguard.attack.perturbation import Candidates, ImageGroup
 from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.search_draws import SearchDraws
 from multiguard.attack.target import SmoothedTarget
-from multiguard.attack.threat import THREATS, make_compare, make_search
+from multiguard.attack.threats import THREATS, Ball, Threat
 from multiguard.certify import Rule, TopK
 from multiguard.certify.rules import check_ranks
 from multiguard.errors import InvalidInputError
@@ -127,6 +131,20 @@ def _check_rule(smoother: Smoother, rule: Rule) -> None:
         check_ranks(rule.k_prime, k_max)
 
 
+class Search(Protocol):
+    """A search for perturbations of one threat."""
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of what is found at these radii, (P,) float64."""
+
+
+def make_search(name: AttackName, threat: Threat, draws: SearchDraws, *, keep_best: bool = False) -> Search:
+    """The search of this name against this threat; `keep_best` is that of `GradientSearch`."""
+    if not isinstance(threat, Ball):
+        return SaliencySearch(threat, draws) if name == "pgd" else SparseSearch(threat, draws)
+    return GradientSearch(threat, draws, keep_best=keep_best) if name == "pgd" else RandomSearch(threat, draws)
+
+
 class _GroupAttack:
     """All attacks on images of one shape."""
 
@@ -152,9 +170,8 @@ class _GroupAttack:
         """What one attack finds at every radius of every image: labels of L leave, or others come in."""
         victims, objective = self._victims, Objective(self._rule, "hide" if goal == "in" else "add")
         group = self._group if goal == "in" else replace(self._group, aim=~self._group.aim)
-        search = make_search(name, self._threat, self._target, objective, self._plan, self._flat)
-        compare = make_compare(self._target, objective, self._plan)
-        best = compare(group, group.clean)
+        draws = SearchDraws(self._target, objective, self._plan, self._flat)
+        search, best = make_search(name, self._threat, draws), draws.compare(group, group.clean)
         for turn in range(max(len(victim.radii) for victim in victims)):
             allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
             active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]

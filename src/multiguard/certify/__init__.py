@@ -8,9 +8,8 @@ from multiguard.certify.noise import (
     Noise,
     PixelAblation,
     Uniform,
-    parse_noise,
-    resolve_noise,
 )
+from multiguard.certify.noise_arguments import parse_noise, resolve_noise
 from multiguard.certify.outlook import Outlook, betting_outlooks
 from multiguard.certify.radii import (
     Radii,

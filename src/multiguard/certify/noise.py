@@ -8,7 +8,7 @@ and both are rounded to the safe side. `docs/theory.md` has the proofs.
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.layers import scale_radii
 from multiguard.certify.shifts import GAUSSIAN_SHIFT, PROBABILITY_SHIFT, Shift
 from multiguard.errors import InvalidInputError
-from multiguard.io.names import unknown_name
+from multiguard.io.rounding import plain
 
 # Far more than the largest relative error of Phi(Phi^-1(q) + r) that was found.
 _MARGIN = 1e-11
@@ -31,8 +31,19 @@ _MOST_PIXELS = 10_000_000
 _STEP_OF_D = 0.001
 
 
+class _Norm:
+    """Noises whose attacker adds a perturbation of bounded norm."""
+
+    attacker: ClassVar[str]
+    whole: ClassVar[bool] = False
+
+    def describe(self, radius: float) -> str:
+        """What the attacker may do."""
+        return f"{self.attacker} {plain(radius)}"
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(_Norm):
     """N(0, sigma^2) added to each coordinate; the attacker adds any perturbation of l2-norm at most the radius.
 
     Attributes:
@@ -46,7 +57,6 @@ class Gaussian:
 
     sigma: float
     kind: ClassVar[str] = "gaussian"
-    whole: ClassVar[bool] = False
     attacker: ClassVar[str] = "l2-norm"
     axis_label: ClassVar[str] = "R (l2-norm)"
     shift: ClassVar[Shift] = GAUSSIAN_SHIFT
@@ -56,11 +66,7 @@ class Gaussian:
         object.__setattr__(self, "sigma", check_sigma(self.sigma))
 
     def __str__(self) -> str:
-        return f"{self.kind}:{_plain(self.sigma)}"
-
-    def describe(self, radius: float) -> str:
-        """What the attacker may do."""
-        return f"{self.attacker} {_plain(radius)}"
+        return f"{self.kind}:{plain(self.sigma)}"
 
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The least probability that an event of probability q keeps: Phi(Phi^-1(q) - radius / sigma)."""
@@ -101,7 +107,7 @@ class _TotalVariation:
 
 
 @dataclass(frozen=True)
-class Uniform(_TotalVariation):
+class Uniform(_Norm, _TotalVariation):
     """U(-half_width, half_width) added to each coordinate; the attacker has any perturbation of l1-norm at most R.
 
     Attributes:
@@ -115,7 +121,6 @@ class Uniform(_TotalVariation):
 
     half_width: float
     kind: ClassVar[str] = "uniform"
-    whole: ClassVar[bool] = False
     attacker: ClassVar[str] = "l1-norm"
     axis_label: ClassVar[str] = "R (l1-norm)"
     betting_r: ClassVar[Floats] = np.arange(0.0, 1.0, _STEP_OF_D)
@@ -128,11 +133,7 @@ class Uniform(_TotalVariation):
         object.__setattr__(self, "half_width", float(self.half_width))
 
     def __str__(self) -> str:
-        return f"{self.kind}:{_plain(self.half_width)}"
-
-    def describe(self, radius: float) -> str:
-        """What the attacker may do."""
-        return f"{self.attacker} {_plain(radius)}"
+        return f"{self.kind}:{plain(self.half_width)}"
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D = R / (2 b), at most 1, rounded up."""
@@ -174,7 +175,7 @@ class PixelAblation(_TotalVariation):
 
     def describe(self, radius: float) -> str:
         """What the attacker may do."""
-        return f"any {_plain(radius)} pixel{'' if radius == 1 else 's'}"
+        return f"any {plain(radius)} pixel{'' if radius == 1 else 's'}"
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, rounded up."""
@@ -224,7 +225,7 @@ class BandAblation(_TotalVariation):
 
     def describe(self, radius: float) -> str:
         """What the attacker may do."""
-        return f"any {_plain(radius)} x {_plain(radius)} patch"
+        return f"any {plain(radius)} x {plain(radius)} patch"
 
     def met(self, radius: ArrayLike) -> Ints:
         """How many bands a patch of this side meets, wherever it is."""
@@ -239,72 +240,8 @@ class BandAblation(_TotalVariation):
 
 SampledNoise = Gaussian | Uniform | PixelAblation
 Noise = SampledNoise | BandAblation
-NO_NOISE = "none"  # what records say of training without noise
 HIDDEN = -1.0  # the value of a hidden pixel in every channel: none that an image has
-# The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
-if TYPE_CHECKING:
-    NoiseField = Noise
-else:
-    NoiseField = Any
 NOISES: dict[str, type[Noise]] = {noise.kind: noise for noise in (Gaussian, Uniform, PixelAblation, BandAblation)}
-
-
-def parse_noise(text: str, size: tuple[int, int] | None = None) -> Noise:
-    """The noise of its text form; raises `InvalidInputError` for any other text.
-
-    Args:
-        text: "gaussian:SIGMA", "uniform:HALF_WIDTH", "pixels:KEEP/PIXELS" or "band:WIDTH/COLUMNS".
-        size: The height and width of the images, if they are known: then "/PIXELS" and "/COLUMNS" may be left out,
-            and must fit if they are not.
-
-    >>> parse_noise("uniform:0.5")
-    Uniform(half_width=0.5)
-    >>> parse_noise("pixels:45", size=(32, 32))
-    PixelAblation(keep=45, pixels=1024)
-    """
-    kind, _, value = text.strip().partition(":")
-    if kind not in NOISES:
-        raise InvalidInputError(f"{unknown_name('noise', kind, NOISES)}; expected {_FORMS}")
-    try:
-        if not NOISES[kind].whole:
-            return Gaussian(float(value)) if kind == Gaussian.kind else Uniform(float(value))
-        part, slash, whole = value.partition("/")
-        counted = int(whole) if slash else None
-        return _ablation(kind, int(part), counted, size)
-    except ValueError as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(f"the noise is {text!r}; expected {_FORMS}") from None
-
-
-def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
-    """The noise that is meant by exactly one of the two arguments; sigma means `Gaussian(sigma)`.
-
-    >>> resolve_noise(0.5, None)
-    Gaussian(sigma=0.5)
-    >>> resolve_noise(None, Uniform(0.5))
-    Uniform(half_width=0.5)
-    """
-    if (sigma is None) == (noise is None):
-        raise InvalidInputError(f"give exactly one of sigma and noise, got sigma = {sigma!r} and noise = {noise!r}")
-    if sigma is not None:
-        return Gaussian(sigma)
-    if not isinstance(noise, Noise):
-        names = ", ".join(each.__name__ for each in NOISES.values())
-        raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
-    return noise
-
-
-def as_noise(noise: Noise | str) -> Noise:
-    """The noise itself, or that of the text that a record holds.
-
-    >>> as_noise("uniform:0.5") == as_noise(Uniform(0.5))
-    True
-    """
-    return parse_noise(noise) if isinstance(noise, str) else resolve_noise(None, noise)
-
-
-_FORMS = "gaussian:SIGMA, uniform:HALF_WIDTH, pixels:KEEP/PIXELS or band:WIDTH/COLUMNS"
 
 
 def check_sampled(noise: Noise) -> SampledNoise:
@@ -315,18 +252,6 @@ def check_sampled(noise: Noise) -> SampledNoise:
             "'enumerated' certifies it, from the votes of every position"
         )
     return noise
-
-
-def _ablation(kind: str, part: int, counted: int | None, size: tuple[int, int] | None) -> Noise:
-    """The ablation of this kind, with its total from the text or from the image size."""
-    known = None if size is None else size[1] if kind == "band" else size[0] * size[1]
-    total = known if counted is None else counted
-    named = "columns" if kind == "band" else "pixels"
-    if total is None:
-        raise InvalidInputError(f"the noise is '{kind}:{part}', without the number of {named}; expected {_FORMS}")
-    if known not in (None, total):
-        raise InvalidInputError(f"the noise is '{kind}:{part}/{total}', but the images have {known} {named}")
-    return PixelAblation(part, total) if kind == "pixels" else BandAblation(part, total)
 
 
 @cache
@@ -366,8 +291,3 @@ def _check_radius(radius: ArrayLike, whole: bool) -> Floats:
     if whole and not np.all(given == np.floor(given)):
         raise InvalidInputError(f"radius counts pixels and must be a whole number, got {radius!r}")
     return given
-
-
-def _plain(number: float) -> str:
-    """The shortest text that reads back as this number, without a useless '.0'."""
-    return repr(float(number)).removesuffix(".0")

@@ -18,7 +18,8 @@ from multiguard.certify.draws import read_draws
 from multiguard.certify.enumerated import enumerated_radii
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
+from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled
+from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.certify.registry import own_method
 from multiguard.certify.rules import Method, Rule, TopK, check_method, default_method
 from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii

@@ -166,8 +166,8 @@ def default_label_method(noise: Noise) -> Method:
     return "enumerated" if isinstance(noise, BandAblation) else "joint"
 
 
-def check_method(method: str, rule: Rule, noise: Noise | None = None) -> Method:
-    """The method, if the rule has it or a user registered it for the rule, and it is for this noise."""
+def check_method(method: str, rule: Rule, noise: Noise | str | None = None) -> Method:
+    """The method, if the rule has it or a user registered it for the rule, and it is for this noise or its text."""
     known = (*rule.methods, *own_methods(rule.name))
     if method in known and noise is not None:
         _check_noise(method, noise)
@@ -178,12 +178,12 @@ def check_method(method: str, rule: Rule, noise: Noise | None = None) -> Method:
     )
 
 
-def _check_noise(method: Method, noise: Noise) -> None:
+def _check_noise(method: Method, noise: Noise | str) -> None:
     """Raises unless the method is for this noise."""
-    own = own_method(method)
-    if own is not None and noise.kind not in own.noises:
+    own, kind = own_method(method), str(noise).partition(":")[0]
+    if own is not None and kind not in own.noises:
         raise InvalidInputError(f"the method {method!r} was registered for {', '.join(own.noises)} noise, not {noise}")
-    if own is not None or (method == "enumerated") == isinstance(noise, BandAblation):
+    if own is not None or (method == "enumerated") == (kind == BandAblation.kind):
         return
     if method == "enumerated":
         raise InvalidInputError(f"the method 'enumerated' is for band noise, not {noise}; use another, such as 'joint'")

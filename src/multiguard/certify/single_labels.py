@@ -13,7 +13,8 @@ from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, check_votes, count_votes
 from multiguard.certify.draws import read_draws
 from multiguard.certify.enumerated import enumerated_radii
-from multiguard.certify.noise import BandAblation, Noise, resolve_noise
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.certify.radii import solve
 from multiguard.certify.rules import Method, Rule, TopK, check_method, default_label_method
 from multiguard.errors import InvalidInputError

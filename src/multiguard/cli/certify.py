@@ -18,7 +18,7 @@ from multiguard.pipeline.parts import VotePart
 from multiguard.pipeline.recipe import CertifyPart
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
-_Rule = Annotated[dict[str, Any], Fields(VotePart, only=("rule",), help={"rule": "The rule of the votes."})]
+_Rule = Annotated[dict[str, Any], Fields(VotePart, only=("rule",), help={"rule": "The rule [that of the votes]."})]
 _NoLabels = Annotated[bool, Option("--no-labels", help="Certify the labels that the pilot draws chose.")]
 _Sweep = Annotated[
     list[str] | None,
@@ -31,10 +31,6 @@ _Out = Annotated[
     Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
 ]
 
-_ALL: dict[RuleName, tuple[str, ...]] = {
-    "top-k": ("coupled", "joint", "betting", "paper", "independent", "jia"),
-    "threshold": ("joint", "coupled", "betting", "independent"),
-}
 _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 
 
@@ -51,21 +47,24 @@ def certify_command(
 ) -> None:
     """Certify the votes of every image and average certified recall, precision and F1 over radii.
 
-    Top-k votes take --k and --k-prime; votes of sets take --rule threshold and --threshold. A sweep holds point by
-    point: alpha does not cover its best point if that is picked afterwards.
+    Top-k votes take --k and --k-prime; votes of sets take --threshold. A sweep holds point by point: alpha does not
+    cover its best point if that is picked afterwards.
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
     from multiguard.cli.score_table import rule_text, show_scores
+    from multiguard.evaluate.certifier import every_method
     from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_choice, with_own_folder
     from multiguard.report.words import closing_sentence
     from multiguard.results import read_tuned
+    from multiguard.votes.shards import load_manifest
 
+    run = load_manifest(votes).provenance
     job = CertifyJob(
         votes,
         out or votes.parent / "certificates",
         part,
-        rule.get("rule", "top-k"),
+        rule.get("rule") or _meant(part) or run.rule,
         labels="pilot" if no_labels else "truth",
         vary=_varied(sweep or ()),
         command=typed_command(),
@@ -73,8 +72,10 @@ def certify_command(
     )
     if tuned is not None:
         job = with_choice(job, read_tuned(tuned))
-    methods = [one for method in part.methods for one in (_ALL[job.rule] if method == "all" else (method,))]
-    job = replace(job, part=replace(job.part, methods=tuple(dict.fromkeys(methods))))
+    if "all" in part.methods:
+        every = every_method(job.part.config(job.rule).rule, run)
+        methods = tuple(dict.fromkeys((*every, *(method for method in part.methods if method != "all"))))
+        job = replace(job, part=replace(job.part, methods=methods))
     if out is None:
         job = with_own_folder(job)
     with progress_bar("steps") as progress:
@@ -87,6 +88,12 @@ def certify_command(
         echo(f"\nnote: {reason}")
     echo(f"\n{fill(closing_sentence(written), 80)}")
     echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
+
+
+def _meant(part: CertifyPart) -> RuleName | None:
+    """The rule that the options belong to; None where there are none, or those of both."""
+    top_k, threshold = part.k is not None or part.k_prime is not None, part.threshold is not None
+    return None if top_k == threshold else "top-k" if top_k else "threshold"
 
 
 def _varied(sweeps: Sequence[str]) -> dict[Any, list[float]]:

@@ -83,7 +83,7 @@ class Source:
             options = msgspec.convert(source.options, _StoredOptions, dec_hook=_convert)
             if wrong := {*stored} ^ {each.name for each in fields(cls)} | source.options.keys() ^ options.keys():
                 raise msgspec.ValidationError(f"unknown or missing: {', '.join(sorted(wrong))[:60]}")
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise DataError(f"not a stored source of images ({error}); vote again to write it") from error
         return replace(source, options=options)
 

@@ -156,7 +156,7 @@ class Certifier:
         return as_array(votes, self._rule.name)
 
 
-def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | None = None) -> tuple[Method, ...]:
+def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | str | None = None) -> tuple[Method, ...]:
     """The methods, if there is at least one and each is known to the rule and to the noise; repeated ones once."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods must be a list of methods, such as [{methods!r}], got {methods!r}")
@@ -173,6 +173,14 @@ def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
 def set_method(rule: Rule, run: Provenance) -> Method:
     """The method that proves what is claimed of sets if none is named."""
     return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise)
+
+
+def every_method(rule: Rule, run: Provenance) -> tuple[Method, ...]:
+    """The methods that may certify these votes, the default first; without cohen, which is for a single label."""
+    first = set_method(rule, run)
+    if first == "enumerated" or _why_not_fixed(run):
+        return (first,)
+    return tuple(dict.fromkeys((first, *(each for each in rule.methods if each not in ("cohen", "enumerated")))))
 
 
 def default_method(run: Provenance) -> Method:

@@ -1,5 +1,6 @@
 """The kinds of models that a name can stand for, distinguished by prefix, by suffix or by what a folder holds."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -39,7 +40,7 @@ def parse_spec(name: str) -> ModelSpec:
     path = Path(name)
     if name in built_in_names():
         return ModelSpec("folder", str(BUILT_IN / name))
-    if name and path.is_dir():
+    if os.path.isdir(name):  # noqa: PTH112 - False for a name too long for a file, where Path raises
         return _folder(path)
     prefix, _, rest = name.partition(":")
     if prefix in _NETWORKS:
@@ -78,7 +79,8 @@ def _folder(path: Path) -> ModelSpec:
 def _weights_file(path: Path) -> ModelSpec:
     """The folder around a weights file that says which network they are of; weights alone do not."""
     home = path.parent
-    if path.suffix == ".safetensors" and any((home / name).is_file() for name in (CARD_FILE, HF_CONFIG)):
+    beside = (os.path.isfile(home / name) for name in (CARD_FILE, HF_CONFIG))  # noqa: PTH113 - as above
+    if path.suffix == ".safetensors" and any(beside):
         return _folder(home)
     raise ModelError(
         f"{path}: weights alone do not say which network they are of; name both, as in "

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import torch
 
-from multiguard.certify.noise import Noise, parse_noise
+from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import parse_noise
 from multiguard.certify.rules import RuleName
 from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError

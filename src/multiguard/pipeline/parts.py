@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from multiguard.certify.arguments import check_radii
-from multiguard.certify.noise import NO_NOISE, BandAblation, Noise
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise_arguments import NO_NOISE
 from multiguard.certify.rules import Rule, RuleName, make_rule
 from multiguard.data.image import MAX_SIDE
 from multiguard.data.source import Source

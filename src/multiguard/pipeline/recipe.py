@@ -35,7 +35,7 @@ class CertifyPart:
         tuple[Method, ...],
         Help(
             "coupled, joint, betting, paper, independent, jia, cohen or all "
-            "[coupled; threshold: joint; adaptive votes: betting].",
+            "[coupled; threshold: joint; adaptive votes: betting; bands: enumerated].",
             "method",
         ),
     ] = ()
@@ -203,7 +203,7 @@ class RunRecipe:
         vote, certify, sweep = self.vote, self.certify, self.sweep
         try:
             if certify.methods:
-                check_methods(certify.methods, self.config.rule)
+                check_methods(certify.methods, self.config.rule, self.votes_noise)
         except InvalidInputError as error:
             raise InvalidInputError(f"certify: {error}") from error
         if vote.adaptive and any(method != "betting" for method in certify.methods):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
 from multiguard.evaluate.curves import AVERAGINGS
@@ -22,7 +23,8 @@ POINTWISE = (
     "Each curve is valid pointwise, for a configuration fixed in advance; "
     "the best of several, picked after looking, is not covered by the probability 1 − α."
 )
-_LABELS_CHOSEN_AGAIN = "Pilot draws chose the labels again for each curve."
+_CERTAIN = "Every band votes, so each curve holds for certain, and so does the best of several."
+_LABELS_CHOSEN_AGAIN = "{} chose the labels again for each curve."
 _HIGHEST_CEILING = 15.0
 
 
@@ -159,5 +161,8 @@ def _sweep(study: "Study", key: FamilyKey) -> Family:
     lines = tuple(
         Line(plain(value), f"{symbol} = {plain(value)}", both, value == base) for value, both in sorted(swept.items())
     )
-    note = POINTWISE if study.labelled or key in ("n", "alpha") else f"{_LABELS_CHOSEN_AGAIN}\n{POINTWISE}"
+    bands = isinstance(study.main.certificates.noise, BandAblation)
+    note = _CERTAIN if bands else POINTWISE
+    if not study.labelled and key not in ("n", "alpha"):
+        note = f"{_LABELS_CHOSEN_AGAIN.format('The bands' if bands else 'Pilot draws')}\n{note}"
     return Family(key, symbol, title, note, rule_measures(study.rule, labelled=study.labelled), lines, ordered=True)

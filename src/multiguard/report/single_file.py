@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], 
     )
 
 
+@cache
 def page_environment(folder: Path) -> "Environment":
     """The templates of a folder, in which every value is escaped and none may be missing."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

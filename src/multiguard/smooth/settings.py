@@ -147,7 +147,7 @@ def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
 def _check_noise(noise: Noise) -> Noise:
     """The noise, if it can be made in float32."""
     least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-    named = {Gaussian: "sigma", Uniform: "half_width"}.get(type(noise))
+    named = "sigma" if isinstance(noise, Gaussian) else "half_width" if isinstance(noise, Uniform) else None
     if named is not None and not least <= getattr(noise, named) <= most:
         given = getattr(noise, named)
         raise InvalidInputError(f"{named} must be within float32, {least:.1e} to {most:.1e}, got {given!r}")

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.noise import BandAblation, Noise, resolve_noise
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output, state_hash

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from multiguard.certify.noise import NO_NOISE, BandAblation, Gaussian, Noise, PixelAblation, Uniform, parse_noise
+from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
+from multiguard.certify.noise_arguments import NO_NOISE, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 

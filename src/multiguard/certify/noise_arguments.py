@@ -1,0 +1,82 @@
+"""The noise that an argument means: a text such as "band:4/32", a standard deviation, or the noise itself."""
+
+from typing import TYPE_CHECKING, Any
+
+from multiguard.certify.noise import NOISES, BandAblation, Gaussian, Noise, PixelAblation, Uniform
+from multiguard.errors import InvalidInputError
+from multiguard.io.names import unknown_name
+
+NO_NOISE = "none"  # what records say of training without noise
+_FORMS = "gaussian:SIGMA, uniform:HALF_WIDTH, pixels:KEEP/PIXELS or band:WIDTH/COLUMNS"
+# The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
+if TYPE_CHECKING:
+    NoiseField = Noise
+else:
+    NoiseField = Any
+
+
+def parse_noise(text: str, size: tuple[int, int] | None = None) -> Noise:
+    """The noise of its text form; raises `InvalidInputError` for any other text.
+
+    Args:
+        text: "gaussian:SIGMA", "uniform:HALF_WIDTH", "pixels:KEEP/PIXELS" or "band:WIDTH/COLUMNS".
+        size: The height and width of the images, if they are known: then "/PIXELS" and "/COLUMNS" may be left out,
+            and must fit if they are not.
+
+    >>> parse_noise("uniform:0.5")
+    Uniform(half_width=0.5)
+    >>> parse_noise("pixels:45", size=(32, 32))
+    PixelAblation(keep=45, pixels=1024)
+    """
+    kind, _, value = text.strip().partition(":")
+    if kind not in NOISES:
+        raise InvalidInputError(f"{unknown_name('noise', kind, NOISES)}; expected {_FORMS}")
+    try:
+        if not NOISES[kind].whole:
+            return Gaussian(float(value)) if kind == Gaussian.kind else Uniform(float(value))
+        part, slash, whole = value.partition("/")
+        counted = int(whole) if slash else None
+        return _ablation(kind, int(part), counted, size)
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"the noise is {text!r}; expected {_FORMS}") from None
+
+
+def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
+    """The noise that is meant by exactly one of the two arguments; sigma means `Gaussian(sigma)`.
+
+    >>> resolve_noise(0.5, None)
+    Gaussian(sigma=0.5)
+    >>> resolve_noise(None, Uniform(0.5))
+    Uniform(half_width=0.5)
+    """
+    if (sigma is None) == (noise is None):
+        raise InvalidInputError(f"give exactly one of sigma and noise, got sigma = {sigma!r} and noise = {noise!r}")
+    if sigma is not None:
+        return Gaussian(sigma)
+    if not isinstance(noise, Noise):
+        names = ", ".join(each.__name__ for each in NOISES.values())
+        raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
+    return noise
+
+
+def as_noise(noise: Noise | str) -> Noise:
+    """The noise itself, or that of the text that a record holds.
+
+    >>> as_noise("uniform:0.5") == as_noise(Uniform(0.5))
+    True
+    """
+    return parse_noise(noise) if isinstance(noise, str) else resolve_noise(None, noise)
+
+
+def _ablation(kind: str, part: int, counted: int | None, size: tuple[int, int] | None) -> Noise:
+    """The ablation of this kind, with its total from the text or from the image size."""
+    known = None if size is None else size[1] if kind == "band" else size[0] * size[1]
+    total = known if counted is None else counted
+    named = "columns" if kind == "band" else "pixels"
+    if total is None:
+        raise InvalidInputError(f"the noise is '{kind}:{part}', without the number of {named}; expected {_FORMS}")
+    if known not in (None, total):
+        raise InvalidInputError(f"the noise is '{kind}:{part}/{total}', but the images have {known} {named}")
+    return PixelAblation(part, total) if kind == "pixels" else BandAblation(part, total)
