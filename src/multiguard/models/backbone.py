@@ -126,7 +126,7 @@ class _LiteParts:
 def _lite_parts(architecture: str) -> _LiteParts:
     match = _LITE.fullmatch(architecture)
     if match is None or (match["size"] is not None and int(match["size"]) not in _LITE_SIZES):
-        expected = "lite:0 to lite:4, unet:WIDTH+lite:0, pool:2+unet:WIDTH+lite:0, or lite:2@SIZE with SIZE 32 to 1024"
+        expected = "lite:0 to lite:4, unet:WIDTH+lite:0, pool:2+unet:WIDTH+lite:0, or lite:2@SIZE, SIZE from 32 to 1024"
         raise ModelError(f"unknown architecture '{architecture}': expected {expected}")
     width, size = (None if match[name] is None else int(match[name]) for name in ("width", "size"))
     return _LiteParts(int(match["pool"] or 1), width, int(match["variant"]), size)
