@@ -30,7 +30,7 @@ from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
 
 # On a CPU that computes in bfloat16: as on a GPU, and half the time.
-_QUICK: dict[str, Any] = {"precision": "bfloat16", "channels_last": True, "batch_size": 4}
+_QUICK: dict[str, Any] = {"precision": "bfloat16", "channels_last": True, "batch_size": 6}
 
 
 @dataclass(frozen=True)
