@@ -98,10 +98,12 @@ def show_predictions(results: "Results", console: Console) -> None:
         names = [found.label_names[label] for label in labels]
         _show_labels(console, names, radii.tolist(), set_radii[number].tolist(), partial(_text, found.noise))
         console.print()
-    echo(fill(_promise(found.noise, "", found.config.alpha), 80))
+    size = results.source.get("data", {}).get("size")
+    echo(fill(_promise(found.noise, size, found.config.alpha), 80))
 
 
-def _promise(noise: "Noise", pixels: str, alpha: float) -> str:
+def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
+    pixels = f"{size} x {size} pixels with " if size else ""
     what = {
         "pixels": "any change of so many pixels",
         "patch": "any change inside one such patch, anywhere",
@@ -139,8 +141,8 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     from multiguard.cli.score_table import noise_text, rule_text
 
     predictor, part = result.predictor, result.predictor.part
-    noise, pixels = predictor.smoother.settings.noise, f"{predictor.size} x {predictor.size} pixels with "
-    yield _promise(noise, pixels if predictor.size else "", part.alpha)
+    noise = predictor.smoother.settings.noise
+    yield _promise(noise, predictor.size, part.alpha)
     how = (
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
         f"--seed {part.seed} repeats the noise."
