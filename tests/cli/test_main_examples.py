@@ -95,7 +95,7 @@ def test_demo(tmp_path, monkeypatch):
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
     assert "\nreport: runs/demo/report.html\n" in out
     assert out.splitlines()[-1] == "report: runs/demo/photos/report.html"
-    assert " 32 x 32 pixels with values from 0" in " ".join(out.split())
+    assert " 16 x 16 pixels with values from 0" in " ".join(out.split())
     shown = re.findall(r"^(\w+\.jpg)  \(\d+ draws\)\nlabel +stays up to", out, re.MULTILINE)
     page = (tmp_path / "runs/demo/photos/report.html").read_text(encoding="utf-8")
     assert len(shown) == 2
