@@ -97,7 +97,7 @@ def coco_blocks(evidence: Path, images: Path) -> dict[str, str]:
         made["patch-pairs"] = pairs_table(every)
         svg_figure(lambda: pairs_figure(every), images, "patch-pairs")
     if (evidence / "coco-l1" / "votes").is_dir():
-        run = read_votes(evidence / "coco-l1" / "votes", partial=True)  # of the images that have votes
+        run = read_votes(evidence / "coco-l1" / "votes")
         made |= {"l1-votes": votes_words(run), "l1-methods": l1_table(run)}
     return made
 
