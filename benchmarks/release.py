@@ -78,6 +78,8 @@ The sha256 of the weights file is `{weights_sha256}`.
 
 - It knows {labels} kinds of objects and returns {k} labels for every image; what it does not know, it cannot name.
 - Images are squashed to {size}x{size} pixels. Small objects are often missed, and rare labels are weak: see the table.
+- The images that trained it and those that were certified had been stored with 224x224 pixels and were enlarged. Photos
+  with more detail were not measured.
 - A certificate says that labels stay under small perturbations of this image. It does not say that they are right.
 - COCO's photos come from Flickr and show what was photographed and uploaded there; other places, times and cameras are
   underrepresented. Do not use it to make decisions about people.
