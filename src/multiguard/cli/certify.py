@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -16,6 +16,10 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 from multiguard.pipeline.parts import VotePart
 from multiguard.pipeline.recipe import CertifyPart
+
+if TYPE_CHECKING:
+    from multiguard.pipeline.certify_job import CertifyJob
+    from multiguard.results import Results
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
 _Rule = Annotated[dict[str, Any], Fields(VotePart, only=("rule",), help={"rule": "The rule [that of the votes]."})]
@@ -52,10 +56,8 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.cli.score_table import rule_text, show_scores
     from multiguard.evaluate.certifier import every_method
-    from multiguard.pipeline.certify_job import CertifyJob, certify, why_nothing, with_choice, with_own_folder
-    from multiguard.report.words import closing_sentence
+    from multiguard.pipeline.certify_job import CertifyJob, certify, with_choice, with_own_folder
     from multiguard.results import read_tuned
     from multiguard.votes.shards import load_manifest
 
@@ -80,6 +82,15 @@ def certify_command(
         job = with_own_folder(job)
     with progress_bar("steps") as progress:
         written = certify(job, progress)
+    _show(job, written)
+
+
+def _show(job: "CertifyJob", written: "Results") -> None:
+    """Print the scores, and what they mean."""
+    from multiguard.cli.score_table import rule_text, show_scores
+    from multiguard.pipeline.certify_job import why_nothing
+    from multiguard.report.words import closing_sentence
+
     if job.tuned is not None:
         left_out = written.source["tuned"]["left_out"]
         echo(f"{left_out} images chose {rule_text(job.tuned.best.rule)}, and are not certified")
