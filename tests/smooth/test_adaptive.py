@@ -1,11 +1,14 @@
 """An adaptive run has the first draws of the fixed run, and stops each image where its rule says."""
 
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from torch import Tensor
 from toy import Images, linear
 
@@ -14,7 +17,7 @@ from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import load
-from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
+from multiguard.smooth import AdaptivePlan, Smoother, adaptive, vote_dataset
 from multiguard.votes import LabelSets, read_votes
 
 TOP_K = AdaptivePlan(TopK(2, 2), radii=(0.1, 0.4), max_draws=300, alpha=0.01)
@@ -76,6 +79,29 @@ def test_shards_and_batches(tmp_path, shard_images, batch_size):
     other = smoother(batch_size=batch_size)
     vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, seed=0, shard_images=shard_images)
     assert same_votes(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_processes(tmp_path, monkeypatch, killed):
+    """Processes beside this one decide the same, and if one of them is killed this one decides."""
+    images, one = Images(12), smoother()
+    vote_dataset(one, images, tmp_path / "one", adaptive=TOP_K, seed=1)
+    monkeypatch.setattr(adaptive, "_processes", lambda device: 2)
+    workers = set()
+
+    def executor(*given, **options):
+        found = get_reusable_executor(*given, **options)
+        workers.update([found.submit(os.getpid).result()])
+        if killed:
+            for process in tuple(found._processes.values()):
+                os.kill(process.pid, signal.SIGKILL)
+                process.join()
+        return found
+
+    monkeypatch.setattr(adaptive, "get_reusable_executor", executor)
+    vote_dataset(one, images, tmp_path / "two", adaptive=TOP_K, seed=1)
+    assert workers - {os.getpid()}
+    assert same_votes(tmp_path / "one", tmp_path / "two")
 
 
 def same_votes(one: Path, other: Path) -> bool:
