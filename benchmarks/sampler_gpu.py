@@ -266,15 +266,18 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     """An adaptive run end to end: the rate of a run with fixed draws, and that run's first draws."""
-    jpegs = Jpegs(1024, size, len(smoother.classifier.label_names))
+    labels = len(smoother.classifier.label_names)
+    few, jpegs = Jpegs(64, size, labels), Jpegs(1024, size, labels)
     plan = AdaptivePlan(TopK(10, 3), radii=(0.1, 0.5), max_draws=1000)
-    with tempfile.TemporaryDirectory() as folder:
+    options = {"adaptive": plan, "pilot_draws": 50, "seed": 0, "shard_images": 32}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as first:
 
         def work() -> int:
-            vote_dataset(smoother, jpegs, folder, adaptive=plan, pilot_draws=50, seed=0, shard_images=32)
+            vote_dataset(smoother, jpegs, folder, **options)  # type: ignore[arg-type]
             votes = read_votes(folder)
             return sum(50 + votes.draws_of(position) for position in range(len(votes)))
 
+        vote_dataset(smoother, few, first, **options)  # type: ignore[arg-type]  # starts the processes that decide
         found = rate(work)
         votes = read_votes(folder)
         ranked = votes.ranked(95, adaptive=True)
