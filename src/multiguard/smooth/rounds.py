@@ -2,7 +2,7 @@
 
 A round takes the images of a shard that still need draws to the next number of draws at which they may stop. Rounds
 follow each other without a gap between batches: continued rounds come first, and a new shard is opened only if none
-waits. A thread evaluates finished rounds while the device draws others, so the device idles only at the end, or if
+waits. Threads evaluate finished rounds while the device draws others, so the device idles only at the end, or if
 evaluation is slower than drawing.
 """
 
@@ -124,7 +124,7 @@ class ShardVoter:
     def __iter__(self) -> Iterator[ShardVotes]:
         """Each shard with its votes, as soon as it is complete."""
         run = self._smoother.attempt if self._record else self._smoother.run
-        with ThreadPoolExecutor(1) as evaluator:
+        with ThreadPoolExecutor(_MAX_EVALUATING) as evaluator:
             self._evaluator = evaluator
             while self._waiting or self._more or self._evaluating:
                 for job, outcome in run(self._jobs(), steady=True):
@@ -245,7 +245,7 @@ class ShardVoter:
             )
 
     def _count_back(self, current: _Round) -> None:
-        """Count a job that is back; after the last one, evaluate the round in the thread, if there is a decision."""
+        """Count a job that is back; after the last one, evaluate the round in a thread, if there is a decision."""
         current.missing -= 1
         if current.missing:
             return
