@@ -8,7 +8,7 @@ EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
   coco-0.5/votes-more                             more draws of some of the images
   coco-0.5/votes-adaptive                         adaptive draws of all images
-  coco-0.5/attack                                 what `multiguard attack --radius 0.5 --radius 1` wrote
+  coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1
   smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
   clean/votes                                     a network that was trained without noise, under noise 0.5
   older/votes                                     a network from 3,000 images
@@ -139,7 +139,7 @@ def _parts(
 ) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
     """Each part of the page by its name, if it has its votes."""
     (source, _), sources, get = main, [one for one, _ in pairs], evidence.get
-    more, clean, attack = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder / "coco-0.5" / "attack"
+    more, clean, attacks = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder.glob("coco-0.5/attack*")
     older, smaller = get("older/votes"), get("smaller-0.5/votes")
     for rule in (MAIN, SMALL, STRICT):
         yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
@@ -161,7 +161,7 @@ def _parts(
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
     if older is not None and smaller is not None:
         yield "waterfall", lambda: waterfall_block(Networks(older, smaller, main, pairs), docs)
-    yield "distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None)
+    yield "distance", lambda: distance_block(source, more, clean, sorted(attacks))
     yield "labels", lambda: labels_block(source, docs)
 
 

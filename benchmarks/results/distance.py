@@ -1,6 +1,7 @@
 """How far the certificates are from their limits: the exact law of the votes, more draws, attacks, the bare network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from pathlib import Path
 
@@ -23,7 +24,9 @@ _METHOD, _LIMIT_IMAGES = "coupled", 200
 _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
-def distance_block(source: Source, more: Source | None, clean: Source | None, attack: Path | None) -> dict[str, str]:
+def distance_block(
+    source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Path]
+) -> dict[str, str]:
     """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
     certified = _certified(source, source.draws)
     rows = []
@@ -33,8 +36,8 @@ def distance_block(source: Source, more: Source | None, clean: Source | None, at
     if (found := _bare_recall(source)) is not None:
         rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
     rows.append(_row("smoothed classifier, no perturbation", "observed", [_smoothed_recall(source)] * 2, certified))
-    if attack is not None:
-        rows += _attacked_rows(read_attacks(attack).attacks, source, certified)
+    if attacks:
+        rows += _attacked_rows([read_attacks(folder).attacks for folder in attacks], source, certified)
     limits = _limits(source)
     some = certified[:, : limits.shape[2]]
     upper, lower = limits.mean(axis=2)
@@ -88,13 +91,17 @@ def _smoothed_recall(source: Source) -> float:
     return float(prediction_scores(source.labels, returned).recall)
 
 
-def _attacked_rows(attacks: Attacks, source: Source, certified: Floats) -> list[list[str]]:
-    """The mean recall that attacks leave: what fresh draws say, and an upper bound that holds with confidence."""
-    own = certified[:, source.positions(image.id for image in attacks.images)]
-    left = [[image.sizes("in", "best", _AT) / len(image.labels) for image in attacks.images]]
-    left += [[_at_most(image) / len(image.labels) for image in attacks.images]]
+def _attacked_rows(attacks: Sequence[Attacks], source: Source, certified: Floats) -> list[list[str]]:
+    """The mean recall that all attacks leave: what fresh draws say, and an upper bound that holds with confidence."""
+    images: dict[str, AttackedImage] = {}
+    for image in (image for each in attacks for image in each.images):
+        known = images.get(image.id, image)
+        images[image.id] = replace(image, outcomes=tuple({*known.outcomes, *image.outcomes}))
+    own = certified[:, source.positions(images)]
+    left = [[image.sizes("in", "best", _AT) / len(image.labels) for image in images.values()]]
+    left += [[_at_most(image) / len(image.labels) for image in images.values()]]
     about, most = np.mean(left, axis=1)
-    words = f"attacked by {' and '.join(attacks.names)}, {attacks.draws:,} fresh draws"
+    words = f"attacked by {' and '.join(attacks[0].names)}, {attacks[0].draws:,} fresh draws"
     return [_row(words, "estimate", about, own), _row(words, "upper bound", most, own)]
 
 

@@ -48,7 +48,8 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
         kept = ranked[:, :draws, : (3 if score == 0.3 else 2)]
         _store(home / "coco-0.5" / f"votes-threshold-{score}", sets, kept, truth)
         _store(home / "coco-0.5" / f"votes-threshold-{score}-train", sets, kept[half], truth[half])
-    _write_attack(home / "coco-0.5" / "attack", run, truth, some)
+    for radius in (0.5, 1.0):
+        _write_attack(home / "coco-0.5" / f"attack-{radius:g}", run, truth, some, radius)
     (home / "older").mkdir()
     np.savez(home / "older" / "votes.npz", votes=ranked[:, :draws], labels=truth)
     (home / "seconds.csv").write_text(
@@ -80,20 +81,19 @@ def _packed(ranked: np.ndarray, run: Provenance) -> DrawVotes:
     return LabelSets.from_hits(hits)
 
 
-def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray) -> None:
+def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray, radius: float) -> None:
     """Every second image loses all its labels at R = 1, and nobody loses any at R = 0.5."""
     images = []
     for place in places.tolist():
         own = tuple(np.flatnonzero(truth[place]).tolist())
-        left = len(own) * (place % 2)
-        outcomes = [
+        left = len(own) * (place % 2 if radius == 1 else 1)
+        outcomes = (
             AttackOutcome("none", "in", 0.0, 0.0, len(own), len(own)),
-            AttackOutcome("pgd", "in", 0.5, 0.5, len(own), len(own)),
-            AttackOutcome("pgd", "in", 1.0, 1.0, left, left),
-        ]
+            AttackOutcome("pgd", "in", radius, radius, left, left),
+        )
         proved = {"in": {"joint": np.full(len(own), -np.inf)}}
-        images.append(AttackedImage(run.image_ids[place], own, proved, tuple(outcomes)))
-    config, radii = CertifyConfig(TopK(10, 3), n=100), (0.0, 0.5, 1.0)
+        images.append(AttackedImage(run.image_ids[place], own, proved, outcomes))
+    config, radii = CertifyConfig(TopK(10, 3), n=100), (0.0, radius)
     attacks = Attacks(
         config, Gaussian(0.5), run.label_names, True, ("joint",), radii, ("pgd",), 0.001, 300, tuple(images), 0
     )
