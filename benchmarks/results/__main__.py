@@ -40,7 +40,7 @@ from benchmarks.results.main_table import (
     tuned_block,
 )
 from benchmarks.results.markdown_tables import scores_table
-from benchmarks.results.sources import MAIN, SPENT, Source, open_arrays, open_votes
+from benchmarks.results.sources import MAIN, SPENT, Pair, Source, open_arrays, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
 from benchmarks.results.tradeoff import draws_block, tradeoff_block
 from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
@@ -71,9 +71,6 @@ def main() -> None:
         made |= wrong_claims_block() | limit_block(options.cases)
     for page in (*(options.out / name for name in ("results.md", "deployment.md", "theory.md")), options.readme):
         write(page, made)
-
-
-Pair = tuple[Source, Source | None]  # votes, and those of the same network on training images
 
 
 class Evidence:

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.results.choice import Candidate, Choice, k_primes
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, markdown
-from benchmarks.results.sources import GRID, MAIN, Source
+from benchmarks.results.sources import GRID, MAIN, Pair, Source
 from multiguard.certify import Method, TopK
 from multiguard.evaluate import candidate_rules
 from multiguard.io.rounding import percent_value, plain
@@ -68,12 +68,8 @@ def _same_photo(smaller: Source, larger: Source) -> str:
     )
 
 
-def tuned_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]:
-    """Certified scores at k = 10 with the k' that `tune` chooses on other images for one radius; also with its sigma.
-
-    Args:
-        pairs: The votes of each noise, with those that choose, if there are any.
-    """
+def tuned_block(pairs: Sequence[Pair]) -> dict[str, str]:
+    """Certified scores at k = 10 with the k', and the sigma, that `tune` chooses on other images for one radius."""
     choices = [Choice(k_primes(*pair), "recall", _TUNED_FOR) for pair in pairs]
     every = Choice([one for choice in choices for one in choice.candidates], "recall", _TUNED_FOR)
     heads = ["sigma", "tuned for", "k'", "method"]
@@ -100,7 +96,7 @@ def _tuned_rows(choice: Choice) -> list[list[str]]:
     return rows
 
 
-def threshold_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, str]:
+def threshold_block(pairs: Sequence[Pair]) -> dict[str, str]:
     """The threshold rule at the t, and the score threshold, of the largest certified F1 at each radius elsewhere.
 
     The method betting takes a second for each image here, so it has a table of fewer images and radii.
@@ -115,7 +111,7 @@ def threshold_block(pairs: Sequence[tuple[Source, Source | None]]) -> dict[str, 
     return {"threshold": f"Chosen on {choice.words()}:\n\n{table}\n\n{words}:\n\n{less}"}
 
 
-def _thresholds(pairs: Sequence[tuple[Source, Source | None]]) -> list[Candidate]:
+def _thresholds(pairs: Sequence[Pair]) -> list[Candidate]:
     return [
         Candidate(source, rule, other)
         for source, other in pairs

@@ -131,6 +131,9 @@ class Source:
         return self.kept / f"{key}.npz"
 
 
+Pair = tuple[Source, Source | None]  # votes, and those of the same network on other images, which choose
+
+
 def open_votes(folder: Path, name: str, kept: Path) -> Source:
     """The votes of a folder; images without labels are left out."""
     run = read_votes(folder)

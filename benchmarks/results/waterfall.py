@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.results.choice import Choice, k_primes
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.markdown_tables import markdown
-from benchmarks.results.sources import ALPHA, MAIN, Source
+from benchmarks.results.sources import ALPHA, MAIN, Pair, Source
 from benchmarks.results.statistics import PUBLIC, statistics_radii
 from benchmarks.results.tradeoff import mean_draws, replayed
 from multiguard.certify import Method
@@ -57,8 +57,8 @@ class Networks:
 
     older: Source
     smaller: Source
-    now: tuple[Source, Source | None]
-    noises: Sequence[tuple[Source, Source | None]]
+    now: Pair
+    noises: Sequence[Pair]
 
 
 def waterfall_block(networks: Networks, docs: Path) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _adaptive(source: Source) -> Step:
     )
 
 
-def _tuned(words: str, pairs: Sequence[tuple[Source, Source | None]], *, same: bool = True) -> Step:
+def _tuned(words: str, pairs: Sequence[Pair], *, same: bool = True) -> Step:
     """The recall with a tuned k', and the noise tuned as well if there are several."""
     choice = Choice([one for pair in pairs for one in k_primes(*pair)], "recall", _AT)
     (near, far), (sigma, other) = choice.values("k_prime"), choice.values("sigma")
