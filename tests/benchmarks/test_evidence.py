@@ -1,5 +1,6 @@
 """The page is made of votes: what is there is shown, and choices never see the images that they are shown on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def first_draws(monkeypatch) -> None:
 
 
 def test_kept_radii(folder):
-    """Radii are those of the votes, now and when they are read back, and differ by n and alpha."""
+    """Radii are those of the votes, now and when they are read back, and differ by n, alpha and sigma."""
     source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
     direct = certified_radii_batch(source.votes, source.labels, MAIN, num_labels=24, sigma=0.5, method="paper")
     for _ in range(2):
@@ -52,6 +53,8 @@ def test_kept_radii(folder):
     fewer, looser = source.radii(MAIN, "paper", 50), source.radii(MAIN, "paper", alpha=0.1)
     assert any(not np.array_equal(one.true, other.true) for one, other in zip(fewer, direct, strict=True))
     assert all(np.all(one.true >= other.true) for one, other in zip(looser, direct, strict=True))
+    twice = replace(source, sigma=2 * source.sigma).radii(MAIN, "paper")
+    assert all(np.allclose(one.true, 2 * other.true) for one, other in zip(twice, direct, strict=True))
 
 
 def test_choice(folder):
