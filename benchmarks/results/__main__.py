@@ -22,8 +22,11 @@ comparison uses all draws of coco-0.5/votes; 2,000 show paper with twice the dra
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from multiprocessing import Process
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.results import blocks, figure_rows
 from benchmarks.results.comparison import comparison_block
@@ -61,6 +64,8 @@ def main() -> None:
     made: dict[str, str] = {}
     if options.evidence is not None:
         evidence = Evidence(options.evidence)
+        if options.two:
+            Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
         if options.comparison:
             made |= _timed("comparison", lambda: comparison_block(evidence.compared()))
@@ -90,6 +95,7 @@ class Evidence:
             self.found[name] = open_votes(path, name, self.folder / "kept")
         return self.found.get(name)
 
+    @cached_property
     def noises(self) -> list[Pair]:
         """The first 1,000 draws of the network of each noise, with its votes on training images."""
         names = [f"coco-{sigma}/votes" for sigma in _SIGMAS]
@@ -98,6 +104,14 @@ class Evidence:
             for name in names
             if (one := self.get(name)) is not None
         ]
+
+    @property
+    def main(self) -> Pair:
+        """The votes that everything else is compared with."""
+        for pair in self.noises:
+            if pair[0].name == _MAIN:
+                return pair
+        raise SystemExit(f"{self.folder} has no {_MAIN}; copy them from where they were drawn")
 
     def thresholds(self) -> list[Pair]:
         """The votes of the threshold rule, each with those on training images."""
@@ -114,14 +128,10 @@ class Evidence:
 
 def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
     """All that the votes on MS-COCO show."""
-    pairs = evidence.noises()
-    main = [pair for pair in pairs if pair[0].name == _MAIN]
-    if not main:
-        raise SystemExit(f"{evidence.folder} has no {_MAIN}; copy them from where they were drawn")
     made: dict[str, str] = {}
-    for name, make in _parts(evidence, pairs, main[0], docs):
+    for name, make in _parts(evidence, docs):
         made |= _timed(name, make)
-    found, (source, _) = list(evidence.found.values()), main[0]
+    found, (source, _) = list(evidence.found.values()), evidence.main
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
@@ -131,11 +141,10 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
     return made | {name: _MISSING for name in _OPTIONAL if name not in made}
 
 
-def _parts(
-    evidence: Evidence, pairs: Sequence[Pair], main: Pair, docs: Path
-) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
+def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
     """Each part of the page by its name, if it has its votes."""
-    (source, _), sources, get = main, [one for one, _ in pairs], evidence.get
+    pairs, (source, _), get = evidence.noises, evidence.main, evidence.get
+    sources = [one for one, _ in pairs]
     more, clean, attacks = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder.glob("coco-0.5/attack*")
     older, smaller = get("older/votes"), get("smaller-0.5/votes")
     for rule in (MAIN, SMALL, STRICT):
@@ -157,9 +166,16 @@ def _parts(
         yield "training", lambda: figure_rows.training_row(source, clean, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
     if older is not None and smaller is not None:
-        yield "waterfall", lambda: waterfall_block(Networks(older, smaller, main, pairs), docs)
+        yield "waterfall", lambda: waterfall_block(Networks(older, smaller, evidence.main, pairs), docs)
     yield "distance", lambda: distance_block(source, more, clean, sorted(attacks))
     yield "labels", lambda: labels_block(source, docs)
+
+
+def _from_the_end(folder: Path) -> None:
+    """Make all parts, the last one first, for the radii that are kept alone."""
+    with TemporaryDirectory() as scratch:
+        for _, make in reversed(list(_parts(Evidence(folder), Path(scratch)))):
+            make()
 
 
 def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
@@ -199,6 +215,7 @@ def write(page: Path, made: Mapping[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
+    parser.add_argument("--two", action="store_true", help="a second process, which starts at the end")
     parser.add_argument("--comparison", action="store_true", help="the comparison that decides on the default method")
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")

@@ -1,6 +1,7 @@
 """The votes that the page is made of, and what each method proves of them; radii are kept, since some take minutes."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -194,7 +195,9 @@ def kept_rows(path: Path, solve: Callable[[], Sequence[Floats]]) -> tuple[list[F
         start = time.process_time()
         rows, seconds = solve(), time.process_time() - start
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
+        scratch = path.with_name(f"{os.getpid()}.npz")  # another process may have the same idea
+        np.savez(scratch, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
+        scratch.replace(path)
     with np.load(path) as stored:
         SPENT[path] = float(stored["seconds"])
         return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), SPENT[path]

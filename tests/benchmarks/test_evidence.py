@@ -93,7 +93,7 @@ def test_choice_elsewhere(folder):
 def test_limits(folder):
     """What is proved from the exact law is never above what no method can prove; an attack leaves what it left."""
     get = Evidence(folder).get
-    (source, _), more, clean = Evidence(folder).noises()[1], get("coco-0.5/votes-more"), get("clean/votes")
+    (source, _), more, clean = Evidence(folder).noises[1], get("coco-0.5/votes-more"), get("clean/votes")
     made = distance_block(source, more, clean, sorted(folder.glob("coco-0.5/attack*")))["distance"].splitlines()
     rows = [line.split(" | ") for line in made if line.startswith("|")][2:]
     values = {(row[0].strip("| "), row[1]): [float(cell.strip(" |")) for cell in row[2:]] for row in rows}
@@ -131,7 +131,7 @@ def test_coco_blocks(folder, tmp_path):
 
 def test_tuned_block(folder):
     """Scores are those of the k' that the training images choose, at the radius it is tuned for and at the other."""
-    pair = Evidence(folder).noises()[1]
+    pair = Evidence(folder).noises[1]
     source, other = pair
     rules = [TopK(10, k_prime) for k_prime in (1, 2, 3)]
     rule = max(rules, key=lambda each: other.scores(each, "joint", radius=[0.5]).recall[0])
@@ -144,7 +144,7 @@ def test_tuned_block(folder):
 def test_first_draws(folder):
     """Only the first draws of a network are used where nothing else is said; the comparison has all of them."""
     evidence = Evidence(folder)
-    assert [one.draws for one, _ in evidence.noises()] == [120, 120, 120]
+    assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
     assert {letter: one.draws for letter, one in evidence.compared().items()} == {"A": 120, "C": 240}
 
 
@@ -176,7 +176,7 @@ def _f1(source: Source, rule: Threshold) -> float:
 def test_more_draws(folder):
     """More draws of some images, and adaptive ones, have rows of their own."""
     evidence = Evidence(folder)
-    (source, _), more = evidence.noises()[0], evidence.get("coco-0.5/votes-more")
+    (source, _), more = evidence.noises[0], evidence.get("coco-0.5/votes-more")
     alone = draws_block(source, None, None)["draws"].splitlines()
     every = draws_block(source, more, evidence.get("coco-0.5/votes-adaptive"))["draws"].splitlines()
     assert [line.split(" | ")[1] for line in alone[2:]] == ["120, fixed"] * 3
