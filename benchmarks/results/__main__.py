@@ -3,27 +3,30 @@
 python -m benchmarks.results EVIDENCE --comparison --small-cases --digits runs/digits-figures
 
 EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
-  coco-0.5/votes, coco-0.25/votes, coco-1/votes   one network for each noise, 1,000 draws
-  coco-0.5/votes-train                            of the same network on training images, to choose k' on
+  coco-0.25/votes, coco-0.5/votes, coco-1/votes   one network for each noise; the first 1,000 draws are used
+  coco-*/votes-train                              of the same networks on training images, to choose k' on
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
-  coco-0.5/votes-more, or earlier/votes-more      more draws, on some or all images
-  coco-0.5/votes-adaptive                         adaptive draws
-  coco-0.5/attack                                 what `multiguard attack` wrote
-  seed-2/votes                                    the network of sigma 0.5, trained with another seed
-  smaller-0.5/votes, -0.25, -1                    the same on images of 224 pixels
-  clean/votes                                     a network that was trained without noise
-  older/votes, earlier/votes                      a network from 3,000 images, and an earlier one from all of them
+  coco-0.5/votes-more                             more draws of some of the images
+  coco-0.5/votes-adaptive                         adaptive draws of all images
+  coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1
+  smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
+  clean/votes                                     a network that was trained without noise, under noise 0.5
+  older/votes                                     a network from 3,000 images
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
   seconds.csv                                     votes,seconds: what each `multiguard vote` took
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
-page. Radii are kept in EVIDENCE/kept.
+page, or said to be missing. Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The
+comparison uses all draws of coco-0.5/votes; 2,000 show paper with twice the draws.
 """
 
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from multiprocessing import Process
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.results import blocks, figure_rows
 from benchmarks.results.comparison import comparison_block
@@ -35,23 +38,22 @@ from benchmarks.results.main_table import (
     SMALL,
     STRICT,
     methods_block,
-    seeds_block,
     sizes_block,
     threshold_block,
     tuned_block,
 )
 from benchmarks.results.markdown_tables import scores_table
-from benchmarks.results.sources import MAIN, Source, open_arrays, open_votes
+from benchmarks.results.sources import MAIN, SPENT, Pair, Source, open_arrays, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
 from benchmarks.results.tradeoff import draws_block, tradeoff_block
 from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
 from benchmarks.results.waterfall import Networks, waterfall_block
 
-_SIGMAS = ("0.25", "0.5", "1")
-_ARRAYS_SIGMA, _LEAST_DRAWS, _MORE_IMAGES = 0.5, 100, 100
+_SIGMAS, _MAIN = ("0.25", "0.5", "1"), "coco-0.5/votes"
+_ARRAYS_SIGMA, _DRAWS = 0.5, 1000
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
-    ("threshold", "seeds", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
+    ("threshold", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
     "*Not measured on these networks.*",
 )
 
@@ -62,10 +64,12 @@ def main() -> None:
     made: dict[str, str] = {}
     if options.evidence is not None:
         evidence = Evidence(options.evidence)
+        if options.two:
+            Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
         if options.comparison:
             made |= _timed("comparison", lambda: comparison_block(evidence.compared()))
-        made["made"] = _made(evidence)
+        made["made"] = _made()
     if options.digits is not None:
         made |= digits_blocks(options.digits, options.out, options.digits_commit)
     if options.small_cases:
@@ -91,35 +95,34 @@ class Evidence:
             self.found[name] = open_votes(path, name, self.folder / "kept")
         return self.found.get(name)
 
-    def main(self) -> Source:
+    @cached_property
+    def noises(self) -> list[Pair]:
+        """The first 1,000 draws of the network of each noise, with its votes on training images."""
+        names = [f"coco-{sigma}/votes" for sigma in _SIGMAS]
+        return [
+            (one.shortened([_DRAWS] * len(one)), self.get(f"{name}-train"))
+            for name in names
+            if (one := self.get(name)) is not None
+        ]
+
+    @property
+    def main(self) -> Pair:
         """The votes that everything else is compared with."""
-        found = self.get("coco-0.5/votes")
-        if found is None:
-            raise SystemExit(f"{self.folder} has no coco-0.5/votes; copy them from where they were drawn")
-        return found
+        for pair in self.noises:
+            if pair[0].name == _MAIN:
+                return pair
+        raise SystemExit(f"{self.folder} has no {_MAIN}; copy them from where they were drawn")
 
-    def more(self) -> Source | None:
-        """The votes with more draws, of the current network or of an earlier one; 100 images are enough."""
-        found = self.get("coco-0.5/votes-more") or self.get("earlier/votes-more")
-        return found.subset(range(min(len(found), _MORE_IMAGES))) if found is not None else None
-
-    def thresholds(self) -> list[tuple[Source, Source | None]]:
+    def thresholds(self) -> list[Pair]:
         """The votes of the threshold rule, each with those on training images."""
         names = [f"coco-0.5/{path.name}" for path in sorted(self.folder.glob("coco-0.5/votes-threshold*"))]
         return [
             (one, self.get(f"{name}-train")) for name in names if not name.endswith("-train") if (one := self.get(name))
         ]
 
-    def networks(self, noises: Sequence[Source]) -> Networks | None:
-        """The votes of the waterfall; None without those of its first steps."""
-        older = self.get("older/votes")
-        if older is None:
-            return None
-        return Networks(older, self.main(), noises, self.get("earlier/votes"), self.get("smaller-0.5/votes"))
-
     def compared(self) -> dict[str, Source]:
-        """The votes of the comparison that decides on the default method."""
-        names = {"A": "older/votes", "B": "earlier/votes-more", "C": "coco-0.5/votes"}
+        """The votes of the comparison that decides on the default method, with all their draws."""
+        names = {"A": "older/votes", "C": "coco-0.5/votes"}
         return {letter: one for letter, name in names.items() if (one := self.get(name)) is not None}
 
 
@@ -128,49 +131,51 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
     made: dict[str, str] = {}
     for name, make in _parts(evidence, docs):
         made |= _timed(name, make)
-    found = list(evidence.found.values())
+    found, (source, _) = list(evidence.found.values()), evidence.main
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
         made |= vote_cost_block(evidence.folder / "seconds.csv", found)
-    source = evidence.main()
-    made |= certify_cost_block([source], (MAIN,))
-    made |= votes_block(found)
+    made |= certify_cost_block(source) | votes_block(found)
     made["headline"] = _headline(source)
     return made | {name: _MISSING for name in _OPTIONAL if name not in made}
 
 
 def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
     """Each part of the page by its name, if it has its votes."""
-    source, get = evidence.main(), evidence.get
-    sources = [one for name in _SIGMAS if (one := get(f"coco-{name}/votes")) is not None]
-    more, clean, attack = evidence.more(), get("clean/votes"), evidence.folder / "coco-0.5" / "attack"
+    pairs, (source, _), get = evidence.noises, evidence.main, evidence.get
+    sources = [one for one, _ in pairs]
+    more, clean, attacks = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder.glob("coco-0.5/attack*")
+    older, smaller = get("older/votes"), get("smaller-0.5/votes")
     for rule in (MAIN, SMALL, STRICT):
         yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
-    pairs = [(one, get(one.name.replace("/votes", "/votes-train"))) for one in sources]
     yield "tuned", lambda: tuned_block(pairs)
     if thresholds := evidence.thresholds():
         yield "threshold", lambda: threshold_block(thresholds)
     yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
     yield "tradeoff", lambda: tradeoff_block(more or source, docs)
-    if (second := get("seed-2/votes")) is not None:
-        yield "seeds", lambda: seeds_block([source, second])
-    smaller = [one for name in _SIGMAS if (one := get(f"smaller-{name}/votes")) is not None]
-    if smaller:
-        yield "sizes", lambda: sizes_block([*((224, one) for one in smaller), *((448, one) for one in sources)])
+    if smaller is not None:
+        yield "sizes", lambda: sizes_block(smaller, sources)
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
     yield "n", lambda: figure_rows.n_row(more or source, docs)
     yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
     yield "terms", lambda: figure_rows.second_terms_row(source)
     yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]))
-    if clean is not None and clean.draws >= _LEAST_DRAWS:
+    if clean is not None and clean.draws == source.draws:
         yield "training", lambda: figure_rows.training_row(source, clean, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
-    if (networks := evidence.networks(sources)) is not None:
-        yield "waterfall", lambda: waterfall_block(networks, docs)
-    yield "distance", lambda: distance_block(source, more, clean, attack if attack.is_dir() else None)
+    if older is not None and smaller is not None:
+        yield "waterfall", lambda: waterfall_block(Networks(older, smaller, evidence.main, pairs), docs)
+    yield "distance", lambda: distance_block(source, more, clean, sorted(attacks))
     yield "labels", lambda: labels_block(source, docs)
+
+
+def _from_the_end(folder: Path) -> None:
+    """Make all parts, the last one first, for the radii that are kept alone."""
+    with TemporaryDirectory() as scratch:
+        for _, make in reversed(list(_parts(Evidence(folder), Path(scratch)))):
+            make()
 
 
 def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
@@ -192,11 +197,10 @@ def _headline(source: Source) -> str:
     return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
 
 
-def _made(evidence: Evidence) -> str:
+def _made() -> str:
     """The command, the commit and the time that the generated parts took."""
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    spent = sum(sum(one.seconds.values()) for one in evidence.found.values())
-    took = f"certifying took {spent:,.0f} s of processor time on one core of a CPU"
+    took = f"certifying took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
     return f"Made by `python -m benchmarks.results evidence` at commit {found.stdout.strip()}; {took}."
 
 
@@ -211,6 +215,7 @@ def write(page: Path, made: Mapping[str, str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
+    parser.add_argument("--two", action="store_true", help="a second process, which starts at the end")
     parser.add_argument("--comparison", action="store_true", help="the comparison that decides on the default method")
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")

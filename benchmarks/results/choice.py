@@ -28,6 +28,13 @@ class Candidate:
         """The votes that choose."""
         return self.other or self.source
 
+    def value(self, name: str) -> float:
+        """The sigma or the score threshold of the votes, or a parameter of the rule."""
+        if name == "score threshold":
+            assert self.source.run is not None
+            return self.source.run.provenance.score_threshold or 0.0
+        return float(self.source.sigma if name == "sigma" else getattr(self.rule, name))
+
 
 class Choice:
     """The candidate that certifies most at each radius on images that are then left out.
@@ -62,11 +69,8 @@ class Choice:
         return f"{len(self.candidates[0].chooser)} training images" if self.apart else "the other half of the images"
 
     def values(self, name: str) -> list[str]:
-        """A parameter of the rule, or sigma, of what was chosen at each radius."""
-        found = [
-            {one.source.sigma if name == "sigma" else getattr(one.rule, name) for one in column}
-            for column in zip(*self.chosen, strict=True)
-        ]
+        """What was chosen at each radius: a value that candidates have."""
+        found = [{one.value(name) for one in column} for column in zip(*self.chosen, strict=True)]
         return [", ".join(map(plain, sorted(column))) for column in found]
 
     def scores(self, method: Method, measure: str) -> Floats:

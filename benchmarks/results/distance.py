@@ -1,9 +1,9 @@
 """How far the certificates are from their limits: the exact law of the votes, more draws, attacks, the bare network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,40 +14,53 @@ from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import MAIN, Source, hits_of, kept_rows
 from multiguard.certify import Method, TopK, certified_size, exact_radii
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import prediction_scores
+from multiguard.evaluate import AttackedImage, Attacks, prediction_scores
 from multiguard.io.rounding import percent_value
 from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
-_METHOD, _LIMIT_IMAGES = "coupled", 50
+_METHOD, _LIMIT_IMAGES = "coupled", 200
 _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
-def distance_block(source: Source, more: Source | None, clean: Source | None, attack: Path | None) -> dict[str, str]:
+def distance_block(
+    source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Path]
+) -> dict[str, str]:
     """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
     certified = _certified(source, source.draws)
     rows = []
     if clean is not None and clean.run is not None and (found := _bare_recall(clean)) is not None:
-        own = certified[:, _positions(source, clean.run.ids)]
+        own = certified[:, source.positions(clean.run.ids)]
         rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
     if (found := _bare_recall(source)) is not None:
         rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
     rows.append(_row("smoothed classifier, no perturbation", "observed", [_smoothed_recall(source)] * 2, certified))
-    if attack is not None:
-        ids, reached = _attacked(attack)
-        rows.append(_row("attacked by PGD", "upper bound", reached, certified[:, _positions(source, ids)]))
-    upper, lower = _limits(source)
-    some = certified[:, : len(upper)]
-    rows.append(_row("no method can prove more from the law of the votes", "upper bound", upper.mean(axis=0), some))
-    rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower.mean(axis=0), some))
+    if attacks:
+        rows += _attacked_rows([read_attacks(folder).attacks for folder in attacks], source, certified)
+    limits = _limits(source)
+    some = certified[:, : limits.shape[2]]
+    upper, lower = limits.mean(axis=2)
+    rows.append(_row("no method can prove more from the law of the votes", "upper bound", upper, some))
+    rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower, some))
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
     if more is not None:
-        values = _certified(more, more.draws).mean(axis=1)
-        words = f"certified from {more.draws:,} draws, `{more.name}`"
-        rows.append(_row(words, "proved", values, _certified(more, source.draws)))
+        fewer, values = (_certified(more, n) for n in (source.draws, more.draws))
+        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values.mean(axis=1), fewer))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
-    return {"distance": markdown(heads, rows, words=2)}
+    bare = _smoothed_recall(source.subset(range(limits.shape[2])))
+    words = (
+        f"A better theorem could still gain {_points(upper - lower)} at most on these {some.shape[1]} images. "
+        f"From there to what is certified, {_points(lower - some.mean(axis=1))}, is the price of {source.draws:,} "
+        f"draws. The rest of the way to the recall without a perturbation, {_points(bare - upper)}, is what noise "
+        "itself costs."
+    )
+    return {"distance": f"{markdown(heads, rows, words=2)}\n\n{words}"}
+
+
+def _points(gaps: Floats) -> str:
+    near, far = 100 * gaps
+    return f"{near:.1f} points at R = 0.5 and {far:.1f} at R = 1"
 
 
 def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Floats) -> list[str]:
@@ -61,12 +74,6 @@ def _certified(source: Source, draws: int) -> Floats:
     """(radii, images) the certified recall."""
     each = zip(source.radii(MAIN, _METHOD, draws), source.labels, strict=True)
     return np.array([certified_size(radii.true, _AT) / len(true) for radii, true in each]).T
-
-
-def _positions(source: Source, ids: Any) -> NDArray[np.int64]:
-    assert source.run is not None
-    known = {image_id: place for place, image_id in enumerate(source.run.ids)}
-    return np.array([known[image_id] for image_id in ids])
 
 
 def _bare_recall(source: Source) -> float | None:
@@ -84,24 +91,31 @@ def _smoothed_recall(source: Source) -> float:
     return float(prediction_scores(source.labels, returned).recall)
 
 
-def _attacked(folder: Path) -> tuple[list[str], list[float]]:
-    """The images, and the mean recall that attacks leave at most: an upper bound that holds with confidence."""
-    images = read_attacks(folder).attacks.images
-    left = [
-        np.mean([min(o.at_most for o in image.outcomes if o.radius <= radius) / len(image.labels) for image in images])
-        for radius in _AT
-    ]
-    return [image.id for image in images], [float(value) for value in left]
+def _attacked_rows(attacks: Sequence[Attacks], source: Source, certified: Floats) -> list[list[str]]:
+    """The mean recall that all attacks leave: what fresh draws say, and an upper bound that holds with confidence."""
+    images: dict[str, AttackedImage] = {}
+    for image in (image for each in attacks for image in each.images):
+        known = images.get(image.id, image)
+        images[image.id] = replace(image, outcomes=tuple({*known.outcomes, *image.outcomes}))
+    own = certified[:, source.positions(images)]
+    left = [[image.sizes("in", "best", _AT) / len(image.labels) for image in images.values()]]
+    left += [[_at_most(image) / len(image.labels) for image in images.values()]]
+    about, most = np.mean(left, axis=1)
+    words = f"attacked by {' and '.join(attacks[0].names)}, {attacks[0].draws:,} fresh draws"
+    return [_row(words, "estimate", about, own), _row(words, "upper bound", most, own)]
 
 
-def _limits(source: Source) -> tuple[Floats, Floats]:
-    """(images, radii) the recall that is broken at most and proved at least, if the law of the votes were exact."""
+def _at_most(image: AttackedImage) -> NDArray[np.int64]:
+    return np.array([min(o.at_most for o in image.outcomes if o.radius <= radius) for radius in _AT])
+
+
+def _limits(source: Source) -> Floats:
+    """(2, radii, images) the recall that is broken at most and proved at least, if the law of the votes were exact."""
     images = range(min(_LIMIT_IMAGES, len(source)))
-    rows, _ = kept_rows(
-        source.path("limits", repr(MAIN), _METHOD, str(len(images))), lambda: [_limit(source, i) for i in images]
-    )
-    upper, lower = np.split(np.array(rows) / np.array([[len(source.labels[i])] for i in images]), 2, axis=1)
-    return upper, lower
+    path = source.path("limits", repr(MAIN), _METHOD, str(len(images)))
+    rows, _ = kept_rows(path, lambda: [_limit(source, i) for i in images])
+    sizes = np.array(rows).T.reshape(2, len(_AT), len(images))
+    return sizes / np.array([len(source.labels[i]) for i in images])
 
 
 def _limit(source: Source, image: int) -> Floats:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
-from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, cells, markdown, radius_index, scores_table
+from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, markdown, radius_index, scores_table
 from benchmarks.results.sources import ALPHA, GRID, MAIN, Source
 from multiguard.certify import Method, TopK
 from multiguard.certify.arrays import Floats
@@ -15,8 +15,6 @@ from multiguard.io.rounding import plain
 
 METHOD = "joint"
 Lines = Sequence[tuple[str, Scores]]
-_MEASURES = ("precision", "recall", "f1")
-_WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
 _LEAST = 5e-4  # differences below this are ties: half a tenth of a point
 
 
@@ -52,7 +50,7 @@ def k_row(source: Source, docs: Path) -> dict[str, str]:
         f"R = 0 {'falls with k' if fell else f'is best at k = {values[int(f1.argmax())]}'}. Recall grows with k at "
         f"{'all' if less == 0 else f'{len(GRID) - less} of'} {len(GRID)} radii."
     )
-    return _row("k", "k", lines, words, "Impact of k", source, docs, _MEASURES)
+    return _row("k", "k", lines, words, "Impact of k", source, docs, tuple(WORDS))
 
 
 def sigma_row(sources: Sequence[Source], docs: Path) -> dict[str, str]:
@@ -101,18 +99,12 @@ def alpha_row(source: Source, docs: Path) -> dict[str, str]:
 
 def training_row(source: Source, clean: Source, docs: Path) -> dict[str, str]:
     """The paper: noise in training raises what is certified substantially."""
-    assert source.run is not None
     assert clean.run is not None
-    places = [source.run.ids.index(image_id) for image_id in clean.run.ids]
-    proved = source.radii(MAIN, METHOD, clean.draws)
-    lines = [
-        ("with noise", clean.average([proved[i] for i in places], MAIN)),
-        ("without noise", clean.scores(MAIN, METHOD)),
-    ]
+    same = source.subset(source.positions(clean.run.ids))
+    lines = [("with noise", same.scores(MAIN, METHOD)), ("without noise", clean.scores(MAIN, METHOD))]
     at = radius_index(GRID, 0.5)
     gain = 100 * (lines[0][1].recall[at] - lines[1][1].recall[at])
-    which = f"{len(clean)} of the images with {clean.draws:,} draws"
-    words = f"{_verdict(bool(gain > 5))} On {which}, noise in training is worth {gain:.1f} points of recall at R = 0.5."
+    words = f"{_verdict(bool(gain > 5))} Noise in training is worth {gain:.1f} points of recall at R = 0.5."
     return _row("training", "training", lines, words, "Training with and without noise", clean, docs)
 
 
@@ -126,7 +118,7 @@ def second_terms_row(source: Source) -> dict[str, str]:
         f"{gain[radius_index(GRID, 0.5)]:.1f} points at R = 0.5 and {gain[radius_index(GRID, 1.0)]:.1f} at R = 1; "
         f"the most is {gain[most]:.1f} at R = {plain(GRID[most])}."
     )
-    return {"row-second-terms": f"{scores_table('second terms', lines, _MEASURES)}\n\n{words}"}
+    return {"row-second-terms": f"{scores_table('second terms', lines, tuple(WORDS))}\n\n{words}"}
 
 
 def jia_row(source: Source, rules: Sequence[TopK], methods: Sequence[Method]) -> dict[str, str]:
@@ -164,12 +156,12 @@ def _row(
 ) -> dict[str, str]:
     panels = [
         Panel(
-            _WORDS[measure],
-            f"certified {_WORDS[measure]}, %",
+            WORDS[measure],
+            f"certified {WORDS[measure]}, %",
             GRID,
             [(f"{what} = {n}" if what != "training" else n, 100 * getattr(s, measure)) for n, s in lines],
         )
-        for measure in _MEASURES
+        for measure in WORDS
     ]
     given = f"k′ = {MAIN.k_prime}, k = {MAIN.k}, σ = {plain(source.sigma)}, n = {source.draws:,}, α = {plain(ALPHA)}"
     subtitle = f"Votes {source.name}: {len(source)} images, method {METHOD}; where they are not varied: {given}."

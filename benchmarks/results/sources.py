@@ -1,8 +1,9 @@
 """The votes that the page is made of, and what each method proves of them; radii are kept, since some take minutes."""
 
 import hashlib
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from multiguard.votes import Votes, read_votes
 ALPHA = 0.001
 MAIN = TopK(k=10, k_prime=3)  # the paper's config for MS-COCO
 GRID: Floats = np.arange(61) / 40
+SPENT: dict[Path, float] = {}  # the processor time of all that this run needed, now or when it was first computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +108,11 @@ class Source:
         path = self.path("labels", repr(rule), method)
         return kept_rows(path, lambda: label_radii_batch(self.votes, self.labels, rule, **options))[0]
 
-    def words(self) -> str:
-        """Which votes these are, in a few words."""
-        draws = f"{self.draws:,} draws" if self.run is None or not self.run.adaptive else f"up to {self.draws:,} draws"
-        return f"`{self.name}`: {len(self)} images, sigma {plain(self.sigma)}, {draws}"
+    def positions(self, ids: Iterable[str]) -> list[int]:
+        """Where the images with these ids are."""
+        assert self.run is not None
+        known = {image_id: place for place, image_id in enumerate(self.run.ids)}
+        return [known[image_id] for image_id in ids]
 
     def subset(self, positions: Sequence[int]) -> "Source":
         """The votes on some of the images."""
@@ -124,8 +127,12 @@ class Source:
 
     def path(self, *words: str) -> Path:
         """Where something about these votes is kept, as long as the code that certifies stays the same."""
-        key = hashlib.sha256("/".join((*words, self.digest, _code())).encode()).hexdigest()[:20]
+        known = (*words, plain(self.sigma), str(self.num_labels), self.digest, _code())
+        key = hashlib.sha256("/".join(known).encode()).hexdigest()[:20]
         return self.kept / f"{key}.npz"
+
+
+Pair = tuple[Source, Source | None]  # votes, and those of the same network on other images, which choose
 
 
 def open_votes(folder: Path, name: str, kept: Path) -> Source:
@@ -188,6 +195,9 @@ def kept_rows(path: Path, solve: Callable[[], Sequence[Floats]]) -> tuple[list[F
         start = time.process_time()
         rows, seconds = solve(), time.process_time() - start
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
+        scratch = path.with_name(f"{os.getpid()}.npz")  # another process may have the same idea
+        np.savez(scratch, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
+        scratch.replace(path)
     with np.load(path) as stored:
-        return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), float(stored["seconds"])
+        SPENT[path] = float(stored["seconds"])
+        return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), SPENT[path]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RADIUS = 0.5  # where adaptive draws are to settle the claims
 FIXED, ADAPTIVE = (100, 200, 500, 1000, 2000, 5000, 10_000), (200, 500, 1000, 2000, 5000, 10_000)
 _METHODS: tuple[Method, ...] = ("joint", "coupled")
+_DRAWS_METHODS: tuple[Method, ...] = ("coupled", "betting", "joint")
+_ADAPTIVE = "adaptive, betting"
 _HEIGHT = 2.75
 
 
@@ -58,19 +60,28 @@ def mean_draws(source: Source) -> float:
 
 
 def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
-    """Certified recall at k' = 3, k = 10 with a fixed n, with more draws, and with adaptive ones."""
-    rows = [_row(source, f"{source.draws:,}, fixed", method, source.draws) for method in _METHODS]
+    """Certified recall at k' = 3, k = 10 with a fixed n, with more draws of some images, and with adaptive ones."""
+    rows = _fixed_rows(source, source.draws)
+    if adaptive is not None:
+        rows.append(_adaptive_row(adaptive))
     if more is not None:
-        rows += [_row(more, f"{n:,}, fixed", m, n) for n in (source.draws, more.draws) for m in _METHODS]
-    found = [adaptive] if adaptive is not None else [replayed(more, MAIN, RADIUS, more.draws)] if more else []
-    for one in found:
-        words = f"adaptive for R = {plain(RADIUS)}, {mean_draws(one):,.0f} on average, at most {one.draws:,}"
-        rows.append(_row(one, words, "betting", one.draws))
-    return {"draws": markdown(["votes", "draws", "images", "method", *RADIUS_HEADS], rows, words=4)}
+        rows += [row for n in (source.draws, more.draws) for row in _fixed_rows(more, n)]
+        if adaptive is not None and more.run is not None:
+            rows.append(_adaptive_row(adaptive.subset(adaptive.positions(more.run.ids))))
+    return {"draws": markdown(["images", "draws", "method", *RADIUS_HEADS], rows, words=3)}
 
 
-def _row(source: Source, words: str, method: Method, draws: int) -> list[str]:
-    return [f"`{source.name}`", words, str(len(source)), method, *cells(source.scores(MAIN, method, draws), "recall")]
+def _fixed_rows(source: Source, n: int) -> list[list[str]]:
+    words = f"{n:,}, fixed"
+    return [[str(len(source)), words, m, *cells(source.scores(MAIN, m, n), "recall")] for m in _DRAWS_METHODS]
+
+
+def _adaptive_row(source: Source) -> list[str]:
+    assert source.run is not None
+    assert source.run.provenance.stopping is not None
+    radii = " and ".join(map(plain, source.run.provenance.stopping["radii"]))
+    words = f"adaptive for R = {radii}: {mean_draws(source):,.0f} on average, at most {source.draws:,}"
+    return [str(len(source)), words, "betting", *cells(source.scores(MAIN, "betting"), "recall")]
 
 
 def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:
@@ -79,14 +90,21 @@ def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:
     points = [Point(f"fixed, {method}", n, n, _recall(source, method, n)) for method in _METHODS for n in fixed]
     for most in (n for n in ADAPTIVE if n <= source.draws):
         drawn = replayed(source, MAIN, RADIUS, most)
-        points.append(Point("adaptive, betting", most, mean_draws(drawn), _recall(drawn, "betting", most)))
+        points.append(Point(_ADAPTIVE, most, mean_draws(drawn), _recall(drawn, "betting", most)))
     config = f"k′ = {MAIN.k_prime}, k = {MAIN.k}, σ = {plain(source.sigma)}, R = {plain(RADIUS)}, α = {plain(ALPHA)}"
     subtitle = f"{len(source)} validation images of MS-COCO, {config}; adaptive draws are replayed."
     path = svg_figure(lambda: tradeoff_figure(points, subtitle), docs / IMAGES, "tradeoff")
     image = f"![Certified recall against the average number of draws, fixed and adaptive]({IMAGES}/{path.name})"
     rows = [[p.line, f"{p.most:,}", f"{p.mean:,.0f}", percent_value(p.recall)] for p in points]
     table = markdown(["draws", "at most", "on average", "certified recall, %"], rows)
-    return {"tradeoff": f"`{source.name}`, {len(source)} images:\n\n{image}\n\n{table}"}
+    found = {(point.line, point.most): point for point in points}
+    most, method = max(point.most for point in points if point.line == _ADAPTIVE), _METHODS[1]
+    few, all_of_them = found[_ADAPTIVE, most], found[f"fixed, {method}", most]
+    words = (
+        f"{few.mean:,.0f} adaptive draws on average certify {percent_value(few.recall)} %, {most:,} fixed ones "
+        f"{percent_value(all_of_them.recall)} % by `{method}`."
+    )
+    return {"tradeoff": f"`{source.name}`, {len(source)} images:\n\n{image}\n\n{table}\n\n{words}"}
 
 
 def _recall(source: Source, method: Method, draws: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.results.choice import Choice, k_primes
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.markdown_tables import markdown
-from benchmarks.results.sources import ALPHA, MAIN, Source
+from benchmarks.results.sources import ALPHA, MAIN, Pair, Source
 from benchmarks.results.statistics import PUBLIC, statistics_radii
 from benchmarks.results.tradeoff import mean_draws, replayed
 from multiguard.certify import Method
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _AT = (0.5, 1.0)
+_METHODS: dict[str, Method] = {
+    "corrected Theorem 1": "paper",
+    "joint certificate": "joint",
+    "betting": "betting",
+    "coupled": "coupled",
+}
 _METHOD: Method = "coupled"
 _HEIGHT = 3.9
 _GREY = "#8a8a8a"
@@ -40,27 +46,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Networks:
-    """The votes of the networks that the steps are measured on; the later ones may be missing.
+    """The votes of the networks that the steps are measured on.
 
     Attributes:
         older: From 3,000 images.
-        now: The current one of sigma = 0.5.
-        noises: The current ones of every noise.
-        earlier: From the full training set, behind a denoiser.
-        smaller: The same with a teacher, on images of 224 pixels.
+        smaller: From the full training set, behind a denoiser, with a teacher; images of 224 pixels.
+        now: The current one of sigma = 0.5, and its votes on training images, if there are any.
+        noises: The same of every noise.
     """
 
     older: Source
-    now: Source
-    noises: Sequence[Source]
-    earlier: Source | None
-    smaller: Source | None
+    smaller: Source
+    now: Pair
+    noises: Sequence[Pair]
 
 
 def waterfall_block(networks: Networks, docs: Path) -> dict[str, str]:
     """The steps as a figure and a table."""
     steps = _steps(networks)
-    now = networks.now
+    now, _ = networks.now
     config = f"k = {MAIN.k}, α = {plain(ALPHA)}, n = {now.draws:,}"
     start = f"k′ = {MAIN.k_prime} and σ = {plain(now.sigma)} until they are tuned; grey: not a gain of the method"
     subtitle = f"{len(now)} validation images of MS-COCO, {config}; {start}."
@@ -78,23 +82,19 @@ def waterfall_block(networks: Networks, docs: Path) -> dict[str, str]:
 
 
 def _steps(networks: Networks) -> list[Step]:
-    older, now = networks.older, networks.now
+    older = networks.older
     public = older.average(statistics_radii(older, MAIN, PUBLIC), MAIN, _AT).recall
     steps = [Step("public code's statistics", "n k' trials, no cap", _at(public))]
-    for words, method in (("corrected Theorem 1", "paper"), ("joint certificate", "joint"), ("coupled", _METHOD)):
+    for words, method in _METHODS.items():
         steps.append(Step(words, f"`{method}`", _at(older.scores(MAIN, method, radius=_AT).recall)))
-    steps += [_adaptive(older), _tuned("tuned k', fixed draws", [older])]
-    trained = "full data, denoiser, training"
-    if networks.earlier is not None:
-        steps.append(_tuned(trained, [networks.earlier]))
-    if networks.smaller is not None:
-        steps.append(_tuned("teacher", [networks.smaller]))
-        steps.append(_tuned("448-pixel input", [now], same=False))
-    else:
-        steps.append(_tuned("teacher" if networks.earlier is not None else trained, [now]))
-    if len(networks.noises) > 1:
-        steps.append(_tuned("tuned sigma", networks.noises))
-    return steps
+    return [
+        *steps,
+        _adaptive(older),
+        _tuned("tuned k', fixed draws", [(older, None)]),
+        _tuned("full data, denoiser, training, teacher", [(networks.smaller, None)]),
+        _tuned("448-pixel input", [networks.now], same=False),
+        _tuned("tuned sigma", networks.noises),
+    ]
 
 
 def _adaptive(source: Source) -> Step:
@@ -107,16 +107,12 @@ def _adaptive(source: Source) -> Step:
     )
 
 
-def _choice(sources: Sequence[Source]) -> Choice:
-    return Choice([one for source in sources for one in k_primes(source)], "recall", _AT)
-
-
-def _tuned(words: str, sources: Sequence[Source], *, same: bool = True) -> Step:
+def _tuned(words: str, pairs: Sequence[Pair], *, same: bool = True) -> Step:
     """The recall with a tuned k', and the noise tuned as well if there are several."""
-    choice = _choice(sources)
+    choice = Choice([one for pair in pairs for one in k_primes(*pair)], "recall", _AT)
     (near, far), (sigma, other) = choice.values("k_prime"), choice.values("sigma")
     chosen = f"k' = {near} for R = 0.5; {far} for R = 1"
-    if len(sources) > 1:
+    if len(pairs) > 1:
         chosen = f"sigma = {sigma}, k' = {near} for R = 0.5; sigma = {other}, k' = {far} for R = 1"
     return Step(words, f"`{_METHOD}`, {chosen}", _at(choice.scores(_METHOD, "recall")), same)
 

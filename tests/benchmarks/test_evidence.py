@@ -1,5 +1,6 @@
 """The page is made of votes: what is there is shown, and choices never see the images that they are shown on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,11 @@ from benchmarks.results import blocks
 from benchmarks.results.__main__ import Evidence, coco_blocks
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import distance_block
-from benchmarks.results.main_table import threshold_block
+from benchmarks.results.main_table import threshold_block, tuned_block
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source, open_arrays
 from benchmarks.results.tradeoff import draws_block
+from tests.benchmarks.make_believe import write_evidence
 from tests.evaluate.votes_cases import THRESHOLD, votes_of_kind
 
 from multiguard.certify import Threshold, TopK, certified_radii_batch
@@ -23,22 +25,26 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Votes on 6 images with 24 labels, as arrays: every image has one or two, and nearly all draws hit them."""
+    """Votes on 6 images with 24 labels: every image has one or two, and nearly all draws hit them."""
     home, rng = tmp_path_factory.mktemp("evidence"), np.random.default_rng(0)
     truth = np.zeros((6, 24), dtype=bool)
-    votes = np.empty((6, 120, 3), dtype=np.uint8)
+    votes = np.empty((6, 240, 3), dtype=np.uint8)
     for image in range(6):
         truth[image, rng.permutation(24)[: 1 + image % 2]] = True
-        scores = 4 * truth[image] + 20 * rng.random(24) + rng.gumbel(size=(120, 24))
+        scores = 4 * truth[image] + 20 * rng.random(24) + rng.gumbel(size=(240, 24))
         votes[image] = np.argsort(-scores, axis=1)[:, :3]
-    for name in ("coco-0.5", "older", "earlier", "smaller-0.5", "seed-2"):
-        (home / name).mkdir()
-        np.savez(home / name / "votes.npz", votes=votes, labels=truth)
+    write_evidence(home, votes, truth, 120)
     return home
 
 
+@pytest.fixture(autouse=True)
+def first_draws(monkeypatch) -> None:
+    """The page of made-up votes is about the first 120 draws, not 1,000."""
+    monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 120)
+
+
 def test_kept_radii(folder):
-    """Radii are those of the votes, now and when they are read back, and differ by n and alpha."""
+    """Radii are those of the votes, now and when they are read back, and differ by n, alpha and sigma."""
     source = open_arrays(folder / "older" / "votes.npz", "older", 0.5, folder / "kept")
     direct = certified_radii_batch(source.votes, source.labels, MAIN, num_labels=24, sigma=0.5, method="paper")
     for _ in range(2):
@@ -47,6 +53,8 @@ def test_kept_radii(folder):
     fewer, looser = source.radii(MAIN, "paper", 50), source.radii(MAIN, "paper", alpha=0.1)
     assert any(not np.array_equal(one.true, other.true) for one, other in zip(fewer, direct, strict=True))
     assert all(np.all(one.true >= other.true) for one, other in zip(looser, direct, strict=True))
+    twice = replace(source, sigma=2 * source.sigma).radii(MAIN, "paper")
+    assert all(np.allclose(one.true, 2 * other.true) for one, other in zip(twice, direct, strict=True))
 
 
 def test_choice(folder):
@@ -83,30 +91,61 @@ def test_choice_elsewhere(folder):
 
 
 def test_limits(folder):
-    """What is proved from the exact law is never above what no method can prove."""
-    source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
-    rows = [line.split(" | ") for line in distance_block(source, None, None, None)["distance"].splitlines()[2:]]
-    values = {row[0].strip("| "): [float(cell.strip(" |")) for cell in row[3:]] for row in rows}
-    upper = values["no method can prove more from the law of the votes"]
-    lower = values["proved from the law of the votes, if it were exact"]
-    certified = values["certified from 120 draws"]
-    assert all(certified[i] <= upper[i] and lower[i] <= upper[i] for i in range(2))
-    assert upper[0] > certified[0]
+    """What is proved from the exact law is never above what no method can prove; an attack leaves what it left."""
+    get = Evidence(folder).get
+    (source, _), more, clean = Evidence(folder).noises[1], get("coco-0.5/votes-more"), get("clean/votes")
+    made = distance_block(source, more, clean, sorted(folder.glob("coco-0.5/attack*")))["distance"].splitlines()
+    rows = [line.split(" | ") for line in made if line.startswith("|")][2:]
+    values = {(row[0].strip("| "), row[1]): [float(cell.strip(" |")) for cell in row[2:]] for row in rows}
+    upper = values["no method can prove more from the law of the votes", "upper bound"]
+    lower = values["proved from the law of the votes, if it were exact", "lower bound"]
+    certified = values["certified from 240 draws", "proved"]
+    assert all(upper[i] >= max(lower[i], upper[i + 2]) for i in (1, 2)), "the last columns are certified"
+    assert upper[2] > upper[4]
+    assert certified[0] == len(more) == 3
+    assert values["undefended network, no perturbation", "observed"][0] == len(clean)
+    attacked = np.mean([image % 2 for image in np.random.default_rng(0).permutation(6)[:3]])
+    for kind in ("estimate", "upper bound"):
+        assert values["attacked by pgd, 300 fresh draws", kind][:3] == pytest.approx([3, 100, 100 * attacked], abs=0.1)
 
 
 def test_coco_blocks(folder, tmp_path):
-    """Every part that needs no more than one noise is made, under a name that the page has; figures go beside it."""
-    made = coco_blocks(Evidence(folder), tmp_path)
+    """Every part is made under a name that the page has, from the files of an evidence folder; figures go beside it."""
+    evidence = Evidence(folder)
+    made = coco_blocks(evidence, tmp_path)
     pages = [ROOT / "docs" / name for name in ("results.md", "deployment.md")] + [ROOT / "README.md"]
-    assert set(made) <= {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
-    assert {"methods-3-10", "tuned", "distance", "row-n", "statistics"} <= set(made)
-    assert "| 224 x 224 | 0.5 |" in made["sizes"]
-    assert "`seed-2/votes`" in made["seeds"]
+    named = {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
+    assert set(made) == {name for name in named if not name.startswith("digits-")} - {"made", "limit", "wrong-claims"}
+    assert not any("Not measured" in text for text in made.values())
+    assert "| 224 x 224 | `smaller-0.5/votes` | 0.5 |" in made["sizes"]
+    assert "At R = 0, 0.5, 1, 1.5 `coco-1/votes` certifies" in made["sizes"]
     assert "448-pixel input" in made["waterfall"]
-    source: Source = Evidence(folder).main()
-    assert f"`{source.name}`" in made["votes"]
+    assert "| `coco-0.5/votes` | 6 | 240 | 20 | 3.333 | 72 |" in made["vote-cost"]
+    assert "Chosen on 3 training images" in made["tuned"]
+    assert "| with noise |" in made["row-training"]
+    for name in evidence.found:
+        assert f"`{name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
-    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "statistics", "tradeoff"} <= drawn
+    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "training", "statistics", "tradeoff"} <= drawn
+
+
+def test_tuned_block(folder):
+    """Scores are those of the k' that the training images choose, at the radius it is tuned for and at the other."""
+    pair = Evidence(folder).noises[1]
+    source, other = pair
+    rules = [TopK(10, k_prime) for k_prime in (1, 2, 3)]
+    rule = max(rules, key=lambda each: other.scores(each, "joint", radius=[0.5]).recall[0])
+    scores = source.scores(rule, "coupled", radius=[0.5, 1.0])
+    cells = [percent_value(float(getattr(scores, name)[i])) for i in (0, 1) for name in ("precision", "recall", "f1")]
+    made = tuned_block([pair])["tuned"]
+    assert f"| 0.5 | R = 0.5 | {rule.k_prime} | coupled | {' | '.join(cells)} |" in made
+
+
+def test_first_draws(folder):
+    """Only the first draws of a network are used where nothing else is said; the comparison has all of them."""
+    evidence = Evidence(folder)
+    assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
+    assert {letter: one.draws for letter, one in evidence.compared().items()} == {"A": 120, "C": 240}
 
 
 def test_threshold_block(tmp_path):
@@ -121,8 +160,9 @@ def test_threshold_block(tmp_path):
     assert [(one.name, other.name) for one, other in pairs] == [
         (f"coco-0.5/votes-threshold-{score}", f"coco-0.5/votes-threshold-{score}-train") for score in (0.3, 0.5)
     ]
-    rows = [line.strip("| ").split(" | ") for line in threshold_block(pairs)["threshold"].splitlines()[2:]]
-    table = {(row[0], row[1]): row[2:] for row in rows}
+    made, less = threshold_block(pairs)["threshold"].split("The first 3 of these images")
+    table = {(row[0], row[1]): row[2:] for line in made.splitlines()[2:-1] for row in [line.strip("| ").split(" | ")]}
+    assert "| betting | F1 |" in less
     tried = [(pair, Threshold(step / 20)) for pair in pairs for step in range(1, 20)]
     (one, _), rule = max(tried, key=lambda pair_rule: _f1(pair_rule[0][1], pair_rule[1]))
     assert (table["t", ""][0], table["score threshold", ""][0]) == (plain(rule.t), one.name.rsplit("-", 1)[1])
@@ -135,10 +175,12 @@ def _f1(source: Source, rule: Threshold) -> float:
 
 def test_more_draws(folder):
     """More draws of some images, and adaptive ones, have rows of their own."""
-    source = open_arrays(folder / "coco-0.5" / "votes.npz", "coco-0.5/votes", 0.5, folder / "kept")
-    few = source.subset([0, 2]).shortened([60, 60])
-    alone, both = (draws_block(few, *other)["draws"].splitlines() for other in ((None, None), (source, few)))
-    assert len(alone) == 2 + 2
-    assert len(both) == 2 + 2 + 4 + 1
-    assert "| adaptive for R = 0.5, 60 on average, at most 60 | 2 | betting |" in both[-1]
-    assert "| adaptive for R = 0.5, " in draws_block(few, source, None)["draws"].splitlines()[-1], "replayed"
+    evidence = Evidence(folder)
+    (source, _), more = evidence.noises[0], evidence.get("coco-0.5/votes-more")
+    alone = draws_block(source, None, None)["draws"].splitlines()
+    every = draws_block(source, more, evidence.get("coco-0.5/votes-adaptive"))["draws"].splitlines()
+    assert [line.split(" | ")[1] for line in alone[2:]] == ["120, fixed"] * 3
+    adaptive = [line for line in every if "adaptive for R = 0.5 and 1: " in line and "| betting |" in line]
+    assert [line.split(" | ")[0] for line in adaptive] == ["| 6", "| 3"]
+    assert ": 75 on average, at most 100 |" in adaptive[0]
+    assert len(every) == 2 + 3 + 1 + 6 + 1

@@ -1,0 +1,100 @@
+"""An evidence folder of made-up votes: every file that the results page is made of, under the names that it has."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tests.evaluate.votes_cases import stored_rows
+from tests.votes.vote_runs import provenance
+
+from multiguard.certify import TopK
+from multiguard.certify.noise import Gaussian
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
+from multiguard.results import write_attacks
+from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
+
+STOPS = {"stops": (50, 100), "stopping": {"radii": (0.5, 1.0), "alpha": 0.001, "k": 10, "k_prime": 3}}
+
+
+def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int) -> None:
+    """The votes (images, 2 draws, K') on images with this truth, in every place; half of them stand for training.
+
+    Args:
+        home: The folder.
+        ranked: The votes; some networks have more of them than others.
+        truth: (images, labels) of bool.
+        draws: How many draws most networks have.
+    """
+    half = range(len(ranked) // 2)
+    some = np.random.default_rng(0).permutation(len(ranked))[: len(ranked) // 2]
+    run = _run(ranked, truth)
+    for sigma in (0.25, 0.5, 1.0):
+        own = replace(run, noise=Gaussian(sigma))
+        count = 2 * draws if sigma == 0.5 else draws
+        _store(home / f"coco-{sigma:g}" / "votes", own, ranked[:, :count], truth)
+        _store(home / f"coco-{sigma:g}" / "votes-train", own, ranked[half, :draws], truth[half])
+    for name in ("smaller-0.5", "clean"):
+        _store(home / name / "votes", run, ranked[:, :draws], truth)
+    _store(home / "coco-0.5" / "votes-more", run, ranked[np.sort(some)], truth[np.sort(some)], np.sort(some))
+    adaptive = replace(run, **STOPS | {"draws": 100})
+    _store(
+        home / "coco-0.5" / "votes-adaptive",
+        adaptive,
+        [votes[: 50 + 50 * (i % 2)] for i, votes in enumerate(ranked)],
+        truth,
+    )
+    for score in (0.3, 0.5):
+        sets = replace(run, rule="threshold", k_max=None, score_threshold=score)
+        kept = ranked[:, :draws, : (3 if score == 0.3 else 2)]
+        _store(home / "coco-0.5" / f"votes-threshold-{score}", sets, kept, truth)
+        _store(home / "coco-0.5" / f"votes-threshold-{score}-train", sets, kept[half], truth[half])
+    for radius in (0.5, 1.0):
+        _write_attack(home / "coco-0.5" / f"attack-{radius:g}", run, truth, some, radius)
+    (home / "older").mkdir()
+    np.savez(home / "older" / "votes.npz", votes=ranked[:, :draws], labels=truth)
+    (home / "seconds.csv").write_text(
+        "votes,seconds\ncoco-0.5/votes,20\ncoco-0.5/votes-adaptive,10\n", encoding="utf-8"
+    )
+    (home / "sampler.txt").write_text("a device\ndraws  100 draws/s  0.9\n", encoding="utf-8")
+
+
+def _run(ranked: np.ndarray, truth: np.ndarray) -> Provenance:
+    return provenance(images=len(ranked), labels=truth.shape[1], k_max=ranked.shape[2], noise=Gaussian(0.5))
+
+
+def _store(home: Path, run: Provenance, votes, truth: np.ndarray, places=None) -> None:
+    places = range(len(votes)) if places is None else places
+    ids = tuple(run.image_ids[i] for i in places)
+    run = replace(run, image_ids=ids, draws=max(map(len, votes)))
+    rows = [
+        VoteRow(name, tuple(np.flatnonzero(own).tolist()), _packed(each, run), bare=_packed(each[:1], run))
+        for name, own, each in zip(ids, truth, votes, strict=True)
+    ]
+    stored_rows(home, run, rows)
+
+
+def _packed(ranked: np.ndarray, run: Provenance) -> DrawVotes:
+    if run.rule == "top-k":
+        return ranked
+    hits = np.zeros((len(ranked), len(run.label_names)), dtype=bool)
+    np.put_along_axis(hits, ranked.astype(int), True, axis=1)
+    return LabelSets.from_hits(hits)
+
+
+def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray, radius: float) -> None:
+    """Every second image loses all its labels at R = 1, and nobody loses any at R = 0.5."""
+    images = []
+    for place in places.tolist():
+        own = tuple(np.flatnonzero(truth[place]).tolist())
+        left = len(own) * (place % 2 if radius == 1 else 1)
+        outcomes = (
+            AttackOutcome("none", "in", 0.0, 0.0, len(own), len(own)),
+            AttackOutcome("pgd", "in", radius, radius, left, left),
+        )
+        proved = {"in": {"joint": np.full(len(own), -np.inf)}}
+        images.append(AttackedImage(run.image_ids[place], own, proved, outcomes))
+    config, radii = CertifyConfig(TopK(10, 3), n=100), (0.0, radius)
+    attacks = Attacks(
+        config, Gaussian(0.5), run.label_names, True, ("joint",), radii, ("pgd",), 0.001, 300, tuple(images), 0
+    )
+    write_attacks(home, attacks, certificates_hash="0" * 64, provenance={})
