@@ -2,7 +2,7 @@
 
 python -m benchmarks.results EVIDENCE --comparison --small-cases --digits runs/digits-figures
 
-EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
+EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all but the last:
   coco-0.25/votes, coco-0.5/votes, coco-1/votes   one network for each noise; the first 1,000 draws are used
   coco-*/votes-train                              of the same networks on training images, to choose k' on
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
@@ -11,9 +11,9 @@ EVIDENCE is a folder of votes folders, as `multiguard vote` writes them:
   coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1
   smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
   clean/votes                                     a network that was trained without noise, under noise 0.5
-  older/votes                                     a network from 3,000 images
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
   seconds.csv                                     votes,seconds: what each `multiguard vote` took
+  older/votes                                     a network from 3,000 images
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
 page, or said to be missing. Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The
 comparison uses all draws of coco-0.5/votes; 2,000 show paper with twice the draws.

@@ -1,0 +1,183 @@
+"""Draws the votes of docs/results.md on one GPU: `python -m benchmarks.evidence COCO OUT --weights LITE2`.
+
+COCO holds MS-COCO 2014 in its official layout, all of train2014. LITE2 is a .safetensors file of timm's
+tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that `python -m benchmarks.results OUT`
+reads, the two networks that are not built in, seconds.csv, sampler.txt and a log of each step. What is timed comes
+first and alone; then votes and training share the GPU. Steps that are done are not repeated, and commands that were
+interrupted resume. An H200 takes about 25 minutes.
+
+`--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work.
+"""
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from multiguard.certify import Gaussian
+from multiguard.models.model_folder import WEIGHTS_FILE, read_card, write_card
+
+_TRAINING = shlex.split(
+    "--split train --val-split train --size 448 --optimizer adamw --weight-decay 0.05 --crop 0.25 --colour 0.4 "
+    "--dropout 0.2 --drop-path 0.1 --keep last --half --seed 0"
+)
+_CLEAN = shlex.split("--model lite:2@288 --sigma 0 --loss bce --lr 0.0015")
+_NOISY = shlex.split("--sigma 1 --loss asl+softmax --cutmix 0.1 --ema 0.9992 --denoise-weight 0.125 --lr 7e-4")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is drawn and trained."""
+
+    images: int = 500
+    some: int = 100  # images with many draws, and images to attack
+    training: int = 200  # training images that choose k' and t
+    draws: int = 1000
+    many: int = 10_000
+    batch: int = 512
+    train_images: int | None = None
+    val_images: int = 2000
+    epochs: int = 3
+    train_batch: int = 256
+
+
+_REHEARSAL = Sizes(2, 1, 2, 40, 60, 16, 64, 8, 1, 8)
+
+
+class Evidence:
+    """The steps, each a command with its log."""
+
+    def __init__(self, coco: Path, out: Path, weights: Path, sizes: Sizes, *, rehearse: bool) -> None:
+        self.coco, self.out, self.weights, self.sizes, self.rehearse = coco, out, weights, sizes, rehearse
+        for folder in ("logs", "models"):
+            (out / folder).mkdir(parents=True, exist_ok=True)
+
+    def run(self) -> None:
+        """All of it: what is timed alone, then votes, the attack and training side by side."""
+        self._each(self._timed())
+        with ThreadPoolExecutor() as lanes:
+            sides = (self._built_in(), self._attack(), self._trained())
+            for lane in [lanes.submit(self._each, steps) for steps in sides]:
+                lane.result()
+
+    def _each(self, steps: Iterator["Step"]) -> None:
+        for step in steps:
+            step()
+
+    def _timed(self) -> Iterator["Step"]:
+        n = self.sizes.draws
+        if not self.rehearse:
+            yield Step(self.out, "sampler", [sys.executable, "-m", "benchmarks.sampler_gpu"], self.out / "sampler.txt")
+        yield self._vote("coco-0.5/votes", "coco-0.5", 0.5, "--draws", 2 * n)
+        plan = ("--draws", "adaptive", "--max-draws", self.sizes.many, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
+        yield self._vote("coco-0.5/votes-adaptive", "coco-0.5", 0.5, *plan)
+
+    def _built_in(self) -> Iterator["Step"]:
+        """The votes of the built-in networks."""
+        n, training = ("--draws", self.sizes.draws), ("--split", "train")
+        yield self._vote("coco-0.25/votes", "coco-0.25", 0.25, *n)
+        yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
+        for sigma in (0.5, 0.25):
+            yield self._vote(f"coco-{sigma}/votes-train", f"coco-{sigma}", sigma, *n, *training)
+        sets = (*n, "--rule", "threshold", "--score-threshold", 0.5)
+        yield self._vote("coco-0.5/votes-threshold", "coco-0.5", 0.5, *sets)
+        yield self._vote("coco-0.5/votes-threshold-train", "coco-0.5", 0.5, *sets, *training)
+
+    def _attack(self) -> Iterator["Step"]:
+        """An attack on the built-in network."""
+        certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 10, "--method", "joint")
+        yield self._multiguard("certify", self.out / "coco-0.5/votes", *rule, "--out", certificates)
+        for radius in ("0.5", "1"):
+            options = ("--attack", "pgd", "--radius", radius, "--images", self.sizes.some, "--copies", 16)
+            yield self._multiguard("attack", certificates, *options, "--out", self.out / f"coco-0.5/attack-{radius}")
+
+    def _trained(self) -> Iterator["Step"]:
+        """A network without noise, the one of sigma 1 that it teaches, and their votes."""
+        n, models = ("--draws", self.sizes.draws), self.out / "models"
+        start = Path(__file__).parents[1] / "src/multiguard/models/weights/coco-0.5"
+        yield self._train("clean", *_CLEAN, "--weights", self.weights)
+        yield self._train("coco-1", *_NOISY, "--model", start, "--teacher", models / "clean")
+        yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
+        yield self._vote("clean/votes", models / "clean", 0.5, *n)
+        yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
+        without_pooling(models / "coco-1", models / "smaller-0.5")
+        yield self._vote("smaller-0.5/votes", models / "smaller-0.5", 0.5, *n)
+
+    def _vote(self, name: str, model: object, sigma: float, *options: object, images: int | None = None) -> "Step":
+        count = images or (self.sizes.training if "train" in options else self.sizes.images)
+        ranks = () if "threshold" in options else ("--k-max", 10)
+        data = ("--data", "coco", "--root", self.coco, "--images", count, "--seed", 0, "--batch-size", self.sizes.batch)
+        options = ("--model", model, "--sigma", sigma, *data, *ranks, *options)
+        return replace(self._multiguard("vote", *options, "--out", self.out / name), name=name)
+
+    def _train(self, name: str, *options: object) -> "Step":
+        sizes = self.sizes
+        data = ("--data", "coco", "--root", self.coco, "--cache", self.out, "--val-images", sizes.val_images)
+        some = () if sizes.train_images is None else ("--images", sizes.train_images)
+        how = ("--epochs", sizes.epochs, "--batch-size", sizes.train_batch, *(() if self.rehearse else ("--compile",)))
+        step = self._multiguard("train", *data, *some, *how, *_TRAINING, *options, "--out", self.out / "models" / name)
+        return replace(step, name=f"train {name}")
+
+    def _multiguard(self, *words: object) -> "Step":
+        command = [sys.executable, "-m", "multiguard", *map(str, words)]
+        return Step(self.out, f"{words[0]} {Path(command[-1]).name}", command)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command; its output is its log, and where it must also go."""
+
+    out: Path
+    name: str
+    command: Sequence[str]
+    copy: Path | None = None
+
+    def __call__(self) -> None:
+        """Run it unless it is done; a failure is printed and the next step follows."""
+        log = self.out / "logs" / f"{self.name.replace('/', '-').replace(' ', '-')}.log"
+        done, started = log.with_suffix(".done"), time.perf_counter()
+        if done.exists():
+            return
+        with log.open("wb") as file:
+            failed = subprocess.run(self.command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+        seconds = time.perf_counter() - started
+        print(f"{self.name}: {f'FAILED, see {log}' if failed else f'{seconds:.1f} s'}", flush=True)
+        if failed:
+            return
+        if self.copy is not None:
+            shutil.copy(log, self.copy)
+        with (self.out / "seconds.csv").open("a") as table:
+            table.write(("" if table.tell() else "votes,seconds\n") + f"{self.name},{seconds:.1f}\n")
+        done.touch()
+
+
+def without_pooling(folder: Path, out: Path) -> None:
+    """The same network for images of half the size, which the mean of 2 x 2 pixels made, and half the noise."""
+    card = read_card(folder)
+    out.mkdir(exist_ok=True)
+    shutil.copy(folder / WEIGHTS_FILE, out / WEIGHTS_FILE)
+    height, width = (side // 2 for side in card.image_size)
+    small = card.architecture.removeprefix("pool:2+")
+    write_card(out, replace(card, architecture=small, image_size=(height, width), noise=Gaussian(0.5)))
+
+
+def main() -> None:
+    """Read the arguments and run the steps."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("coco", type=Path, help="the folder of MS-COCO 2014")
+    parser.add_argument("out", type=Path, help="the folder of votes folders to write")
+    parser.add_argument("--weights", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite2")
+    parser.add_argument("--rehearse", action="store_true", help="a few images and draws of each")
+    given = parser.parse_args()
+    sizes = _REHEARSAL if given.rehearse else Sizes()
+    Evidence(given.coco, given.out, given.weights, sizes, rehearse=given.rehearse).run()
+
+
+if __name__ == "__main__":
+    main()
