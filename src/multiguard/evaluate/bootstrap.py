@@ -127,6 +127,6 @@ def _times(images: int, drawn: NDArray[np.int64], seed: int | list[int]) -> Iter
     step = max(1, _NUMBERS_AT_A_TIME // max(1, images))
     for start in range(0, len(drawn), step):
         some = drawn[start : start + step]
-        rows = np.repeat(np.arange(len(some)), some)
-        places = rng.integers(images, size=int(some.sum())) + images * rows
+        places = np.repeat(images * np.arange(len(some)), some)
+        places += rng.integers(images, size=len(places))
         yield np.bincount(places, minlength=len(some) * images).reshape(len(some), images).astype(np.float64)
