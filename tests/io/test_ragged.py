@@ -24,6 +24,9 @@ def test_rows(given, dtype):
         assert rows[1:4] == given[1:4]
         assert rows[-1] == given[-1]
         assert rows != given[::-1]
+        assert rows == whole
+        assert rows != whole[::-1]
+        assert rows != Ragged.of([given[1] if row is None else row for row in given], dtype)
         assert rows.take([4, 0, 0, 2]) == [given[4], given[0], given[0], given[2]]
         with pytest.raises(IndexError):
             rows[5]

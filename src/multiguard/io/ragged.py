@@ -78,6 +78,9 @@ class Ragged(Sequence[Row]):
         return (self._row(position) for position in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Ragged) and type(other) is type(self):
+            columns = ((getattr(each, name) for each in (self, other)) for name in ("offsets", "values", "missing"))
+            return all(np.array_equal(*pair) for pair in columns)
         if not isinstance(other, Sequence) or len(other) != len(self):
             return False
         pairs = zip(self, other, strict=True)
