@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
+from multiguard.evaluate import scores
 from multiguard.results import certificate_files, read_certificates, write_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
@@ -102,8 +103,10 @@ def test_tuned(home):
     assert "FAILED  other.json chose TopK(k=9, k_prime=" in out
 
 
-def test_larger_radius(home, monkeypatch):
-    """A radius that was raised by one bit is found, and the image is named."""
+@pytest.mark.parametrize("together", [1, 2, 100])
+def test_larger_radius(home, monkeypatch, together):
+    """A radius that was raised by one bit is found, and the image is named, however many are compared at a time."""
+    monkeypatch.setattr(scores, "IMAGES_AT_A_TIME", together)
 
     def raise_one(certificates, curves):
         rows = list(certificates.radii["joint"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mixed_folder import write_mixed_folder
 from PIL import Image
+from tests.killer import Killer
 
 from multiguard.data import DigitsDataset, Sample, load_pixels, open_dataset
 from multiguard.errors import DataError
@@ -64,6 +65,16 @@ def test_cache(tmp_path):
     bigger = load_pixels(DigitsDataset("val", images=6, size=48), cache=tmp_path)
     assert bigger.images.shape[-1] == 48
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_killed_cache(tmp_path, monkeypatch):
+    """A kill before any change of a file leaves no wrong cache: the next call has the same images."""
+    dataset, killer, calls = DigitsDataset("val", images=6), Killer(monkeypatch), 1
+    expected = load_pixels(dataset).images
+    while killer.run(lambda: load_pixels(dataset, cache=tmp_path / str(calls)), calls):
+        np.testing.assert_array_equal(load_pixels(dataset, cache=tmp_path / str(calls)).images, expected)
+        calls += 1
+    assert calls > 3
 
 
 def coloured(root, colours, labels):

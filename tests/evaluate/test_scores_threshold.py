@@ -9,8 +9,8 @@ from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
 from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
-from multiguard.evaluate.ragged import Ragged
 from multiguard.evaluate.scores import CertifiedCounts
+from multiguard.io.ragged import Ragged
 
 INF = np.inf
 RADII = [

@@ -11,7 +11,7 @@ from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
-from multiguard.evaluate.ragged import Ragged
+from multiguard.io.ragged import Ragged
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
 from multiguard.votes.types import vote_dtype
 

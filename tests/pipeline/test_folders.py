@@ -13,6 +13,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from PIL import Image
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
 from tests.killer import Killer
@@ -159,12 +160,34 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
     complete, killed = memory_folder / "complete", memory_folder / "killed"
     work(complete)
     while killer.run(lambda: work(killed), calls):
+        killer.run(lambda: work(killed), 3 * calls % 7 + 1)  # another kill on top
         work(killed)
         files = [sorted(path.relative_to(out) for path in out.rglob("*")) for out in (killed, complete)]
         assert files[0] == files[1], calls
         shutil.rmtree(killed)
         calls += 1
     assert calls > 3
+
+
+READERS = {
+    "data": ("data", "check", "digits", "--images", 4),
+    "models": ("models",),
+    "doctor": ("doctor", "."),
+    "check": ("check", "--model", MODEL, "--data", "digits", "--images", 4, "--size", 16, "--sigma", 0.5),
+    "predict": ("predict", "a.png", "--model", MODEL, "--labels", "labels.txt", "--size", 16, "--sigma", 0.5),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_nothing_written(tmp_path, monkeypatch, name):
+    """Commands that only look leave every folder as it was."""
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (16, 16)).save("a.png")
+    Path("labels.txt").write_text("\n".join(map(str, range(10))))
+    before = state(tmp_path)
+    code, _, err = command(*READERS[name])
+    assert code == 0, err
+    assert state(tmp_path) == before
 
 
 def ten_scores():

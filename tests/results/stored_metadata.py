@@ -24,4 +24,5 @@ def edit_metadata(path: Path, metadata: Any) -> None:
 def forge(path: Path, *, metadata: Any = None, table: pa.Table | None = None) -> None:
     """Replace the metadata or the table, and the checksum too, as a forger does."""
     known = load_metadata(path) if metadata is None else metadata
-    path.write_bytes(content_with_checksum(table or pq.read_table(path), json.dumps(known).encode()))
+    rows = pq.read_table(path) if table is None else table
+    path.write_bytes(content_with_checksum(rows.schema, [rows], json.dumps(known).encode()))

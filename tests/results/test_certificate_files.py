@@ -31,7 +31,7 @@ from tests.results.stored_metadata import edit_metadata, forge, load_metadata
 from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, sweep
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, scores, sweep
 from multiguard.io.files import file_checksum
 from multiguard.results import certificate_files, read_certificates, read_curves, write_certificates
 from multiguard.version import __version__
@@ -129,6 +129,25 @@ def radii(count: int, *, falling: bool | None = None) -> st.SearchStrategy[np.nd
     several = st.lists(radius, min_size=count, max_size=count)
     ordered = several if falling is None else several.map(lambda values: sorted(values, reverse=bool(falling)))
     return ordered.map(lambda values: np.array(values, dtype=np.float64))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_row_groups(tmp_path, monkeypatch, kind) -> None:
+    """Claims that are written and read two images at a time are those of the whole; each is checked."""
+    votes = votes_of_kind(tmp_path / "votes", **KINDS[kind])
+    certificates = certify_votes(votes, config_of(votes), labels=source_of(votes))
+    made = curves(certificates, GRID)
+    monkeypatch.setattr(scores, "IMAGES_AT_A_TIME", 2)
+    write_certificates(tmp_path / "c", certificates, made, radius=GRID, votes=votes)
+    assert pq.ParquetFile(tmp_path / "c" / PARQUET).num_row_groups == -(-len(votes) // 2) > 1
+    assert_same_certificates(read_certificates(tmp_path / "c").certificates, certificates)
+    table = pq.read_table(tmp_path / "c" / PARQUET)
+    for column, message in (("draws", r"image '.*': 0 draws"), ("id", "an image appears twice")):
+        rows = table.to_pylist()
+        rows[-1][column] = 0 if column == "draws" else rows[0]["id"]
+        forge(tmp_path / "c" / PARQUET, table=type(table).from_pylist(rows, schema=table.schema))
+        with pytest.raises(DataError, match=message):
+            read_certificates(tmp_path / "c")
 
 
 @quick

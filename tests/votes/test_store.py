@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def test_ranked_and_labels(tmp_path):
     assert votes.labels == tuple(row(RUN, position).labels for position in range(5))
     assert [found.image_id for found in votes] == list(votes.ids)
     assert np.array_equal(votes.ranked(3), row(RUN, 3).ranked)
+
+
+def test_memory(tmp_path):
+    """Of an image whose votes are not read its id, its hash, its labels and little else are in memory."""
+
+    def held(images):
+        folder = tmp_path / str(images)
+        write(folder, provenance(images=images), shard_images=100)
+        tracemalloc.start()
+        votes = read_votes(folder)
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size / len(votes)
+
+    held(100)  # what is imported and cached at first
+    assert held(2000) < 250
 
 
 def test_rows_together(tmp_path):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.scores import Averaging, CertifiedCounts, ratio
+from multiguard.evaluate.scores import Averaging, CertifiedCounts, Counts, ratio
 from multiguard.io.short_repr import short_repr
 
 # Resampled images and scores are held about this many at a time.
@@ -94,8 +94,7 @@ def _resampled(counts: CertifiedCounts, averaging: Averaging, resampling: Resamp
     sizes = [int(part.labelled.sum()) if averaging == "mean" else len(part.true) for part in counts]
     sums: list[Floats] = []
     for part, times in zip(counts, _times_drawn(sizes, resampling), strict=True):
-        (floors, returned), (_, true), _ = fractions = part.fractions(averaging)
-        values = [ratio(*each) for each in fractions] if averaging == "mean" else [floors, returned, true[:1]]
+        values = _summands(part, averaging)
         products = [[each @ value.T for value in values] for each in times]
         new = [np.concatenate(each) for each in zip(*products, strict=True)]
         sums = [old + one for old, one in zip(sums, new, strict=True)] if sums else new
@@ -103,6 +102,12 @@ def _resampled(counts: CertifiedCounts, averaging: Averaging, resampling: Resamp
         return [each / sum(sizes) for each in sums]
     floors, returned, true = (np.broadcast_to(each, sums[0].shape) for each in sums)
     return [ratio(floors, returned), ratio(floors, true), ratio(2 * floors, returned + true)]
+
+
+def _summands(part: Counts, averaging: Averaging) -> list[Floats]:
+    """What is added up over images: precision, recall and F1 of each, or the counts that pooled ones are made of."""
+    (floors, returned), (_, true), _ = fractions = part.fractions(averaging)
+    return [ratio(*each) for each in fractions] if averaging == "mean" else [floors, returned, true[:1]]
 
 
 def _times_drawn(sizes: Sequence[int], resampling: Resampling) -> Iterator[Iterator[Floats]]:
@@ -127,6 +132,6 @@ def _times(images: int, drawn: NDArray[np.int64], seed: int | list[int]) -> Iter
     step = max(1, _NUMBERS_AT_A_TIME // max(1, images))
     for start in range(0, len(drawn), step):
         some = drawn[start : start + step]
-        rows = np.repeat(np.arange(len(some)), some)
-        places = rng.integers(images, size=int(some.sum())) + images * rows
+        places = np.repeat(images * np.arange(len(some)), some)
+        places += rng.integers(images, size=len(places))
         yield np.bincount(places, minlength=len(some) * images).reshape(len(some), images).astype(np.float64)

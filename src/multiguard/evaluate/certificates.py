@@ -13,10 +13,11 @@ from multiguard.certify import Method, Radii, RuleName, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import ImageFailure, InvalidInputError
+from multiguard.evaluate import scores
 from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.ragged import Ragged
 from multiguard.evaluate.scores import CertifiedCounts
+from multiguard.io.ragged import Ragged
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ Progress = Callable[[int, int], None]
 _BYTES_AT_A_TIME = 1 << 26
 # Images with equally many labels are solved together: more than this many gain little, and would hide progress.
 _IMAGES_AT_A_TIME = 512
-_RAGGED = {
+_RAGGED: dict[str, DTypeLike] = {
+    **dict.fromkeys(("ids", "image_hashes"), str),
     **dict.fromkeys(("labels", "predicted", "predicted_hits", "bare"), np.int64),
     "label_radii": np.float64,
 }
-_PER_IMAGE = ("ids", "labels", "label_radii", "predicted", "predicted_hits", "bare", "draws", "image_hashes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class Certificates:
     config: CertifyConfig
     noise: Noise
     label_names: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Ragged[str]
     labelled: bool
     labels: Ragged[Labels]
     radii: Mapping[Method, Ragged[Floats]]
@@ -88,17 +89,17 @@ class Certificates:
     predicted_hits: Ragged[tuple[int, ...]]
     bare: Ragged[Labels | None]
     draws: tuple[int, ...]
-    image_hashes: tuple[str | None, ...]
+    image_hashes: Ragged[str | None]
     failures: tuple[ImageFailure, ...]
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name, dtype in _RAGGED.items():
-            object.__setattr__(self, name, _as_ragged(getattr(self, name), dtype))
+            object.__setattr__(self, name, Ragged.of(getattr(self, name), dtype))
         for name in ("radii", "false_radii"):
             if (by_method := getattr(self, name)) is not None:
-                rows = {method: _as_ragged(radii, np.float64) for method, radii in by_method.items()}
+                rows = {method: Ragged.of(radii, np.float64) for method, radii in by_method.items()}
                 object.__setattr__(self, name, rows)
 
     @property
@@ -114,15 +115,20 @@ class Certificates:
     def only(self, ids: Sequence[str]) -> Certificates:
         """The claims on these images alone, in this order; images that failed are left out."""
         positions = {image_id: position for position, image_id in enumerate(self.ids)}
-        chosen = [positions[image_id] for image_id in ids]
+        return replace(self._at([positions[image_id] for image_id in ids]), failures=())
 
-        def taken(values: Sequence[Any]) -> Any:
-            return tuple(values[position] for position in chosen)
+    def parts(self) -> Iterator[Certificates]:
+        """The claims on some images at a time, in order."""
+        for start in range(0, max(1, len(self.ids)), scores.IMAGES_AT_A_TIME):
+            yield self._at(range(len(self.ids))[start : start + scores.IMAGES_AT_A_TIME])
 
-        fields: dict[str, Any] = {name: taken(getattr(self, name)) for name in _PER_IMAGE}
-        radii = {method: taken(each) for method, each in self.radii.items()}
-        false = None if self.false_radii is None else {m: taken(each) for m, each in self.false_radii.items()}
-        return replace(self, **fields, radii=radii, false_radii=false, failures=())
+    def _at(self, chosen: Sequence[int]) -> Certificates:
+        """The claims on the images at these positions."""
+        fields: dict[str, Any] = {name: getattr(self, name).take(chosen) for name in _RAGGED}
+        radii = {method: each.take(chosen) for method, each in self.radii.items()}
+        false = None if self.false_radii is None else {m: each.take(chosen) for m, each in self.false_radii.items()}
+        draws = tuple(self.draws[position] for position in chosen)
+        return replace(self, **fields, radii=radii, false_radii=false, draws=draws)
 
     def set_radii(self, method: Method) -> list[Radii]:
         """For each image what this method proves of L as a set."""
@@ -134,10 +140,6 @@ class Certificates:
         """What this method certifies of each image at these radii."""
         false = None if self.false_radii is None else self.false_radii[method]
         return CertifiedCounts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
-
-
-def _as_ragged(rows: Sequence[Any], dtype: DTypeLike) -> Ragged[Any]:
-    return rows if isinstance(rows, Ragged) else Ragged.of(rows, dtype)
 
 
 def certify_votes(
@@ -226,7 +228,7 @@ def per_unit(progress: Progress | None, total: int) -> Progress | None:
 
 def draws_taken(votes: Votes, config: CertifyConfig) -> tuple[int, ...]:
     """How many draws of each image certify it."""
-    return tuple(min(votes.draws_of(position), config.draws) for position in range(len(votes)))
+    return tuple(min(config.draws, votes.draws_of(position)) for position in range(len(votes)))
 
 
 def _portions(votes: Votes) -> Iterator[list[VoteRow]]:

@@ -15,8 +15,8 @@ from multiguard.certify.rules import check_method
 from multiguard.certify.single_labels import LABEL_METHODS, label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.ragged import RaggedBuilder
 from multiguard.io.names import unknown_name
+from multiguard.io.ragged import RaggedBuilder
 
 if TYPE_CHECKING:
     from multiguard.votes import DrawVotes, Provenance, VoteRow, Votes

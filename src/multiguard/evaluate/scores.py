@@ -30,7 +30,7 @@ from multiguard.certify import Radii, Rule, TopK
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.ragged import Ragged
+from multiguard.io.ragged import Ragged
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate.certificates import Certificates
 
 Averaging = Literal["mean", "pooled"]
-IMAGES_AT_A_TIME = 1 << 15  # whose scores are held at once
+IMAGES_AT_A_TIME = 1 << 15  # whose scores are held at once, and whose claims are a row group of the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +151,8 @@ def prediction_scores(
     array(0.75)
     """
     pairs = zip(labels, predicted, strict=True)
-    each = [(len({*own} & {*answer}), len({*answer}), len(own)) for own, answer in pairs]
-    counts = np.array(each, np.float64).reshape(-1, 3)
-    found, returned, true = counts.T
+    each = ((len({*own} & {*answer}), len({*answer}), len(own)) for own, answer in pairs)
+    found, returned, true = np.fromiter(each, np.dtype((np.float64, 3)), len(labels)).T
     if not true.any():
         raise InvalidInputError(f"none of the {len(labels)} images has a true label, so there is nothing to average")
     return average_scores([Counts(found, returned - found, true)], np.asarray(0.0), averaging)

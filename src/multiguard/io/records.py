@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -123,8 +123,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _as_plain(value: Any) -> Mapping[str, Any] | str:
-    """A record as a mapping, or as its text where it has a text form of its own."""
+def _as_plain(value: Any) -> Mapping[str, Any] | list[Any] | str:
+    """A record as a mapping, or as its text where it has a text form of its own; a sequence as a list."""
+    if isinstance(value, Sequence):
+        return list(value)
     has_text = is_dataclass(value) and type(value).__str__ is not object.__str__
     return str(value) if has_text else _as_mapping(value)
 

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate.ragged import Ragged
 from multiguard.io.outputs import Outputs
+from multiguard.io.ragged import Ragged
 from multiguard.pipeline.folders import RECORD_FILE, check_inside
 from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
@@ -100,10 +102,11 @@ def certificates_hash(run: Results) -> str:
     proved = run.certificates
     digest = hashlib.sha256(f"{run.votes_hash} {run.certified_with} {config_record(proved.config)}".encode())
     digest.update(f"{proved.failures} {curves_text(run.curves)}".encode())
-    digest.update("\0".join(proved.ids).encode("utf-8", "surrogatepass"))
+    for number, name in enumerate(proved.ids):
+        digest.update(f"{chr(0) * (number > 0)}{name}".encode("utf-8", "surrogatepass"))
     sides: list[tuple[str, Ragged[Any]]] = [("", proved.labels), *proved.radii.items()]
     for method, rows in [*sides, *(proved.false_radii or {}).items()]:
-        digest.update(method.encode() + rows.values.tobytes() + rows.offsets.tobytes())
+        digest.update(method.encode() + rows.values.tobytes() + rows.offsets.astype(np.int64).tobytes())
     return digest.hexdigest()
 
 

@@ -151,12 +151,13 @@ def _same_claims(stored: Certificates, again: Certificates) -> Iterator[Check]:
     if stored.ids != again.ids:
         yield Check(False, "the certificates are of other images than the votes")
         return
-    ours, theirs = certificates_table(again), certificates_table(stored)
     wrong = [
         f"{name} ({column})"
+        for part, other in zip(again.parts(), stored.parts(), strict=True)
+        for ours, theirs in [(certificates_table(part), certificates_table(other))]
         for column in ours.column_names
         if not ours.column(column).equals(theirs.column(column))
-        for name, new, old in zip(stored.ids, ours.column(column), theirs.column(column), strict=True)
+        for name, new, old in zip(part.ids, ours.column(column), theirs.column(column), strict=True)
         if repr(new.as_py()) != repr(old.as_py())
     ]
     if wrong:

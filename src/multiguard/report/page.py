@@ -94,9 +94,9 @@ def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
     """
     order = weakest_first(study)
     if gallery is not None or len(order) <= _MOST_IMAGES:
-        return order[:gallery], 0
+        return order[:gallery].tolist(), 0
     others = np.random.default_rng(0).choice(order[_WEAKEST:], _MOST_IMAGES - _WEAKEST, replace=False)
-    return order[:_WEAKEST] + others.tolist(), len(others)
+    return [*order[:_WEAKEST].tolist(), *others.tolist()], len(others)
 
 
 def _render(study: Study, shown: Sequence[int], at_random: int, thumbnails: Thumbnails, images_given: bool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
@@ -63,14 +64,13 @@ def start_index(study: Study) -> int:
     return int(np.argmin(np.abs(study.grid - first_radius(study.main))))
 
 
-def weakest_first(study: Study) -> list[int]:
+def weakest_first(study: Study) -> NDArray[np.int64]:
     """The indices of the images, least certified at the radius shown first, those without labels last."""
     certificates, radius = study.main.certificates, study.grid[start_index(study)]
     radii, labels = certificates.radii[study.method], certificates.labels.lengths
     images = np.repeat(np.arange(len(radii)), radii.lengths)
     area, each = np.bincount(images, np.maximum(radii.values, 0), len(radii)), np.maximum(labels, 1)
-    order: list[int] = np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0)).tolist()
-    return order
+    return np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0))
 
 
 def recall_first(family: Family) -> list[Measure]:

@@ -21,6 +21,7 @@ from multiguard.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 ATTACK_NAME = "attack.parquet"
 _FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
@@ -82,7 +83,7 @@ def write_attacks(
 
     with attack_outputs(Path(folder), request, force=force) as outputs:
         table = pa.table(_columns(attacks), schema=_schema())
-        _KIND.write(outputs.stage(Path(folder)), table, metadata)
+        _KIND.write(outputs.stage(Path(folder)), table.schema, [table], metadata)
         outputs.publish(finished=False)
 
 
@@ -108,12 +109,12 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     return _KIND.read(Path(folder), _parse)
 
 
-def _parse(stored: dict[str, Any], table: pa.Table) -> AttackFolder:
+def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> AttackFolder:
     metadata: Any = convert(stored, _Metadata)
     config, noise = parse_config(metadata.config), parse_noise(metadata.noise)
     config.rule.check(len(metadata.label_names))
     index = {name: label for label, name in enumerate(metadata.label_names)}
-    images = tuple(_image(row, index, goals(config.rule)) for row in table.cast(_schema()).to_pylist())
+    images = tuple(_image(row, index, goals(config.rule)) for row in file.read().cast(_schema()).to_pylist())
     plain = {name: getattr(metadata, name) for name in _PLAIN}
     plain["methods"] = check_methods(metadata.methods, config.rule, noise)
     attacks = Attacks(config=config, noise=noise, images=images, **plain)

@@ -34,7 +34,7 @@ from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from multiguard.votes import Provenance, Votes
 
@@ -109,7 +109,8 @@ def write_certificates(
     }
     with certificates_outputs(Path(folder), request, force=force) as outputs:
         stage = outputs.stage(Path(folder))
-        _KIND.write(stage, certificates_table(certificates), metadata)
+        schema = certificates_schema(certificates.methods, certificates.config.rule)
+        _KIND.write(stage, schema, map(certificates_table, certificates.parts()), metadata)
         write_curves(stage / CURVES_NAME, curves)
         write_labels(stage / LABELS_NAME, label_scores(certificates, radius), certificates.noise)
         outputs.publish()
@@ -133,7 +134,7 @@ def read_certificates(folder: str | Path) -> Results:
     return _KIND.read(Path(folder), _parse)
 
 
-def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
+def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> Results:
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -141,7 +142,7 @@ def _parse(stored: dict[str, Any], table: pa.Table) -> Results:
     config = parse_config(metadata.config)
     _check_run(config, run)
     methods = resolve_methods(metadata.methods, config.rule, run)
-    fields = certificates_fields(table.cast(certificates_schema(methods, config.rule)), run.label_names, methods)
+    fields = certificates_fields(file, certificates_schema(methods, config.rule), run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
     certificates = Certificates(noise=run.noise, label_names=run.label_names, **fields)
     check_claims(certificates)

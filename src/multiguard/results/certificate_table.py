@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule, TopK
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import Certificates
-from multiguard.evaluate.ragged import Ragged
+from multiguard.evaluate import Certificates, scores
+from multiguard.io.ragged import Ragged, distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _OPTIONAL = ("image_sha256", "bare")  # columns in which an image may have no value
 
@@ -55,7 +57,7 @@ def certificates_table(certificates: Certificates) -> pa.Table:
 
     false_radii, hits = certificates.false_radii, certificates.predicted_hits
     columns = {
-        "id": pa.array(certificates.ids, pa.string()),
+        "id": pa.array([*certificates.ids], pa.string()),
         "labels": names(certificates.labels),
         "radii": by_method(certificates.radii),
         **({} if false_radii is None else {"false_radii": by_method(false_radii)}),
@@ -63,21 +65,40 @@ def certificates_table(certificates: Certificates) -> pa.Table:
         "predicted": names(certificates.predicted),
         "predicted_hits": rows(pa.array(hits.values.astype(np.int64)), hits),
         "draws": pa.array(certificates.draws, pa.int64()),
-        "image_sha256": pa.array(certificates.image_hashes, pa.string()),
+        "image_sha256": pa.array([*certificates.image_hashes], pa.string()),
         "bare": names(certificates.bare),
     }
     return pa.table(columns, schema=certificates_schema(certificates.methods, certificates.config.rule))
 
 
-def certificates_fields(table: pa.Table, names: Sequence[str], methods: Sequence[Method]) -> dict[str, Any]:
-    """The fields of `Certificates` that the table holds; a value that is missing raises `ValueError`."""
+def certificates_fields(
+    file: pq.ParquetFile, schema: pa.Schema, names: Sequence[str], methods: Sequence[Method]
+) -> dict[str, Any]:
+    """The fields of `Certificates` that the file holds; a value that is missing raises `ValueError`."""
+    import pyarrow as pa
 
+    batches = ([batch] for batch in file.iter_batches(scores.IMAGES_AT_A_TIME))
+    tables = (pa.Table.from_batches(each, file.schema_arrow).cast(schema) for each in chain([[]], batches))
+    parts = [_fields(table, names, methods) for table in tables]
+    return {name: _joined([part.pop(name) for part in parts]) for name in list(parts[0])}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The rows of all parts, of each method if they have some."""
+    if isinstance(parts[0], dict):
+        return {method: Ragged.join([part[method] for part in parts]) for method in parts[0]}
+    if isinstance(parts[0], Ragged):
+        return Ragged.join(parts)
+    return None if parts[0] is None else tuple(chain.from_iterable(parts))
+
+
+def _fields(table: pa.Table, names: Sequence[str], methods: Sequence[Method]) -> dict[str, Any]:
     def radii(name: str) -> dict[Method, Ragged[Any]]:
         structure = _column(table, name)
         return {method: _numbers(structure.field(method)) for method in methods}
 
     return {
-        "ids": tuple(_column(table, "id").to_pylist()),
+        "ids": Ragged.of(_column(table, "id").to_pylist(), str),
         "labels": _labels(table, "labels", names),
         "radii": radii("radii"),
         "false_radii": radii("false_radii") if "false_radii" in table.column_names else None,
@@ -85,7 +106,7 @@ def certificates_fields(table: pa.Table, names: Sequence[str], methods: Sequence
         "predicted": _labels(table, "predicted", names),
         "predicted_hits": _numbers(_column(table, "predicted_hits")),
         "draws": tuple(_column(table, "draws").to_pylist()),
-        "image_hashes": tuple(_column(table, "image_sha256").to_pylist()),
+        "image_hashes": Ragged.of(_column(table, "image_sha256").to_pylist(), str),
         "bare": _labels(table, "bare", names),
     }
 
@@ -136,14 +157,14 @@ def check_claims(certificates: Certificates) -> None:
 
     Only the form is checked: a forger who knows the formulas can write other radii and their checksum.
     """
-    ids = [*certificates.ids, *(failure.image_id for failure in certificates.failures)]
-    if len(set(ids)) < len(ids):
+    if not distinct(chain(certificates.ids, (failure.image_id for failure in certificates.failures))):
         raise ValueError("an image appears twice")
-    for index in np.flatnonzero(_suspicious(certificates)).tolist():
-        try:
-            _check_image(certificates, index)
-        except ValueError as error:
-            raise ValueError(f"image {certificates.ids[index]!r}: {error}") from error
+    for part in certificates.parts():
+        for index in np.flatnonzero(_suspicious(part)).tolist():
+            try:
+                _check_image(part, index)
+            except ValueError as error:
+                raise ValueError(f"image {part.ids[index]!r}: {error}") from error
 
 
 def _suspicious(certificates: Certificates) -> NDArray[np.bool_]:

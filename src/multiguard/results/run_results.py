@@ -138,7 +138,7 @@ class Results:
             columns["certified"] = sizes
             counts = [len(labels) for labels in proved.labels]
             columns["recall"] = [size / d if d else np.nan for size, d in zip(sizes, counts, strict=True)]
-        return pd.DataFrame(columns, index=pd.Index(proved.ids, name="id"))
+        return pd.DataFrame(columns, index=pd.Index([*proved.ids], name="id"))
 
     def report(self, path: str | Path, *, title: str | None = None, gallery: int | None = None) -> Path:
         """Write the page, one HTML file that opens offline; returns its path. A page that is there is replaced.

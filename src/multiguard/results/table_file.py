@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ from multiguard.io.records import decode_json, encode_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 T = TypeVar("T")
 METADATA_KEY, CHECKSUM_KEY = b"multiguard", b"multiguard-sha256"
@@ -37,8 +39,8 @@ class TableKind:
     folder: str  # what a folder with such a file is called
     remedy: str  # how to replace a damaged file
 
-    def write(self, folder: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
-        """Write the file; it is there complete or not at all."""
+    def write(self, folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: dict[str, Any]) -> None:
+        """Write the rows of these tables, a row group each; the file is there complete or not at all."""
         try:
             text = encode_json({"format": self.format, "version": self.version, **metadata})
         except (TypeError, ValueError) as error:
@@ -48,11 +50,11 @@ class TableKind:
                 f"the curves take {len(text):,} bytes, and {self.name} holds {_MOST_METADATA:,} at most; use fewer "
                 "radii (a larger --radius-step) or a smaller sweep"
             )
-        content = content_with_checksum(table, text)
+        content = content_with_checksum(schema, tables, text)
         write_atomically(folder / self.name, lambda file: file.write(content))
 
-    def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table], T]) -> T:
-        """What `parse` makes of the metadata and the table; a file that is not as it was written raises `DataError`."""
+    def read(self, folder: Path, parse: Callable[[dict[str, Any], pq.ParquetFile], T]) -> T:
+        """What `parse` makes of the metadata and the rows; a file that is not as it was written raises `DataError`."""
         path = folder / self.name
         try:
             content = read_regular(path, MOST_TABLE)
@@ -62,8 +64,8 @@ class TableKind:
             raise DataError(f"{path} cannot be read: {error.strerror}") from error
         try:
             _check_content(content)
-            table = open_parquet(content).read()
-            return parse(self._metadata(table), table)
+            file = open_parquet(content)
+            return parse(self._metadata(file.schema_arrow), file)
         except Exception as error:  # a forged file can make its reader fail in any way
             raise DataError(f"{path} cannot be used: {' '.join(str(error).split())}; {self.remedy}") from error
 
@@ -71,8 +73,8 @@ class TableKind:
         """Whether the content says that it is such a file, of any version, damaged or not."""
         return mentions(path, self.format)
 
-    def _metadata(self, table: pa.Table) -> dict[str, Any]:
-        metadata = decode_json(table.schema.metadata[METADATA_KEY], dict[str, Any])
+    def _metadata(self, schema: pa.Schema) -> dict[str, Any]:
+        metadata = decode_json(schema.metadata[METADATA_KEY], dict[str, Any])
         stored = metadata.pop("format", None), metadata.pop("version", None)
         if stored[0] != self.format or stored[1] != self.version:
             raise ValueError(
@@ -82,30 +84,35 @@ class TableKind:
         return metadata
 
 
-def content_with_checksum(table: pa.Table, metadata: bytes) -> bytes:
+def content_with_checksum(schema: pa.Schema, tables: Iterable[pa.Table], metadata: bytes) -> memoryview:
     """A Parquet file with this metadata and the sha256 of the file itself, taken while its own digits are zeros."""
     import pyarrow.parquet as pq
 
-    file = io.BytesIO()
-    pairs = {METADATA_KEY: metadata, CHECKSUM_KEY: _MARK + _BLANK}
-    pq.write_table(table.replace_schema_metadata(pairs), file, compression="zstd")
-    content = file.getvalue()
+    file, pairs = io.BytesIO(), {METADATA_KEY: metadata, CHECKSUM_KEY: _MARK + _BLANK}
+    with pq.ParquetWriter(file, schema.with_metadata(pairs), compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+    content = file.getbuffer()
     start = _checksum_start(content)
-    return content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + len(_BLANK) :]
+    content[start : start + len(_BLANK)] = hashlib.sha256(content).hexdigest().encode()
+    return content
 
 
 def _check_content(content: bytes) -> None:
     """Raises unless every byte is as it was written; nothing is parsed before."""
     start = _checksum_start(content)
-    end = start + len(_BLANK)
-    if hashlib.sha256(content[:start] + _BLANK + content[end:]).hexdigest().encode() != content[start:end]:
+    end, digest = start + len(_BLANK), hashlib.sha256()
+    for part in (memoryview(content)[:start], _BLANK, memoryview(content)[end:]):
+        digest.update(part)
+    if digest.hexdigest().encode() != content[start:end]:
         raise ValueError("it was edited or damaged: its checksum is another one")
 
 
-def _checksum_start(content: bytes) -> int:
-    if content.count(_MARK) != 1:
+def _checksum_start(content: bytes | memoryview) -> int:
+    ends = [match.end() for match in re.finditer(re.escape(_MARK), content)]
+    if len(ends) != 1:
         raise InvalidInputError("it holds no checksum, or more than one: it is of another version, or damaged")
-    return content.index(_MARK) + len(_MARK)
+    return ends[0]
 
 
 def config_record(config: CertifyConfig) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def make_provenance(
         output=classifier.output,
         label_names=classifier.label_names,
         dataset=dataset.name,
-        image_ids=tuple(dataset.ids),
+        image_ids=dataset.ids,
         labelled=scheme.labelled,
         truth_hash=_truth_hash(dataset) if scheme.labelled else None,
         first_image_hash=first_image_hash,

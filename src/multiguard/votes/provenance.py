@@ -1,6 +1,6 @@
 """The provenance of votes: all that determines them, without contradictions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, get_args
@@ -9,6 +9,7 @@ from multiguard.certify.noise import BandAblation
 from multiguard.certify.noise_arguments import NoiseField, as_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
+from multiguard.io.ragged import Ragged
 from multiguard.io.short_repr import short_repr
 
 
@@ -33,7 +34,7 @@ class Provenance:
     output: str | None  # "logits" or "probabilities", as declared; None if undeclared, which a ranking does not need
     label_names: tuple[str, ...]  # the c label names, in index order
     dataset: str  # the dataset, its split, and how its images were sampled
-    image_ids: tuple[str, ...]  # the ids of the images, in the order of the shards
+    image_ids: Sequence[str]  # the ids of the images, in the order of the shards
     labelled: bool  # whether the images carry their labels, the ground truth
     truth_hash: str | None  # sha256 of all labels; None without labels, or if they are known only with the images
     first_image_hash: str  # the `image_hash` of the first image
@@ -64,6 +65,7 @@ class Provenance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
+        object.__setattr__(self, "image_ids", Ragged.of(self.image_ids, str))
         for name in ("score_threshold", "stopping"):
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)

@@ -32,6 +32,7 @@ from multiguard.io.files import (
     remove_partial_files,
     write_atomically,
 )
+from multiguard.io.ragged import distinct
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
@@ -79,7 +80,7 @@ class Manifest:
         run = self.provenance
         if self.shard_images < 1:
             raise InvalidInputError(f"shard_images must be at least 1, not {self.shard_images}.")
-        if len(set(run.image_ids)) < len(run.image_ids):
+        if not distinct(run.image_ids):
             raise InvalidInputError("image ids must be distinct: two images of one id would share their noise.")
         if not (run.draws >= 1 and run.label_names and (run.k_max is None or run.k_max >= 1)):
             given = f"{run.draws} draws, {len(run.label_names)} labels and k_max {run.k_max}"
@@ -252,19 +253,18 @@ class Head:
 
 @dataclass(frozen=True)
 class ReadShard:
-    """A shard that has passed every check: its path, its checksum and failures, and its images."""
+    """A shard that has passed every check: its path, and its checksum and failures."""
 
     path: Path
     shard: Shard
-    heads: Sequence[Head]
 
     def open(self) -> pq.ParquetFile:
         """Read the file again and open it; raises `VotesError` if it has changed since."""
         return open_parquet(_read_content(self.path, self.shard.sha256))
 
 
-def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
-    """Return a shard whose checksum, run, index and images are the right ones; raises `VotesError` otherwise.
+def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, list[Head]]:
+    """Return a shard whose checksum, run, index and images are the right ones, and its images; raises `VotesError`.
 
     The manifest of a finished run knows the checksum of the file. Before, all rows are compared with the checksum in
     the shard itself.
@@ -282,7 +282,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> ReadShard:
     voted = [head.image_id for head in heads]
     if not (metadata.index == index and same_failures and run.consists_of(index, voted, metadata.failures)):
         raise VotesError(f"{path} does not hold the {len(run.ids(index))} images of shard {index}. {_REMAKE}")
-    return ReadShard(path, Shard(hashlib.sha256(content).hexdigest(), metadata.failures), heads)
+    return ReadShard(path, Shard(hashlib.sha256(content).hexdigest(), metadata.failures)), heads
 
 
 def _read_content(path: Path, sha256: str | None) -> bytes:

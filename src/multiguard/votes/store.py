@@ -1,6 +1,7 @@
 """The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
 
-from collections.abc import Collection, Iterator, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from itertools import groupby
@@ -13,9 +14,18 @@ from numpy.typing import NDArray
 from multiguard.certify.rules import RuleName
 from multiguard.errors import VotesError
 from multiguard.io.files import file_checksum
+from multiguard.io.ragged import Ragged, RaggedBuilder
 from multiguard.io.records import checksum
-from multiguard.votes.provenance import Provenance
-from multiguard.votes.shards import MANIFEST_NAME, ReadShard, load_manifest, read_rows, read_shard, shard_name
+from multiguard.votes.shards import (
+    MANIFEST_NAME,
+    Head,
+    Manifest,
+    ReadShard,
+    load_manifest,
+    read_rows,
+    read_shard,
+    shard_name,
+)
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
 
 # Whose votes are read together: more gain nothing, and the votes of so many with 100,000 draws take 16 MB.
@@ -41,14 +51,13 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    shards = []
+    return Votes(manifest, file_checksum(folder / MANIFEST_NAME), _shards(folder, manifest, indices))
+
+
+def _shards(folder: Path, manifest: Manifest, indices: Sequence[int]) -> Iterator[tuple[ReadShard, list[Head]]]:
     for index in indices:
         with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
-            shards.append(read_shard(folder, manifest, index))
-    digest = file_checksum(folder / MANIFEST_NAME)
-    if not manifest.finished:
-        digest = checksum({"manifest": digest, "shards": {one.path.name: one.shard.sha256 for one in shards}})
-    return Votes(manifest.provenance, digest, shards)
+            yield read_shard(folder, manifest, index)
 
 
 class Votes:
@@ -72,30 +81,36 @@ class Votes:
         multiguard.errors.VotesError: these are votes of the top-k rule: ...
     """
 
-    def __init__(self, provenance: Provenance, manifest_hash: str, shards: Sequence[ReadShard]) -> None:
-        self.provenance = provenance  # all that determines the votes
-        self.manifest_hash = manifest_hash  # the sha256 of the manifest, which holds the checksum of every shard
-        self._shards = list(shards)
-        lengths = [len(shard.heads) for shard in shards]
-        self._shard_of = np.repeat(np.arange(len(shards), dtype=np.int32), lengths)  # of each image
+    def __init__(self, manifest: Manifest, digest: str, shards: Iterable[tuple[ReadShard, Sequence[Head]]]) -> None:
+        self.provenance = manifest.provenance  # all that determines the votes
+        self._shards, lengths = list[ReadShard](), list[int]()
+        ids, labels, hashes = RaggedBuilder(str), RaggedBuilder(np.uint16), RaggedBuilder(str)
+        self._draws = array("q")
+        for shard, heads in shards:
+            self._shards.append(shard)
+            lengths.append(len(heads))
+            ids.extend(head.image_id for head in heads)
+            labels.extend(head.labels for head in heads)
+            hashes.extend(head.image_hash for head in heads)
+            self._draws.extend(head.draws for head in heads)
+        self._shard_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)  # of each image
         self._row_of = np.concatenate([np.empty(0, np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)])
-        self._heads = [head for shard in shards for head in shard.heads]
         self._open: tuple[ReadShard, pq.ParquetFile] | None = None
-        self.ids = tuple(head.image_id for head in self._heads)  # of the images that have votes
-        self.failures = tuple(failure for one in shards for failure in one.shard.failures)  # of those without votes
+        self._labels: Ragged[tuple[int, ...]] = labels.build()
+        self.ids: Ragged[str] = ids.build()  # of the images that have votes
+        self.image_hashes: Ragged[str | None] = hashes.build()  # of what was voted on; None where it is unknown
+        self.failures = tuple(failure for one in self._shards for failure in one.shard.failures)  # without votes
+        stored = {one.path.name: one.shard.sha256 for one in self._shards}
+        # The sha256 of the manifest, which holds the checksum of every shard once the run has finished.
+        self.manifest_hash = digest if manifest.finished else checksum({"manifest": digest, "shards": stored})
 
     @property
-    def labels(self) -> tuple[tuple[int, ...], ...]:
+    def labels(self) -> Ragged[tuple[int, ...]]:
         """The label indices of each image, the ground truth; a run without labels raises `VotesError`."""
         if not self.provenance.labelled:
             remedy = "choose the labels from their pilot draws (certify --no-labels)"
             raise VotesError(f"these votes carry no ground truth; {remedy}.")
-        return tuple(head.labels for head in self._heads)
-
-    @property
-    def image_hashes(self) -> tuple[str | None, ...]:
-        """The `image_hash` of each image that was voted on; None where it is unknown."""
-        return tuple(head.image_hash for head in self._heads)
+        return self._labels
 
     @property
     def rule(self) -> RuleName:
@@ -137,19 +152,20 @@ class Votes:
         Example:
             >>> votes = read_votes(folder)  # a folder with the votes of 5 images
             >>> votes.subset({"image-é-3", "image-é-1"}).ids
-            ('image-é-1', 'image-é-3')
+            Texts('image-é-1', 'image-é-3')
         """
         part = copy(self)
         kept = [position for position, name in enumerate(self.ids) if name in ids]
         part._shard_of, part._row_of = self._shard_of[kept], self._row_of[kept]
-        part._heads = [self._heads[p] for p in kept]
-        part.ids = tuple(self.ids[p] for p in kept)
+        part._draws = array("q", (self._draws[position] for position in kept))
+        part.ids, part._labels = self.ids.take(kept), self._labels.take(kept)
+        part.image_hashes = self.image_hashes.take(kept)
         part.failures = tuple(failure for failure in self.failures if failure.image_id in ids)
         return part
 
     def draws_of(self, position: int) -> int:
         """Return how many draws certify one image, without reading its votes."""
-        return self._heads[position].draws
+        return self._draws[position]
 
     def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
         """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
@@ -190,5 +206,8 @@ class Votes:
         shard = self._shards[self._shard_of[positions[0]]]
         if self._open is None or self._open[0] is not shard:
             self._open = (shard, shard.open())
-        rows, heads = self._row_of[positions].tolist(), [self._heads[position] for position in positions]
+        rows, heads = self._row_of[positions].tolist(), [self._head(position) for position in positions]
         return read_rows(self._open[1], rows, heads, self.provenance)
+
+    def _head(self, position: int) -> Head:
+        return Head(self.ids[position], self._labels[position], self._draws[position], self.image_hashes[position])

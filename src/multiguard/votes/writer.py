@@ -99,15 +99,15 @@ class VotesWriter:
         for index in self.missing():
             if (self._folder / shard_name(index)).exists():
                 with suppress(VotesError) if self.manifest.extends else nullcontext():  # one that is not extended yet
-                    self._accept({index: read_shard(self._folder, self.manifest, index).shard})
+                    self._accept({index: read_shard(self._folder, self.manifest, index)[0].shard})
         self._finish_if_complete()
 
     def started(self, index: int) -> dict[str, VoteRow]:
         """Return the rows of a shard in the run that is extended, by image id; none for a new run."""
         with suppress(VotesError):
             if (run := self._extended()) is not None:
-                shard = read_shard(self._folder, run, index)
-                rows = read_rows(shard.open(), range(len(shard.heads)), shard.heads, run.provenance)
+                shard, heads = read_shard(self._folder, run, index)
+                rows = read_rows(shard.open(), range(len(heads)), heads, run.provenance)
                 return {row.image_id: row for row in rows}
         return {}
 
@@ -165,7 +165,7 @@ def _complete_shards(folder: Path, run: Manifest) -> dict[int, Shard]:
     shards = {}
     for index in range(run.shard_count):
         with suppress(VotesError):
-            shards[index] = read_shard(folder, run, index).shard
+            shards[index] = read_shard(folder, run, index)[0].shard
     return shards
 
 

@@ -1,4 +1,4 @@
-"""Rows of different lengths, and scores and bands that are computed some images at a time."""
+"""Scores and bands that are computed some images at a time."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from multiguard.certify import Radii, Threshold, TopK, certified_size
 from multiguard.evaluate import scores, set_scores
 from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
-from multiguard.evaluate.ragged import Ragged, RaggedBuilder
 from multiguard.evaluate.scores import CertifiedCounts, certified_sizes
+from multiguard.io.ragged import Ragged
 
 RNG = np.random.default_rng(0)
 D = RNG.integers(0, 4, 50)
@@ -19,22 +19,6 @@ GRID = np.linspace(0, 1, 11)
 def counts(rule) -> CertifiedCounts:
     false = None if isinstance(rule, TopK) else Ragged.of(FALSE, float)
     return CertifiedCounts(Ragged.of(TRUE, float), false, D, rule, GRID)
-
-
-def test_rows():
-    """Rows come back as they were given, in portions too: empty ones, missing ones and slices."""
-    given = [(3, 1), (), None, (200,), (0,)]
-    builder = RaggedBuilder(np.uint8)
-    builder.extend(given[:2])
-    builder.extend(given[2:])
-    for rows in (Ragged.of(given, np.uint8), builder.build()):
-        assert list(rows) == given == [rows[i] for i in range(5)]
-        assert rows == given
-        assert rows[1:4] == given[1:4]
-        assert rows[-1] == (0,)
-        assert rows != given[::-1]
-        with pytest.raises(IndexError):
-            rows[5]
 
 
 def test_sizes():
