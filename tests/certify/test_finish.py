@@ -62,7 +62,9 @@ def last_block(rng: np.random.Generator, k_prime: int, d: int, into: int) -> tup
 def finished(draws: Draws, claim: Claim, game: Game, needed: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     block = Block(draws, (60, 120), 120, game, [claim])
     outs, radii = wealth._sets(block, claim), np.array([0.2, 0.5, 1.0])
-    made, gained = finish.finish(block, claim, outs, radii, np.full((len(outs), 3), needed), np.full(len(outs), -9.0))
+    made, gained = finish.finish(
+        block, claim, outs, radii, np.full((len(outs), 3), needed), (np.full(len(outs), -9.0),) * 2
+    )
     return made, gained, outs
 
 
@@ -134,7 +136,7 @@ def wrong_claims(alpha: float, images: int, patch: pytest.MonkeyPatch) -> int:
     for _ in range(images):
         block = Block(two_sided(rng, DRAWS, lost, bad), (FIRST, DRAWS), DRAWS, Game(1, 1, 2), [claim])
         made, gained = finish.finish(
-            block, claim, np.ones((1, 1), int), np.array([R]), np.full((1, 1), claim.needed), np.zeros(1)
+            block, claim, np.ones((1, 1), int), np.array([R]), np.full((1, 1), claim.needed), (np.zeros(1),) * 2
         )
         assert made.all()
         wrong += bool(gained[0, 0] >= claim.needed)

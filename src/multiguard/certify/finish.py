@@ -3,8 +3,8 @@
 For S and T of one label each a draw is won where it hits S alone, lost where it hits T alone, and a tie otherwise. Let
 lost have probability L and lost or tied M. While the pair is broken, down(1 - L) + down(1 - M) <= 1, so for some d from
 1/2 to 1 both L >= 1 - up(d) and M >= 1 - up(1 - d). The event that no draw is lost and at most m are ties is the less
-likely the larger L and M are. Its level is the most that it has for any such d; 1 / level, paid where the event happens,
-has mean at most 1. Draw by draw one would have to win against an L and M that change. `docs/theory.md` has the proof.
+likely the larger L and M are. Its level is the most that it has for any such d; 1 / level, paid where it happens, has
+mean at most 1. Draw by draw one would have to win against an L and M that change. `docs/theory.md` has the proof.
 """
 
 from functools import lru_cache
@@ -20,6 +20,8 @@ from multiguard.certify.shifts import Shift
 _MOST_TIES = 64
 # The scores of d.
 _SCORES = np.concatenate([np.arange(0.0, 1.5, 0.002), np.linspace(1.5, 8.0, 80)])
+# An r differs from another by more than this fraction of how uncertain it is.
+_NEAR = 1 / 16
 # What is needed is exceeded by this much: far more than rounding can take.
 _MARGIN = 1e-6
 _LEAST_LEVEL = 1e-300
@@ -39,11 +41,12 @@ def log_levels(draws: int, r: float, shift: Shift) -> Floats:
 
 
 def finish(
-    block: Block, claim: Claim, outs: Ints, radii: Floats, needed: Floats, reached: Floats
+    block: Block, claim: Claim, outs: Ints, radii: Floats, needed: Floats, reached: tuple[Floats, Floats]
 ) -> tuple[Bools, Floats]:
     """(sets U, radii) where all draws of the block are bet on at once, and what is gained there: -inf or enough.
 
-    It is done where nothing else is expected to be enough, no draw was lost yet, and ties do not come too often.
+    It is done where nothing else is expected to be enough, one label in T does about as well as more, no draw was lost
+    yet, and ties do not come too often.
 
     Args:
         block: The last block.
@@ -51,7 +54,7 @@ def finish(
         outs: (sets U, d) the sets U.
         radii: The r.
         needed: (sets U, radii) what log K still lacks.
-        reached: (sets U,) up to which r draw by draw is expected to be enough.
+        reached: (sets U,) up to which r draw by draw is expected to be enough; the same with one label in T.
     """
     first, draws, shift = block.first, block.last - block.first, block.game.shift
     lost, tied = block.lost_and_tied(claim)
@@ -59,7 +62,8 @@ def finish(
     chosen = np.where(inside, lost * (first + 1.0) + tied, np.inf).argmin(axis=1)
     expected = (tied[chosen] + 0.5) * draws / first
     least = np.maximum(expected - np.sqrt(expected * (1 + draws / first)), 0.0)
-    beyond = np.where(lost[chosen] > 0, np.inf, reached + shift.spread / 16 / np.sqrt(first))
+    near, (best, by_one) = _NEAR * shift.spread / np.sqrt(first), reached
+    beyond = np.where((lost[chosen] > 0) | (by_one < best - near), np.inf, best + near)
     most, gained = np.full(needed.shape, -1), np.full(needed.shape, -np.inf)
     for at in np.flatnonzero(radii > beyond.min()).tolist():
         levels = log_levels(draws, float(radii[at]), shift)

@@ -135,7 +135,8 @@ class Bets:
     Attributes:
         chosen: (sets U,) the option of each.
         reached: (sets U,) the r that is expected to be reached.
-        reach: The same for the weakest U.
+        reached_by_one: (sets U,) the same with one label in T.
+        reach: The r that is expected to be reached, for the weakest U.
     """
 
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
@@ -147,6 +148,7 @@ class Bets:
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
         reached = np.where(inside, self._reach(), -np.inf)
         self.chosen, self.reached = reached.argmax(axis=1), reached.max(axis=1)
+        self.reached_by_one = reached[:, :: len(self.options.sizes)].max(axis=1)
         self.reach = float(self.reached.min())
 
     @property
@@ -174,7 +176,8 @@ class Bets:
         is_last = self.block.last == self.course.horizon(self.block.first)
         if not (self.course.has_finish and is_last and self.claim.out and self.claim.into):
             return np.zeros(before.shape, dtype=np.bool_), before
-        return finish(self.block, self.claim, self.outs, radii, self.claim.needed - before, self.reached)
+        needed = self.claim.needed - before
+        return finish(self.block, self.claim, self.outs, radii, needed, (self.reached, self.reached_by_one))
 
     def gains(self, grid: Floats, at: Ints, before: Floats) -> tuple[Floats, Floats]:
         """(sets U, radii) the most that every pair gains at the end of a step, and what it has gained at the last.
