@@ -136,25 +136,6 @@ class Block:
         hits = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
         return Tally(hits_in, RivalHits(row, hits, draw, place, self.rivals - before, v, self.game.most_out + 1))
 
-    def lost_and_tied(self, claim: Claim) -> tuple[Ints, Ints]:
-        """(labels,) in how many draws before the block the last of the first |V| labels was hit alone, or both or none.
-
-        The labels are those of L in the order of `members`, whose first sets have one label each.
-        """
-        into = self._ahead[: self.first, claim.into] - self._ahead[: self.first, claim.into - 1]
-        own = self._overlap[: len(self.order), self._pattern[: self.first]]
-        return (own < into).sum(axis=1), (own == into).sum(axis=1)
-
-    def most_lost_and_bad(self, claim: Claim, subset: int) -> tuple[float, float]:
-        """In how many draws of the block T alone is hit, and in how many not this S alone; each the most over all T.
-
-        S and T have one label each.
-        """
-        logs = np.zeros((2, self.game.most_in + 1, self.game.most_out + 1))
-        logs[0, 0, 1:] = logs[1, 0] = logs[1, :, 1:] = -1.0
-        lost, bad = -self.tally(claim, subset, 1, [self.last]).add(0, logs.reshape(2, -1))
-        return float(lost), float(bad)
-
     def _hits_ahead(self, most: int) -> Ints:
         """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""
         near = self._place < most

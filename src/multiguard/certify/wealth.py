@@ -11,12 +11,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, smoothed, stakes
 from multiguard.certify.blocks import UNSEEN, Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
-from multiguard.certify.finish import finish
 
 # The draws after which the bets of `anytime` are chosen again, from all draws before; those before the first are not
 # bet on. They aim at the next of _HORIZONS, and never hurry more than with this fraction of it left.
@@ -45,14 +44,12 @@ class Course:
         horizon: From a number of draws to the one by which bets made then should have reached what they need.
         least_left: Bets never hurry more than with this fraction of the horizon left.
         is_eager: Whether draws that promise more than the horizon needs are bet on as they are, to get there sooner.
-        has_finish: Whether all draws of the last block may be bet on at once.
     """
 
     cuts: tuple[int, ...]
     horizon: Callable[[int], int]
     least_left: float = 0.0
     is_eager: bool = False
-    has_finish: bool = False
 
     def blocks(self, draws: int) -> list[tuple[int, int, int]]:
         """The first draw of each block that has begun, the next cut, and where the block ends by now."""
@@ -67,7 +64,7 @@ ANYTIME = Course(
 def fixed_course(draws: int) -> Course:
     """The course for a number of draws that is fixed beforehand."""
     cuts = sorted({min(draws, max(_LEAST_CUT, round(fraction * draws))) for fraction in _FIXED_CUTS})
-    return Course((*cuts, draws), lambda _: draws, has_finish=True)
+    return Course((*cuts, draws), lambda _: draws)
 
 
 def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, course: Course = ANYTIME) -> Floats:
@@ -114,15 +111,12 @@ def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: C
     best = now.copy()
     for block in blocks:
         bets = Bets(block, claim, outs, course)
-        at_once, gained = bets.at_once(radii, now)
-        best[at_once] = np.maximum(best, now + gained)[at_once]
         grid = bets.grid(radii)
         if len(grid) == 0:
             continue
         at = np.searchsorted(grid, radii)
         made = at < len(grid)
         most, last = bets.gains(grid, at[made], now[:, made])
-        most[at_once[:, made]] = -np.inf
         best[:, made] = np.maximum(best[:, made], now[:, made] + most)
         now[:, made] += last
     least: Floats = best.min(axis=0)
@@ -134,22 +128,18 @@ class Bets:
 
     Attributes:
         chosen: (sets U,) the option of each.
-        reached: (sets U,) the r that is expected to be reached.
-        reached_by_one: (sets U,) the same with one label in T.
         reach: The r that is expected to be reached, for the weakest U.
     """
 
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
-        self.outs, self.options = outs, block.options(claim)
+        self.options = block.options(claim)
         self.law = smoothed(self.options.counts, self.options.ladder.possible, UNSEEN)
         self.scores = scores_of(self.law, block.game.shift)
         self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
         reached = np.where(inside, self._reach(), -np.inf)
-        self.chosen, self.reached = reached.argmax(axis=1), reached.max(axis=1)
-        self.reached_by_one = reached[:, :: len(self.options.sizes)].max(axis=1)
-        self.reach = float(self.reached.min())
+        self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
 
     @property
     def is_hopeful(self) -> bool:
@@ -165,19 +155,6 @@ class Bets:
         below = near[0] - spread * 2.0 ** np.arange(6)
         listed = np.searchsorted(radii, np.concatenate([below[::-1], near]))
         return radii[np.unique(listed[(listed < len(radii))])]
-
-    def at_once(self, radii: Floats, before: Floats) -> tuple[Bools, Floats]:
-        """(sets U, radii) where all draws of the block are bet on at once, and what is gained there.
-
-        Args:
-            radii: The r.
-            before: (sets U, radii) the wealth before the block.
-        """
-        is_last = self.block.last == self.course.horizon(self.block.first)
-        if not (self.course.has_finish and is_last and self.claim.out and self.claim.into):
-            return np.zeros(before.shape, dtype=np.bool_), before
-        needed = self.claim.needed - before
-        return finish(self.block, self.claim, self.outs, radii, needed, (self.reached, self.reached_by_one))
 
     def gains(self, grid: Floats, at: Ints, before: Floats) -> tuple[Floats, Floats]:
         """(sets U, radii) the most that every pair gains at the end of a step, and what it has gained at the last.
