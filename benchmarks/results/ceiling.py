@@ -8,6 +8,7 @@ against P^n at the level alpha has. Every Q gives such a bound; here are those t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from multiguard.certify import TopK
 from multiguard.certify.arrays import Floats
 
 _GRID, _STEPS, _MOST_BAD, _CUTS, _TRIED = 16, 24, 0.7, 6, 4
+_LAST = (1, 2, 3, 5)
 
 
 def claim_chance(
@@ -144,10 +146,14 @@ def _pairs(
 
 
 def _attacks(hits: NDArray[np.bool_], out: list[int], into: list[int], k_prime: int) -> Iterator[Attack]:
-    """Perturbations that find draws in the order of their hits, first those that lack the strongest labels of U."""
-    rest = [hits[:, out[len(out) - u :]].mean(axis=1) for u in range(1, len(out) + 1)]
-    for lead in rest:
-        levels, place = np.unique(np.round(lead - hits[:, into].mean(axis=1), 9), return_inverse=True)
+    """Perturbations that find draws in the order of their hits, first those that lack the strongest labels of U.
+
+    Of V the labels that come last count: the others need less, and so do draws that hit them.
+    """
+    leads = [hits[:, out[len(out) - u :]].mean(axis=1) for u in range(1, len(out) + 1)]
+    rivals = [hits[:, into[len(into) - v :]].mean(axis=1) for v in sorted({*_LAST, len(into)}) if v <= len(into)]
+    for lead, rival in product(leads, rivals):
+        levels, place = np.unique(np.round(lead - rival, 9), return_inverse=True)
         counts = np.bincount(place, minlength=len(levels))
         means = [
             np.stack([np.bincount(place, hits[:, i], len(levels)) for i in own], axis=1) / counts[:, None]

@@ -21,6 +21,7 @@ from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
 _METHOD, _LIMIT_IMAGES = "coupled", 200
+_LIMIT_BINS, _LIMIT_WITHIN = 120, 1e-4
 _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
 
@@ -163,7 +164,9 @@ def limit_fractions(cases: int, labels: int, k_prime: int, k: int, true: int) ->
         own = sorted(int(i) for i in np.argsort(-(chances @ sets))[:true])
         radii = {m: exact_radii(sets, chances, own, TopK(k, k_prime), sigma=1.0, method=m).true for m in _SMALL_METHODS}
         for e, proved in enumerate(radii["joint"], start=1):
-            limit = limit_radius(sets, chances, own, k=k, e=e) if 0.05 < proved < 5 else np.inf
+            if not 0.05 < proved < 5:
+                continue
+            limit = limit_radius(sets, chances, own, k=k, e=e, bins=_LIMIT_BINS, within=_LIMIT_WITHIN)
             if np.isfinite(limit):
                 found.append({m: max(float(each[e - 1]), 0.0) / limit for m, each in radii.items()})
     return found

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 BINS = 60
 
 
-def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float) -> float:
+def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float, bins: int = BINS) -> float:
     """The least that a classifier with these vote chances can make the largest of several sums at distance r.
 
     Args:
@@ -27,10 +27,11 @@ def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float
         chances: (masks,) how probable each is at the image.
         leads: (sums, masks) what each vote set adds to each sum.
         r: The distance.
+        bins: The number of intervals.
     """
-    edges = np.concatenate([[-np.inf], np.linspace(-4.0, 4.0 + r, BINS - 1), [np.inf]])
+    edges = np.concatenate([[-np.inf], np.linspace(-4.0, 4.0 + r, bins - 1), [np.inf]])
     before, after = np.diff(ndtr(edges)), np.diff(ndtr(edges - r))
-    masks, bins = len(sets), len(before)
+    masks = len(sets)
     cells = np.arange(masks * bins).reshape(masks, bins)
     most = masks * bins
     total = masks * bins + 1
@@ -58,28 +59,38 @@ def least_most(sets: NDArray[np.bool_], chances: Floats, leads: Floats, r: float
     return float(solved.fun)
 
 
-def least_gap(sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float) -> float:
+def least_gap(
+    sets: NDArray[np.bool_], chances: Floats, U: tuple[int, ...], V: tuple[int, ...], r: float, bins: int = BINS
+) -> float:
     """The least max over U, V of p*_i - p*_j that a classifier with these vote chances can have at distance r."""
     leads = np.array([sets[:, i].astype(float) - sets[:, j] for i in U for j in V])
-    return least_most(sets, chances, leads, r)
+    return least_most(sets, chances, leads, r, bins)
 
 
 def limit_radius(
-    sets: NDArray[np.bool_], chances: Floats, labels: list[int], *, k: int, e: int, furthest: float = 6.0
+    sets: NDArray[np.bool_],
+    chances: Floats,
+    labels: list[int],
+    *,
+    k: int,
+    e: int,
+    furthest: float = 6.0,
+    bins: int = BINS,
+    within: float = 1e-3,
 ) -> float:
-    """An r at which an attack on size e exists (within 1e-3 of the least one found); inf if none up to `furthest`."""
+    """An r at which an attack on size e exists, `within` so much of the least one found; inf if none to `furthest`."""
     others = [j for j in range(sets.shape[1]) if j not in labels]
     best = furthest
     found = False
     for U in combinations(labels, len(labels) - e + 1):
         for V in combinations(others, k - e + 1):
-            if least_gap(sets, chances, U, V, max(best - 1e-3, 0.0)) > 0:
+            if least_gap(sets, chances, U, V, max(best - within, 0.0), bins) > 0:
                 continue
             found = True
-            low, high = 0.0, max(best - 1e-3, 0.0)
-            while high - low > 1e-3:
+            low, high = 0.0, max(best - within, 0.0)
+            while high - low > within:
                 middle = (low + high) / 2
-                low, high = (low, middle) if least_gap(sets, chances, U, V, middle) <= 0 else (middle, high)
+                low, high = (low, middle) if least_gap(sets, chances, U, V, middle, bins) <= 0 else (middle, high)
             best = high
     return best if found else np.inf
 
