@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import joblib
 import numpy as np
 import torch
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import cpu_count, get_reusable_executor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
@@ -121,4 +120,4 @@ def _processes(device: torch.device) -> int:
 
     On a CPU only this one, which has no processor to spare.
     """
-    return 1 if device.type == "cpu" else joblib.cpu_count() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1
+    return 1 if device.type == "cpu" else cpu_count() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1
