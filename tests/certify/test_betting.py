@@ -119,6 +119,17 @@ def test_exact_probabilities() -> None:
     assert np.mean(reached) > 0.98
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_of_labels(seed: int) -> None:
+    """Where equal weights stay 2 % below the exact limit, weights reach it, up to the limit's own intervals."""
+    sets, chances = random_distribution(np.random.default_rng(seed), labels=6, k_prime=2)
+    chances = 0.99 * chances + 0.01 / len(sets)
+    labels = sorted(np.argsort(-chances @ sets)[:3].tolist())
+    proved = exact_radii(sets, chances, labels, TopK(2, 2), sigma=1.0, method="coupled").true[0]
+    limit = limit_radius(sets, chances, labels, k=2, e=1, bins=120, within=1e-4)
+    assert 0.998 * limit < proved <= limit
+
+
 def test_exact_beyond_subsets() -> None:
     """More labels outside L than subsets are taken of: labels that never come change nothing."""
     rng = np.random.default_rng(7)
