@@ -120,15 +120,18 @@ def test_time_limit(orange):
 
 
 def test_attack(running, orange):
-    """Well inside the radii nothing changes; far outside the linear classifier itself does, and nothing is proved."""
+    """Well inside the radii what is proved stays; far outside the linear classifier changes, and nothing is proved.
+
+    The seed is random, and the second label of the smoothed classifier is not proved: it may change.
+    """
     run = running.client.predict(orange).json
     weak = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=0.1").json
     strong = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=1.5").json
     for part in ("bare", "smoothed"):
         assert next(each["label"] for each in weak[part]["after"]) == "red"
-        assert not weak[part]["changed"]
         assert 0 < strong[part]["norm"] <= 1.5
         assert strong[part]["perturbation"].startswith("data:image/png")
+    assert not weak["bare"]["changed"]
     assert strong["bare"]["changed"]
     assert weak["smoothed"]["proved"][0] == 0
     assert strong["smoothed"]["proved"] == []
