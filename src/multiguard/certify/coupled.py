@@ -126,7 +126,8 @@ class _Means:
     def _refuted(self, r: float, in_u: Bools, in_v: Bools) -> bool:
         """Whether some weights have C > 0, sought by cutting planes: C is concave in them.
 
-        For given weights C is the mean of W under one law at x + delta, the worst; under it every weights' C is linear.
+        For given weights C is the mean of W under the worst law at x + delta. Under that law the mean is linear in the
+        weights, and no weights have a larger C than that.
         """
         hits = np.hstack([self.hits_in[:, in_u], -self.hits_out[:, in_v]])
         sides = np.repeat(np.eye(2), [in_u.sum(), in_v.sum()], axis=1)
