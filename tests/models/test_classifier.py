@@ -5,7 +5,9 @@ import torch
 from small_models import LABELS, small_network
 
 from multiguard.errors import ModelError
+from multiguard.models import classifier as classifier_module
 from multiguard.models import load
+from multiguard.models.classifier import state_checksum, state_hash, state_sums
 
 
 def test_state_hash():
@@ -15,6 +17,67 @@ def test_state_hash():
         other[0].weight[0, 0, 0, 0] += 1
     hashes = [load(n, labels=LABELS, output="logits").weights_hash for n in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def _states():
+    """Modules that differ from the first in one value each, of every kind, or in a name, a shape or a dtype."""
+
+    def module(shape=(3, 5), name="a", **tensors):
+        made = torch.nn.Module()
+        made.register_buffer(name, torch.arange(15.0).reshape(shape))
+        kinds = (torch.bool, torch.uint8, torch.int16, torch.bfloat16, torch.float64, torch.int64, torch.complex64)
+        for kind in kinds:
+            key = f"of_{kind}".replace("torch.", "")
+            made.register_buffer(key, tensors.get(key, torch.ones(4).to(kind)))
+        made.register_buffer("scalar", torch.tensor(1), persistent=False)
+        return made
+
+    yield module()
+    yield module(shape=(5, 3))
+    yield module(name="b")
+    yield module(of_int16=torch.ones(4, dtype=torch.bfloat16).view(torch.int16))
+    for name, tensor in list(module().named_buffers()):
+        for place in range(tensor.numel()):
+            other = module()
+            values = getattr(other, name).flatten()
+            values[place] = 0 if values[place] else 1
+            other._buffers[name] = values.reshape(tensor.shape)
+            yield other
+
+
+@pytest.mark.parametrize("parts", [1 << 22, 4, 1])
+def test_state_sums(monkeypatch, parts):
+    """The sums, like the hash, see a change of any one value; the order in memory does not matter to them."""
+    monkeypatch.setattr(classifier_module, "_WORDS_AT_ONCE", parts)
+    states = list(_states())
+    for digest in (state_sums, state_hash, state_checksum):
+        assert len({digest(state) for state in states}) == len(states)
+        assert digest(states[0]) == digest(next(_states()))
+        weights = torch.nn.Conv2d(4, 4, 3)
+        before = digest(weights)
+        assert digest(weights.to(memory_format=torch.channels_last)) == before
+    assert state_sums(torch.nn.Module()) == state_sums(torch.nn.ReLU())
+
+
+def test_sums_of_swapped_values():
+    """Values that change places are seen, and so is a shift of all."""
+    layer = torch.nn.Linear(64, 64)
+    found = {state_sums(layer)}
+    for change in (lambda w: w.flip(0), lambda w: w.roll(1), lambda w: w.T, lambda w: w[:, [1, 0, *range(2, 64)]]):
+        changed = torch.nn.Linear(64, 64)
+        changed.load_state_dict(layer.state_dict())
+        changed.weight.data = change(changed.weight.data).contiguous()
+        found.add(state_sums(changed))
+    assert len(found) == 5
+
+
+def test_state_of_another_device(monkeypatch):
+    """The checksum of a state that is not on the host is made of sums alone: no weights are copied."""
+    with torch.device("meta"):
+        other = small_network()
+    monkeypatch.setattr(classifier_module, "state_sums", lambda module: "sums")
+    assert state_checksum(other) == "sums"
+    assert state_checksum(small_network()) == state_hash(small_network())
 
 
 def test_wrong_input_shape():

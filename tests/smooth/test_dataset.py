@@ -15,6 +15,7 @@ from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import classifier as models_classifier
 from multiguard.models import load
 from multiguard.smooth import Smoother, fingerprint, vote_dataset
+from multiguard.smooth import dataset as smooth_dataset
 from multiguard.smooth.dataset import VoteRun, _ImageReader, make_scheme
 from multiguard.votes import read_votes
 from multiguard.votes import writer as votes_writer
@@ -198,7 +199,7 @@ def test_read_ahead():
 
 
 def test_one_decode_per_image(tmp_path, monkeypatch):
-    """A run decodes each image once, hashes the weights once and reads the manifest at most once."""
+    """A run decodes each image once, reads the manifest at most once and hashes the weights once or, to vote, twice."""
     calls = Counter()
 
     def counted(name, function, *args, **kwargs):
@@ -206,15 +207,16 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
         return function(*args, **kwargs)
 
     monkeypatch.setattr(fingerprint, "state_hash", partial(counted, "hash", models_classifier.state_hash))
+    monkeypatch.setattr(smooth_dataset, "state_hash", partial(counted, "check", models_classifier.state_hash))
     monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
     images = Images(7)
     vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
     assert sorted(images.reads) == list(range(7))
-    assert calls == {"hash": 1, "manifest": 1}
+    assert calls == {"hash": 1, "check": 1, "manifest": 1}
     images.reads.clear()
     vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
     assert images.reads == [0], "the image that identifies the run"
-    assert calls == {"hash": 2, "manifest": 2}
+    assert calls == {"hash": 2, "check": 1, "manifest": 2}
 
 
 def test_decodes_of_fixed_images(tmp_path):

@@ -10,6 +10,7 @@ from multiguard import Threshold, TopK
 from multiguard.errors import ModelError, MultiGuardError
 from multiguard.models import load
 from multiguard.smooth import LivePrediction, Smoother, vote_dataset
+from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.votes import read_votes
 
 LABELS = list("abcde")
@@ -119,6 +120,19 @@ def test_late_state(tmp_path, way):
     one = Smoother(load(Counting(after=7), labels=LABELS, name="late"), sigma=0.5, device="cpu", batch_size=2)
     with pytest.raises(ModelError, match="has changed its own parameters or buffers since its votes began"):
         (drawn if way == "live" else WAYS[way])(one, tmp_path)
+    assert not list(tmp_path.glob("votes/*.parquet"))
+
+
+def test_state_since_the_record(tmp_path):
+    """Weights that change between the record of a run and its first votes are refused, and no shard is written."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
+    one = Smoother(load(model, labels=LABELS, name="a"), sigma=0.5, device="cpu")
+    scheme = make_scheme(one, draws=5, adaptive=None, pilot_draws=0, labelled=True, seed=0)
+    run = VoteRun(one, Images(4), scheme)
+    with torch.no_grad():
+        model[1].weight.neg_()
+    with pytest.raises(ModelError, match="has changed its own parameters or buffers"):
+        run.write(tmp_path / "votes")
     assert not list(tmp_path.glob("votes/*.parquet"))
 
 

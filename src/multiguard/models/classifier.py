@@ -1,8 +1,9 @@
 """The base classifier f: images in [0, 1] to one score per label, with its normalisation inside."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,9 @@ from multiguard.errors import ModelError
 Output = Literal["logits", "probabilities"]
 _SCORE_DIMENSIONS = 2  # (B, c)
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
+# A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WORDS_AT_ONCE, _MULTIPLIER = 1 << 22, 0x1E3779B97F4A7C15
 
 
 class Classifier(nn.Module):
@@ -200,8 +204,70 @@ class ModelOptions:
 def state_hash(module: nn.Module) -> str:
     """The sha256 of all parameters and buffers of a module, saved ones or not: names, dtypes, shapes and bytes."""
     digest = hashlib.sha256()
-    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    for name, tensor in sorted(tensors, key=lambda named: named[0]):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    for name, tensor in _state(module):
+        digest.update(_described(name, tensor))
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def state_checksum(module: nn.Module) -> str:
+    """What shows that a module's state has changed: its `state_hash`, or sums if a device other than the host has it.
+
+    It is compared within one process and never recorded. No weights are copied from a device to the host.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> before = state_checksum(layer)
+    >>> with torch.no_grad():
+    ...     _ = layer.bias.add_(1e-3)
+    >>> state_checksum(layer) == before
+    False
+    """
+    on_host = all(tensor.device.type == "cpu" for _, tensor in _state(module))
+    return state_hash(module) if on_host else state_sums(module)
+
+
+def state_sums(module: nn.Module) -> str:
+    """The sha256 of weighted sums of all parameters and buffers, which are made where these are.
+
+    A change of one value always changes it, another change practically always.
+    """
+    digest, words = hashlib.sha256(), list[Tensor]()
+    for name, tensor in _state(module):
+        digest.update(_described(name, tensor))
+        flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().flatten()
+        words += torch.split(flat.view(_WORDS[flat.element_size()]), _WORDS_AT_ONCE)
+    words.sort(key=lambda each: (str(each.device), str(each.dtype)))
+    groups = groupby(words, key=lambda each: (each.device, each.dtype))
+    sums = [_weighted_sum(torch.cat(part)) for _, group in groups for part in _parts(group)]
+    for part in sums:  # all are on their way before the first is waited for
+        digest.update(part.cpu().numpy().data)
+    return digest.hexdigest()
+
+
+def _state(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """All parameters and buffers by name, each as often as it has a name."""
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return sorted(((name, tensor.detach()) for name, tensor in tensors), key=lambda named: named[0])
+
+
+def _described(name: str, tensor: Tensor) -> bytes:
+    return f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode()
+
+
+def _parts(words: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors in groups of bounded size: few sums, little memory."""
+    part, size = list[Tensor](), 0
+    for each in words:
+        part.append(each)
+        size += len(each)
+        if size >= _WORDS_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _weighted_sum(words: Tensor) -> Tensor:
+    """The sum of whole numbers times their own odd weights, modulo 2^64."""
+    weights = torch.arange(len(words), device=words.device) * (2 * _MULTIPLIER) + 1
+    return (words.to(torch.int64) * weights).sum()

@@ -18,6 +18,7 @@ from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.io.lock import folder_lock
+from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
@@ -174,6 +175,7 @@ class VoteRun:
         )
         self._images = _ImageReader(dataset, readers, record=self._record, pixels=pixels)
         self._checked = False  # whether `check` has seen the model
+        self._checksum = ""  # of the model as its votes begin
         first = image_hash(self._images.peek(self._images.first).image)
         self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash, resumable=resumable)
 
@@ -256,9 +258,8 @@ class VoteRun:
 
     def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
         """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
-        if work.todo and not self._checked:
-            for warning in self.check(writer.manifest.positions(work.todo[0])):
-                warnings.warn(warning, stacklevel=5)
+        if work.todo:
+            self._begin(writer.manifest.positions(work.todo[0]))
         shards = (
             ShardImages(shard, self._images.samples(writer.manifest.positions(shard)), writer.started(shard))
             for shard in work
@@ -274,9 +275,17 @@ class VoteRun:
             writing.result()
         work.leave()
 
+    def _begin(self, positions: range) -> None:
+        """Before the first votes: the model is probed, and has the hash that is recorded of it."""
+        if not self._checked:
+            for warning in self.check(positions):
+                warnings.warn(warning, stacklevel=6)
+        check_state(self.smoother.classifier, self.provenance.classifier_hash, of=state_hash)
+        self._checksum = state_checksum(self.smoother.classifier)
+
     def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
         """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""
-        check_state(self.smoother.classifier, self.provenance.classifier_hash)
+        check_state(self.smoother.classifier, self._checksum)
         writer.write(votes.index, votes.rows, votes.failures)
 
 

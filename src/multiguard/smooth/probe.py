@@ -4,13 +4,13 @@ Certificates of any other model would be false: one in train mode, one that keep
 whose answer for an image depends on the other images of its batch. Every way to votes passes here first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models.classifier import Classifier, state_hash
+from multiguard.models.classifier import Classifier, state_checksum
 from multiguard.smooth.batches import Job
 from multiguard.smooth.engine import check_scores, noisy_images, to_pixels
 from multiguard.smooth.settings import Settings
@@ -44,9 +44,9 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job]) -> li
     return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
 
 
-def check_state(classifier: Classifier, before: str) -> None:
-    """Raises `ModelError` unless all parameters and buffers are those of this `state_hash`."""
-    if state_hash(classifier) != before:
+def check_state(classifier: Classifier, before: str, of: Callable[[Classifier], str] = state_checksum) -> None:
+    """Raises `ModelError` unless all parameters and buffers are those of this checksum, or of this `state_hash`."""
+    if of(classifier) != before:
         raise ModelError(
             f"{classifier.name} has changed its own parameters or buffers since its votes began; it must not: votes of "
             "several models certify none"
@@ -77,7 +77,7 @@ def _check_mode(classifier: Classifier) -> None:
 
 def _check_function(classifier: Classifier, batch: Tensor, first: Tensor) -> None:
     """Raises unless the model is a fixed function of each row of the batch alone; `first` are its scores."""
-    before, order = state_hash(classifier), torch.arange(len(batch)).flip(0)
+    before, order = state_checksum(classifier), torch.arange(len(batch)).flip(0)
     again = model_scores(classifier, batch)
     # Other neighbours, other places and other sizes of batches.
     parts = [model_scores(classifier, batch[part]) for part in (order[:1], order[1:])]
@@ -92,7 +92,7 @@ def _check_function(classifier: Classifier, batch: Tensor, first: Tensor) -> Non
             f"{classifier.name} answers the same batch differently each time: it is in train mode, keeps state or "
             "draws randomness (dropout?); a certificate needs a fixed function"
         )
-    if state_hash(classifier) != before:
+    if state_checksum(classifier) != before:
         raise ModelError(f"{classifier.name} changes its own parameters or buffers when it is called; it must not")
     if float((first[order] - torch.cat([parts[0], parts[1]])).abs().max()) > _TOLERANCE * spread:
         raise ModelError(

@@ -16,7 +16,7 @@ from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.errors import ImageFailure
 from multiguard.io.names import shorten_names
-from multiguard.models.classifier import Output, state_hash
+from multiguard.models.classifier import Output, state_checksum
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.batches import (
@@ -101,7 +101,7 @@ class Smoother:
         self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
-        self._probed = ""  # the hash of the state that was probed
+        self._probed = ""  # the checksum of the state that was probed
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
@@ -141,13 +141,13 @@ class Smoother:
         jobs = [self.job(image, 1, seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
         unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier)]
         found = probe(self.classifier, self.settings, jobs[: self.rows(jobs[0])])
-        self._probed = state_hash(self.classifier)
+        self._probed = state_checksum(self.classifier)
         return unit[:1] + found
 
     def begin(self, image: Image) -> None:
         """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of."""
         check_unit(image_tensor("image", image, None), self.classifier)
-        if state_hash(self.classifier) != self._probed:
+        if state_checksum(self.classifier) != self._probed:
             for warning in self.probe([image]):
                 warnings.warn(warning, stacklevel=4)
 
