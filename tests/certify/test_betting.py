@@ -67,17 +67,19 @@ def test_many_labels(rule: Rule) -> None:
 
 
 def test_single_radius() -> None:
-    """One radius takes all of alpha: it claims at least what the whole list does."""
+    """One radius takes all of alpha: over several radii it claims more than the whole list does."""
     rng = np.random.default_rng(3)
-    gained = 0
+    gained = []
     for _ in range(12):
         votes = random_ranked(rng, labels=8, depth=3, draws=300, spread=1.0)
         labels = np.argsort(-np.bincount(votes.ravel(), minlength=8))[:4]
         draws = read_draws(votes, labels, TopK(5, 3), 8)
-        full = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1))[0] >= 0.5
-        single = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1), at=(0.5,))[0] >= 0.5
-        gained += int(single.sum()) - int(full.sum())
-    assert gained > 0
+        full = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1))[0]
+        for r in (0.1, 0.3, 0.5, 0.7):
+            single = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1), at=(r,))[0] >= r
+            gained.append(int(single.sum()) - int((full >= r).sum()))
+    assert min(gained) == 0
+    assert sum(gained) > 0
 
 
 def test_refused_votes() -> None:

@@ -82,7 +82,7 @@ def test_adaptive_draws(data) -> None:
         float(100 * set_scores(radii, rule, num_true=num_true, radius=np.array([0.5])).recall[0])
         for radii in (
             certified_radii_batch(drawn, labels, rule, method="betting", **options),
-            certified_radii_batch(votes, labels, rule, **options),
+            certified_radii_batch(votes, labels, rule, method="joint", **options),
         )
     )
     assert taken.mean() < 250

@@ -120,6 +120,56 @@ def test_stakes() -> None:
     assert np.all(stakes(law, x, -rate) == 0)
 
 
+@pytest.mark.parametrize("rate", [1e-2, 1e-5, 1e-9, 1e-13])
+def test_small_stakes(rate: float) -> None:
+    """A stake is found however little has to grow, also where the mean of x is 0 only about."""
+    rng = np.random.default_rng(2)
+    law = rng.dirichlet(np.ones(5), 50)
+    x = np.sort(rng.standard_normal((50, 5)), axis=1)
+    x -= np.einsum("ij,ij->i", law, x)[:, None] + 1e-3
+    stake = stakes(law, x, np.full(50, rate))
+    deviation = np.sqrt(np.einsum("ij,ij,ij->i", law, x, x))
+    expected = np.minimum(np.sqrt(2 * rate) / deviation, 0.9 / -x[:, 0])
+    assert np.all((stake > 0.8 * expected) & (stake < 1.6 * expected))
+
+
+@pytest.mark.parametrize("short", [1e-5, 1e-7, 1e-9, 0.0])
+def test_wealth_just_short(short: float) -> None:
+    """A wealth that is short of what is needed by next to nothing, or not beyond what rounding takes, still grows."""
+    rng, claim = np.random.default_rng(4), Claim(1, 1, 3.0)
+    draws = read_draws(np.where(rng.random((400, 1)) < 0.9, 0, 1), [0], TopK(1, 1), 2)
+    block = Block(draws, (100, 400), 400, Game(1, 1, 1), [claim])
+    bets = wealth.Bets(block, claim, wealth._sets(block, claim), fixed_course(400))
+    gained = list(bets._steps(bets.chosen, np.array([0.2]), np.array([claim.needed - short])))
+    assert gained[-1][0] > short + 1e-6
+
+
+def test_reach() -> None:
+    """The r that an option reaches is where the growth that is expected is what is needed, found to a hundredth."""
+    draws = read_draws(np.array([[0]] * 3990 + [[1]] * 10), [0], TopK(1, 1), 2)
+    for first, course in ((200, fixed_course(4000)), (1600, fixed_course(4000)), (50, fixed_course(1000))):
+        claim = Claim(1, 1, 7.0)
+        block = Block(draws, (first, first), first, Game(1, 1, 1), [claim])
+        bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
+        grid = np.linspace(0, bets.ends[0], 2000)[:-1]
+        law, x = bets._fair(np.zeros(len(grid), np.int64), grid)
+        rate = claim.needed / course.horizon(first)
+        growth = np.log1p(stakes(law, x, np.full(len(grid), rate))[:, None] * x) @ bets.law[0]
+        assert bets.reach == pytest.approx(grid[np.flatnonzero(growth >= rate)[-1]], abs=0.01)
+
+
+def test_hardest_rivals() -> None:
+    """A bet is made for the rival that comes most often and for the one that comes where S does not, both at once."""
+    rows = [[0, 1]] * 60 + [[0, 2]] * 35 + [[3, 4]] * 5  # label 2 shares draws with L, labels 3 and 4 replace it
+    draws = read_draws(np.array(rows * 4), [0], TopK(2, 2), 6)
+    claim = Claim(1, 2, 3.0)
+    options = Block(draws, (400, 400), 400, Game(1, 2, 2), [claim]).options(claim)
+    worth = Game(1, 2, 2).worth(1, 1)[options.ladder.order[0]]
+    below = {value: options.counts[0][worth <= value].sum() for value in (-1, 0, 1)}
+    # T is one label other than 1, which came most often: 3 for the draws that lose, 2 for those up to a tie.
+    assert below == {-1: 20, 0: 160, 1: 400}
+
+
 @pytest.mark.parametrize("course", COURSES)
 def test_earlier_draws(course: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bets of a step are the same whatever its own draws and later ones are."""

@@ -90,16 +90,16 @@ def ladders(game: Game, us: tuple[int, ...], vs: tuple[int, ...]) -> Ladders:
     return Ladders(order, np.diff(rising, axis=1), rising[:, 0], np.take_along_axis(possible, order, axis=1))
 
 
-def smoothed(counts: Floats, possible: Floats, unseen: float) -> Floats:
+def smoothed(counts: Floats, possible: Floats, unseen: float | Floats) -> Floats:
     """(rows, cells) the law of these counts with draws never seen, half at the least W and half spread over all values.
 
     Args:
         counts: (rows, cells) along a ladder.
         possible: (rows, cells) whether a cell is possible.
-        unseen: How many draws are added.
+        unseen: How many draws are added; (rows, 1) where rows differ.
     """
     law = counts + unseen / 2 * possible / possible.sum(axis=1, keepdims=True)
-    law[:, 0] += unseen / 2
+    law[:, :1] += unseen / 2
     normalised: Floats = law / law.sum(axis=1, keepdims=True)
     return normalised
 
@@ -145,16 +145,18 @@ def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
     """(rows,) the stakes whose best law makes log K grow by `rate` per draw; 0 where nothing has to grow.
 
     Where x has mean 0 under `law`, a stake is best for draws of (1 + stake x) law, and log K then grows by the
-    divergence of the two laws. Newton's steps are for the root of twice the growth, which is nearly linear.
+    divergence of the two laws, the mean of g log g - g + 1. Newton's steps are for the root of twice the divergence,
+    which is nearly linear.
     """
     most = (1 - _LEAST_PAYOFF) / -x[:, 0]
     target = np.sqrt(2 * np.maximum(rate, 0.0))
     stake = np.minimum(target / np.sqrt(np.einsum("ij,ij,ij->i", law, x, x)), most)
     for _ in range(_NEWTON_STEPS):
-        g = 1 + stake[:, None] * x
-        weighted, log_g = law * x, np.log(g)
-        growth = np.sqrt(2 * np.maximum(np.einsum("ij,ij,ij->i", law, g, log_g), _TINY))
-        slope = np.einsum("ij,ij->i", weighted, log_g + 1) / growth
+        staked = stake[:, None] * x
+        log_g = np.log1p(staked)
+        divergence = np.einsum("ij,ij->i", law, (1 + staked) * log_g - staked)
+        growth = np.sqrt(2 * np.maximum(divergence, _TINY))
+        slope = np.einsum("ij,ij,ij->i", law, x, log_g) / growth
         stake = np.clip(stake + (target - growth) / np.maximum(slope, _TINY), 0.0, most)
     return np.where(target > 0, stake, 0.0)
 

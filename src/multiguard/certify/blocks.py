@@ -7,16 +7,16 @@ from itertools import combinations
 import numpy as np
 
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.bets import Game, Ladders, breaking, ladders, payoffs, scores_of, smoothed
+from multiguard.certify.bets import Game, Ladders, ladders
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
-from multiguard.certify.shifts import Shift
 from multiguard.certify.tally import MOST_COUNTED, RivalHits, Tally, count_sets, hit_bits, near_labels, rival_sets
 
-# Draws that were never seen are added to those seen.
-UNSEEN = 1.4
-# At most so many T of a size are tried for the one that is hardest to refute.
-_MOST_HARD = 60
+# So many draws that were never seen are added to those seen, and a v-th of the second number for a T of v labels: the
+# fewer it has, the more T there are, and the worst of them counts.
+_UNSEEN, _UNSEEN_PER_SIZE = 1.4, 1.0
+# At most so many T of a size are counted, of at most so many labels.
+_MOST_HARD, _MOST_NEAR = 60, 16
 # The sizes v of T that are tried, besides |V| itself.
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, 60, 78, 100)
 
@@ -44,11 +44,13 @@ class Options:
         sizes: The sizes v of T.
         ladder: The values of W, a row for each option.
         counts: (options, cells) how often each value of W was seen in the draws before the block.
+        unseen: (options, 1) how many draws that were never seen a forecast should add.
     """
 
     sizes: tuple[int, ...]
     ladder: Ladders
     counts: Floats
+    unseen: Floats
 
 
 class Block:
@@ -80,27 +82,26 @@ class Block:
         self._sizes = tuple(self.members.sum(axis=1).tolist())
 
     def options(self, claim: Claim) -> Options:
-        """What may be bet on, counted in the draws before for the T that looks hardest to refute in them.
+        """What may be bet on, counted in the draws before for a T that is as hard to refute as any.
 
-        That is, for each S and v, the T with the lowest mean payoff of the bet that is best against the first v labels.
+        For each value of W that is the T with the most draws up to it, so a bet on these counts suits every T.
         """
         sizes = _rival_sizes(claim.into, self.game.most_out if self.game.threshold is not None else claim.into)
         ladder = ladders(self.game, self._sizes, sizes)
-        tables = [self._tables(claim.into, v if claim.into else 0) for v in sizes]
         order = ladder.order.reshape(len(self.members), len(sizes), -1)
-        counts = np.take_along_axis(np.stack([table[:, :, 0] for table in tables], axis=1), order, axis=2)
-        if any(table.shape[2] > 1 for table in tables):
-            x = _fair_payoffs(counts.reshape(ladder.order.shape), ladder, self.game.shift).reshape(order.shape)
-            for v, table in enumerate(tables):
-                along = np.take_along_axis(table, order[:, v, :, None], axis=1)
-                hardest = np.einsum("sc,sct->st", x[:, v], along).argmin(axis=1)
-                counts[:, v] = along[np.arange(len(along)), :, hardest]
-        return Options(sizes, ladder, counts.reshape(ladder.order.shape))
+        counts = np.empty(order.shape)
+        for i, v in enumerate(sizes):
+            table = self._tables(claim.into, v if claim.into else 0)
+            along = np.take_along_axis(table, order[:, i, :, None], axis=1)
+            counts[:, i] = np.diff(np.cumsum(along, axis=1).max(axis=2), axis=1, prepend=0.0)
+        unseen = [_UNSEEN + (_UNSEEN_PER_SIZE / v if claim.into else 0.0) for v in sizes]
+        each = np.tile(unseen, len(self.members))[:, None]
+        return Options(sizes, ladder, counts.reshape(ladder.order.shape), each)
 
     def _tables(self, into: int, v: int) -> Floats:
         """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
         before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
-        near = min(near_labels(v, _MOST_HARD, v), self.rivals - before) if 1 < v <= MOST_COUNTED else v
+        near = min(near_labels(v, _MOST_HARD, v), _MOST_NEAR, self.rivals - before) if 1 <= v <= MOST_COUNTED else v
         if near == v or self.game.most_out == 1:
             own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
             flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
@@ -141,12 +142,6 @@ class Block:
         near = self._place < most
         keys = self._draw[near] * (most + 1) + self._place[near] + 1
         return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
-
-
-def _fair_payoffs(counts: Floats, ladder: Ladders, shift: Shift) -> Floats:
-    """(rows, cells) the payoffs of a bet made for these counts where they just break, along the ladder."""
-    scores = scores_of(smoothed(counts, ladder.possible, UNSEEN), shift)
-    return payoffs(scores, ladder.gaps, ladder.least, breaking(scores, ladder.gaps, ladder.least, shift), shift)
 
 
 def _rival_sizes(into: int, most: int) -> tuple[int, ...]:

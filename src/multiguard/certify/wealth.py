@@ -13,7 +13,7 @@ import numpy as np
 
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, smoothed, stakes
-from multiguard.certify.blocks import UNSEEN, Block, Claim
+from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
@@ -23,10 +23,10 @@ BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1,
 _HORIZONS, _LEAST_LEFT = tuple(10**e for e in range(3, 10)), 0.3
 # The same for a number of draws that is fixed beforehand, as fractions of it.
 _FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
-# Stakes are chosen again so many times from one cut to the next.
-_STEPS = 6
-# Steps in the search for the r that an option reaches.
-_REACH_STEPS, _LEAST_PART = 3, 0.25
+# Stakes are chosen again so many times from one cut to the next, and aim at so much more than is needed.
+_STEPS, _BEYOND = 6, 1e-3
+# The most steps in the search for the r that an option reaches, and how near to what is needed ends it.
+_REACH_STEPS, _LEAST_PART, _CLOSE = 7, 0.25, 0.02
 # That r is uncertain; bets are made for so many r from what is expected to what is likely, and for few r far below.
 _FINE = 64
 # There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
@@ -134,7 +134,7 @@ class Bets:
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
-        self.law = smoothed(self.options.counts, self.options.ladder.possible, UNSEEN)
+        self.law = smoothed(self.options.counts, self.options.ladder.possible, self.options.unseen)
         self.scores = scores_of(self.law, block.game.shift)
         self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
         inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
@@ -183,7 +183,7 @@ class Bets:
         tallies = [self.block.tally(self.claim, *self._option(int(option[part.start])), ends) for part in parts]
         gained = np.zeros(len(option))
         for step, first in enumerate([self.block.first, *ends[:-1]]):
-            rate = (self.claim.needed - start - gained) / self._left(first)
+            rate = (self.claim.needed + _BEYOND - start - gained) / self._left(first)
             stake = np.where(rate > 0, np.maximum(stakes(law, x, rate), least), 0.0)
             along = np.log1p(stake[:, None] * x)
             logs = np.zeros((len(option), self.block.game.slots))
@@ -216,23 +216,29 @@ class Bets:
 
     def _reach(self) -> Floats:
         """(options,) up to which r each option is expected to reach what is needed; negative where none is."""
-        options = np.arange(len(self.ends))
-        rate = np.full(len(options), self.claim.needed / self.course.horizon(self.block.first))
+        needed = self.claim.needed / self.course.horizon(self.block.first)
 
-        def growth(r: Floats) -> Floats:
-            law, x = self._fair(options, r)
-            log_g = np.log1p(stakes(law, x, rate)[:, None] * x)
-            expected: Floats = np.einsum("ij,ij->i", self.law, log_g) / rate - 1
+        def growth(option: Ints, r: Floats) -> Floats:
+            law, x = self._fair(option, r)
+            log_g = np.log1p(stakes(law, x, np.full(len(option), needed))[:, None] * x)
+            expected: Floats = np.einsum("ij,ij->i", self.law[option], log_g) / needed - 1
             return expected
 
-        at_zero = growth(np.zeros(len(options)))
-        if not np.any(at_zero >= 0):
-            return at_zero
-        r, expected = np.zeros(len(options)), at_zero
-        for _ in range(_REACH_STEPS):  # the growth is nearly linear in what is left of r
-            r = np.maximum(self.ends - (self.ends - r) / np.maximum(expected / 2 + 1, _LEAST_PART), 0.0)
-            expected = growth(r)
-        return np.where(at_zero >= 0, r, np.minimum(at_zero, 0))
+        at_zero = growth(np.arange(len(self.ends)), np.zeros_like(self.ends))
+        return np.where(at_zero >= 0, _root(growth, at_zero, self.ends), np.minimum(at_zero, 0))
+
+
+def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Floats) -> Floats:
+    """(rows,) about where each growth, at least 0 at r = 0 and below 0 at the end, is 0; it is nearly linear in r."""
+    r, low, high, now = np.zeros_like(ends), np.zeros_like(ends), ends.copy(), at_zero.copy()
+    left = np.flatnonzero(at_zero >= 0)
+    for _ in range(_REACH_STEPS):
+        guess = ends - (ends - r) / np.maximum(now / 2 + 1, _LEAST_PART)
+        r[left] = np.where((low < guess) & (guess < high), guess, (low + high) / 2)[left]
+        now[left] = growth(left, r[left])
+        low, high = np.where(now >= 0, r, low), np.where(now >= 0, high, r)
+        left = left[np.abs(now[left]) > _CLOSE]
+    return r
 
 
 @cache
