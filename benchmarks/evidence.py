@@ -98,13 +98,13 @@ class Evidence:
             yield self._multiguard("attack", certificates, *options, "--out", self.out / f"coco-0.5/attack-{radius}")
 
     def _trained(self) -> Iterator["Step"]:
-        """A network without noise, the one of sigma 1 that it teaches, and their votes."""
+        """A network without noise and its votes, the one of sigma 1 that it teaches and its own."""
         n, models = ("--draws", self.sizes.draws), self.out / "models"
         start = Path(__file__).parents[1] / "src/multiguard/models/weights/coco-0.5"
         yield self._train("clean", *_CLEAN, "--weights", self.weights)
+        yield self._vote("clean/votes", models / "clean", 0.5, *n)
         yield self._train("coco-1", *_NOISY, "--model", start, "--teacher", models / "clean")
         yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
-        yield self._vote("clean/votes", models / "clean", 0.5, *n)
         yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
         without_pooling(models / "coco-1", models / "smaller-0.5")
         yield self._vote("smaller-0.5/votes", models / "smaller-0.5", 0.5, *n)

@@ -1,6 +1,6 @@
 """Fills the generated parts of docs/results.md, deployment.md, theory.md and README.md, and draws their figures.
 
-python -m benchmarks.results EVIDENCE --comparison --small-cases --digits runs/digits-figures
+python -m benchmarks.results EVIDENCE --comparison EVIDENCE --small-cases --digits runs/digits-figures
 
 EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all but the last:
   coco-0.25/votes, coco-0.5/votes, coco-1/votes   one network for each noise; the first 1,000 draws are used
@@ -16,7 +16,7 @@ EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all
   older/votes                                     a network from 3,000 images
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
 page, or said to be missing. Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The
-comparison uses all draws of coco-0.5/votes; 2,000 show paper with twice the draws.
+comparison needs older/votes and coco-0.5/votes alone, and uses all their draws; 2,000 show paper with twice the draws.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS, _MAIN = ("0.25", "0.5", "1"), "coco-0.5/votes"
-_ARRAYS_SIGMA, _DRAWS = 0.5, 1000
+_ARRAYS_SIGMA, _DRAWS, _REDRAWN = 0.5, 1000, 4000
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
     ("threshold", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
@@ -67,9 +67,9 @@ def main() -> None:
         if options.two:
             Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
-        if options.comparison:
-            made |= _timed("comparison", lambda: comparison_block(evidence.compared()))
         made["made"] = _made()
+    if options.comparison is not None:
+        made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared()))
     if options.digits is not None:
         made |= digits_blocks(options.digits, options.out, options.digits_commit)
     if options.small_cases:
@@ -121,9 +121,18 @@ class Evidence:
         ]
 
     def compared(self) -> dict[str, Source]:
-        """The votes of the comparison that decides on the default method, with all their draws."""
-        names = {"A": "older/votes", "C": "coco-0.5/votes"}
-        return {letter: one for letter, name in names.items() if (one := self.get(name)) is not None}
+        """The votes of the comparison that decides on the default method, with all their draws.
+
+        A is the half of the images of the older network on which no bet was chosen, as voted on and with more draws
+        from the frequencies of these votes.
+        """
+        found: dict[str, Source] = {}
+        if (older := self.get("older/votes")) is not None:
+            found["A"] = older.subset(range(1, len(older), 2))
+            found["A again"] = found["A"].redrawn(_REDRAWN)
+        if (newest := self.get("coco-0.5/votes")) is not None:
+            found["C"] = newest
+        return found
 
 
 def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
@@ -216,7 +225,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
     parser.add_argument("--two", action="store_true", help="a second process, which starts at the end")
-    parser.add_argument("--comparison", action="store_true", help="the comparison that decides on the default method")
+    parser.add_argument(
+        "--comparison", type=Path, metavar="EVIDENCE", help="the comparison that decides on the default method"
+    )
     parser.add_argument("--digits", type=Path, metavar="RUN", help="the run folder of recipe digits-figures")
     parser.add_argument("--digits-commit", help="of the code that made the run on digits")
     parser.add_argument("--small-cases", action="store_true", help="the exact limit, and wrong claims in closed form")

@@ -125,6 +125,12 @@ class Source:
         votes = [each[:n] for each, n in zip(self.votes, draws, strict=True)]
         return replace(self, votes=votes, digest=_digest(votes, self.labels), seconds={})
 
+    def redrawn(self, draws: int, seed: int = 0) -> "Source":
+        """So many draws of each image from the frequencies of its votes."""
+        rng = np.random.default_rng(seed)
+        votes = [each[rng.integers(0, len(each), draws)] for each in self.votes]
+        return replace(self, votes=votes, digest=_digest(votes, self.labels), run=None, seconds={})
+
     def path(self, *words: str) -> Path:
         """Where something about these votes is kept, as long as the code that certifies stays the same."""
         known = (*words, plain(self.sigma), str(self.num_labels), self.digest, _code())

@@ -145,7 +145,18 @@ def test_first_draws(folder):
     """Only the first draws of a network are used where nothing else is said; the comparison has all of them."""
     evidence = Evidence(folder)
     assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
-    assert {letter: one.draws for letter, one in evidence.compared().items()} == {"A": 120, "C": 240}
+    compared = evidence.compared()
+    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A again": 4000, "C": 240}
+
+
+def test_redrawn_votes(folder):
+    """Votes that are drawn again are votes of the same images, about as often."""
+    compared = Evidence(folder).compared()
+    for first, again in zip(compared["A"].votes, compared["A again"].votes, strict=True):
+        kinds, count = np.unique(first, axis=0, return_counts=True)
+        more = [np.all(again == kind, axis=1).mean() for kind in kinds]
+        assert sum(more) == pytest.approx(1)
+        np.testing.assert_allclose(more, count / len(first), atol=0.05)
 
 
 def test_threshold_block(tmp_path):

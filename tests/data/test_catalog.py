@@ -1,5 +1,7 @@
 """Datasets by name, and their default splits."""
 
+import re
+
 import pytest
 
 from multiguard.data import DigitsDataset, load_pixels, open_dataset, subset
@@ -27,8 +29,9 @@ def test_impossible_numbers():
         DigitsDataset(seed=-1)
     with pytest.raises(InvalidInputError, match="workers is 0"):
         load_pixels(dataset, workers=0)
-    with pytest.raises(DataError, match="the size is -3"):
-        open_dataset("digits", split="test", size=-3)
+    for size in (-3, (32, 32), "32"):
+        with pytest.raises(DataError, match=rf"the size is {re.escape(repr(size))}; give one number of 1 to"):
+            open_dataset("digits", split="test", size=size)
 
 
 def folder(root, header, rows):

@@ -47,11 +47,13 @@ def decoding_threads(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-def check_size(size: int | None) -> None:
+def check_size(size: object) -> None:
     """Raises `InvalidInputError` unless images can be resized to this height and width; None keeps their own."""
-    if size is not None and not 1 <= size <= MAX_SIDE:
-        given = size if abs(size) < 10**18 else "a number of more than 18 digits"
-        raise InvalidInputError(f"the size is {given}; give a height and width of 1 to {MAX_SIDE} pixels")
+    if size is None or (isinstance(size, int) and 1 <= size <= MAX_SIDE):
+        return
+    huge = isinstance(size, int) and abs(size) >= 10**18
+    given = "a number of more than 18 digits" if huge else repr(size)
+    raise InvalidInputError(f"the size is {given}; give one number of 1 to {MAX_SIDE} pixels for height and width")
 
 
 def image_hash(image: NDArray[np.generic]) -> str:
