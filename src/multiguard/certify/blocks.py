@@ -101,8 +101,9 @@ class Block:
     def _tables(self, into: int, v: int) -> Floats:
         """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
         before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
-        near = min(near_labels(v, _MOST_HARD, v), _MOST_NEAR, self.rivals - before) if 1 <= v <= MOST_COUNTED else v
-        if near == v or self.game.most_out == 1:
+        is_first_hardest = self.game.most_out == 1 or (v == 1 and self.game.most_in == 0) or not 1 <= v <= MOST_COUNTED
+        near = v if is_first_hardest else min(near_labels(v, _MOST_HARD, v), _MOST_NEAR, self.rivals - before)
+        if near == v:
             own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
             flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
             seen: Floats = flat.reshape(*shape, 1).astype(np.float64)

@@ -233,6 +233,8 @@ def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Float
     r, low, high, now = np.zeros_like(ends), np.zeros_like(ends), ends.copy(), at_zero.copy()
     left = np.flatnonzero(at_zero >= 0)
     for _ in range(_REACH_STEPS):
+        if len(left) == 0:
+            break
         guess = ends - (ends - r) / np.maximum(now / 2 + 1, _LEAST_PART)
         r[left] = np.where((low < guess) & (guess < high), guess, (low + high) / 2)[left]
         now[left] = growth(left, r[left])

@@ -46,9 +46,9 @@ class LivePrediction:
     >>> for _ in range(4):
     ...     live.draw(100)
     ...     print(live.draws, live.prediction().radii)
-    50 (0.1,)
-    150 (0.47,)
-    250 (0.51,)
+    50 (0.08,)
+    150 (0.45,)
+    250 (0.5,)
     350 (0.52,)
     """
 
