@@ -59,7 +59,7 @@ def test_false_claims_without_bounds(truths) -> None:
         for votes, true in zip(ranked, labels, strict=True):
             hits = hits_from_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
             sets, counts = np.unique(hits, axis=0, return_counts=True)
-            yield exact_radii(sets, counts / counts.sum(), true, rule, sigma=sigma)
+            yield exact_radii(sets, counts / counts.sum(), true, rule, sigma=sigma, method="joint")
 
     wrong = false_claims(truths, prove, most=500)
     assert binomtest(wrong, 500, ALPHA, alternative="greater").pvalue < 1e-6
