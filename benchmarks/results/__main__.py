@@ -50,7 +50,7 @@ from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS, _MAIN = ("0.25", "0.5", "1"), "coco-0.5/votes"
-_ARRAYS_SIGMA, _DRAWS, _REDRAWN = 0.5, 1000, 4000
+_ARRAYS_SIGMA, _DRAWS, _REDRAWN = 0.5, 1000, 20_000
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
     ("threshold", "sizes", "row-training", "waterfall", "vote-cost", "speed"),

@@ -146,7 +146,7 @@ def test_first_draws(folder):
     evidence = Evidence(folder)
     assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
     compared = evidence.compared()
-    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A again": 4000, "C": 240}
+    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A again": 20_000, "C": 240}
 
 
 def test_redrawn_votes(folder):

@@ -158,16 +158,40 @@ def test_reach() -> None:
         assert bets.reach == pytest.approx(grid[np.flatnonzero(growth >= rate)[-1]], abs=0.01)
 
 
-def test_hardest_rivals() -> None:
+@pytest.mark.parametrize(("k", "below"), [(2, {-1: 10, 0: 160, 1: 400}), (1, {-1: 10, 0: 260, 1: 400})])
+def test_hardest_rivals(k: int, below: dict[int, int]) -> None:
     """A bet is made for the rival that comes most often and for the one that comes where S does not, both at once."""
-    rows = [[0, 1]] * 60 + [[0, 2]] * 35 + [[3, 4]] * 5  # label 2 shares draws with L, labels 3 and 4 replace it
-    draws = read_draws(np.array(rows * 4), [0], TopK(2, 2), 6)
-    claim = Claim(1, 2, 3.0)
-    options = Block(draws, (400, 400), 400, Game(1, 2, 2), [claim]).options(claim)
-    worth = Game(1, 2, 2).worth(1, 1)[options.ladder.order[0]]
-    below = {value: options.counts[0][worth <= value].sum() for value in (-1, 0, 1)}
-    # T is one label other than 1, which came most often: 3 for the draws that lose, 2 for those up to a tie.
-    assert below == {-1: 20, 0: 160, 1: 400}
+    rows = [[0, 1]] * 60 + [[0, 2]] * 35 + [[3, 4]] * 5  # labels 1 and 2 share draws with L, labels 3 and 4 replace it
+    draws = read_draws(np.array(rows * 4), [0], TopK(k, 2), 6)
+    claim, game = Claim(1, k, 3.0), Game(1, min(k, 2), 2)
+    options = Block(draws, (400, 400), 400, game, [claim]).options(claim)
+    worth = game.worth(1, 1)[options.ladder.order[0]]
+    # T is one label: the likeliest is hardest, with no draw that loses, and halfway from it to 20 of label 3 are 10.
+    assert {value: options.counts[0][worth <= value].sum() for value in (-1, 0, 1)} == below
+
+
+@pytest.mark.parametrize("course", [ANYTIME, fixed_course(1000)], ids=["anytime", "fixed"])
+def test_many_rivals(course: Course) -> None:
+    """With more rivals than are counted together, what a step has gained still depends on no later draw."""
+    first, planned, last = course.blocks(1000)[-1]
+    claim, game = Claim(1, 3, 7.0), Game(3, 3, 3)
+
+    def gained(ranked: np.ndarray) -> np.ndarray:
+        block = Block(read_draws(ranked, [0, 1, 2], TopK(3, 3), 80), (first, last), planned, game, [claim])
+        bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
+        every = np.arange(len(bets.ends))
+        return np.array(list(bets._steps(every, np.full(len(every), 0.3), np.zeros(len(every)))))
+
+    for seed in (11, 33, 38, 42, 46):  # those that show it if the labels with the most hits of the block are counted
+        rng = np.random.default_rng(seed)
+        often = np.concatenate([[60.0, 30.0, 30.0], rng.uniform(0.5, 1.5, 77)])
+        other = np.concatenate([often[:3], often[:2:-1] ** 3])
+        ranked, later = (np.argsort(-np.log(p) - rng.gumbel(size=(1000, 80)))[:, :3] for p in (often, other))
+        whole = gained(ranked)
+        for step in range(1, len(whole)):
+            start = first + (last - first) * step // len(whole) + 1
+            same = gained(np.concatenate([ranked[:start], later[start:]]))[:step]
+            np.testing.assert_allclose(same, whole[:step], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("course", COURSES)

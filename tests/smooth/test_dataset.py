@@ -199,7 +199,7 @@ def test_read_ahead():
 
 
 def test_one_decode_per_image(tmp_path, monkeypatch):
-    """A run decodes each image once, reads the manifest at most once and hashes the weights once or, to vote, twice."""
+    """A run decodes each image once, reads the manifest at most once and hashes the weights once for its record."""
     calls = Counter()
 
     def counted(name, function, *args, **kwargs):

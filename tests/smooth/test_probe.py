@@ -131,7 +131,7 @@ def test_state_since_the_record(tmp_path):
     run = VoteRun(one, Images(4), scheme)
     with torch.no_grad():
         model[1].weight.neg_()
-    with pytest.raises(ModelError, match="has changed its own parameters or buffers"):
+    with pytest.raises(ModelError, match="have changed since its run was recorded"):
         run.write(tmp_path / "votes")
     assert not list(tmp_path.glob("votes/*.parquet"))
 

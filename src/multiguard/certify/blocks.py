@@ -13,7 +13,7 @@ from multiguard.certify.draws import Draws
 from multiguard.certify.tally import MOST_COUNTED, RivalHits, Tally, count_sets, hit_bits, near_labels, rival_sets
 
 # So many draws that were never seen are added to those seen, and a v-th of the second number for a T of v labels: the
-# fewer it has, the more T there are, and the worst of them counts.
+# fewer labels T has, the more the worst T differs from the others.
 _UNSEEN, _UNSEEN_PER_SIZE = 1.4, 1.0
 # At most so many T of a size are counted, of at most so many labels.
 _MOST_HARD, _MOST_NEAR = 60, 16
@@ -82,9 +82,10 @@ class Block:
         self._sizes = tuple(self.members.sum(axis=1).tolist())
 
     def options(self, claim: Claim) -> Options:
-        """What may be bet on, counted in the draws before for a T that is as hard to refute as any.
+        """What may be bet on, counted in the draws before for a T that is hard to refute.
 
-        For each value of W that is the T with the most draws up to it, so a bet on these counts suits every T.
+        A bet made for one T may lose to another. So the counts up to each value of W lie halfway between those of the
+        hardest T and the largest of any T.
         """
         sizes = _rival_sizes(claim.into, self.game.most_out if self.game.threshold is not None else claim.into)
         ladder = ladders(self.game, self._sizes, sizes)
@@ -93,7 +94,10 @@ class Block:
         for i, v in enumerate(sizes):
             table = self._tables(claim.into, v if claim.into else 0)
             along = np.take_along_axis(table, order[:, i, :, None], axis=1)
-            counts[:, i] = np.diff(np.cumsum(along, axis=1).max(axis=2), axis=1, prepend=0.0)
+            below = np.cumsum(along, axis=1)
+            hardest = below.sum(axis=1).argmax(axis=1)
+            single = below[np.arange(len(below)), :, hardest]
+            counts[:, i] = np.diff((below.max(axis=2) + single) / 2, axis=1, prepend=0.0)
         unseen = [_UNSEEN + (_UNSEEN_PER_SIZE / v if claim.into else 0.0) for v in sizes]
         each = np.tile(unseen, len(self.members))[:, None]
         return Options(sizes, ladder, counts.reshape(ladder.order.shape), each)
@@ -101,7 +105,7 @@ class Block:
     def _tables(self, into: int, v: int) -> Floats:
         """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
         before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
-        is_first_hardest = self.game.most_out == 1 or (v == 1 and self.game.most_in == 0) or not 1 <= v <= MOST_COUNTED
+        is_first_hardest = self.game.most_hits == 1 or (v == 1 and self.game.most_in == 0) or not 1 <= v <= MOST_COUNTED
         near = v if is_first_hardest else min(near_labels(v, _MOST_HARD, v), _MOST_NEAR, self.rivals - before)
         if near == v:
             own = self._ahead[: self.first, into] - self._ahead[: self.first, before]

@@ -5,7 +5,8 @@ over draws. psi is convex in b, so a label adds the more to F the more labels T 
 bounded for every T of v labels in two ways, and the lesser one counts (`docs/theory.md` has the proof):
 
 - by the sum of the v largest weights, psi(a, B) / B for each hit on the label, B the hits on all labels T can hold;
-- by counting: exactly for every T among the few most hit labels, and for other T from the best one with a label less.
+- by counting: exactly for every T among the few labels that come first, and for other T from the best one with a label
+  less. The order is that of earlier draws: stakes follow from these bounds, and must not know the draws to come.
 """
 
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class RivalHits:
         row: (draws,) the step of each draw and its hits on S, as step * depth + a.
         hits: (draws,) B, the hits of each draw, at most v.
         draw: (hits,) the draw of each hit.
-        label: (hits,) its label.
+        label: (hits,) its label, by its place in the order of the earlier draws.
         labels: How many labels there are.
         v: The number of labels in T.
         span: How many B there are.
@@ -84,13 +85,6 @@ class RivalHits:
     labels: int
     v: int
     span: int
-
-    def ranked(self) -> Ints:
-        """(hits,) the label of each hit by its place, the most hit first."""
-        order = np.argsort(-np.bincount(self.label, minlength=self.labels), kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(self.labels)
-        return rank[self.label]
 
 
 class Tally:
@@ -126,7 +120,7 @@ class Losses:
     """
 
     def __init__(self, rivals: RivalHits, shape: tuple[int, int]) -> None:
-        self.v, place = rivals.v, rivals.ranked()
+        self.v, place = rivals.v, rivals.label
         (steps, depth), span = shape, rivals.span
         self.is_counted = 1 < self.v <= MOST_COUNTED and span > 2  # where T is hit once at most, weights are exact
         self.near = min(near_labels(self.v, _MOST_SETS, self.v, self.v - 1), rivals.labels) if self.is_counted else 0

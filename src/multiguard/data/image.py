@@ -49,7 +49,8 @@ def decoding_threads(workers: int | None) -> int:
 
 def check_size(size: object) -> None:
     """Raises `InvalidInputError` unless images can be resized to this height and width; None keeps their own."""
-    if size is None or (isinstance(size, int) and 1 <= size <= MAX_SIDE):
+    whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+    if size is None or (whole and 1 <= size <= MAX_SIDE):  # type: ignore[operator]
         return
     huge = isinstance(size, int) and abs(size) >= 10**18
     given = "a number of more than 18 digits" if huge else repr(size)

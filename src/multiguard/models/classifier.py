@@ -18,7 +18,7 @@ _SCORE_DIMENSIONS = 2  # (B, c)
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
 # A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_WORDS_AT_ONCE, _MULTIPLIER = 1 << 22, 0x1E3779B97F4A7C15
+_WORDS_AT_ONCE, _MULTIPLIERS = 1 << 22, (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)
 
 
 class Classifier(nn.Module):
@@ -247,7 +247,12 @@ def state_sums(module: nn.Module) -> str:
 def _state(module: nn.Module) -> list[tuple[str, Tensor]]:
     """All parameters and buffers by name, each as often as it has a name."""
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    return sorted(((name, tensor.detach()) for name, tensor in tensors), key=lambda named: named[0])
+    return sorted(((name, _plain(tensor)) for name, tensor in tensors), key=lambda named: named[0])
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """The values themselves: no gradients, and no view that only conjugates or negates."""
+    return tensor.detach().resolve_conj().resolve_neg()
 
 
 def _described(name: str, tensor: Tensor) -> bytes:
@@ -255,7 +260,7 @@ def _described(name: str, tensor: Tensor) -> bytes:
 
 
 def _parts(words: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in groups of bounded size: few sums, little memory."""
+    """The tensors in groups of bounded size."""
     part, size = list[Tensor](), 0
     for each in words:
         part.append(each)
@@ -268,6 +273,7 @@ def _parts(words: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _weighted_sum(words: Tensor) -> Tensor:
-    """The sum of whole numbers times their own odd weights, modulo 2^64."""
-    weights = torch.arange(len(words), device=words.device) * (2 * _MULTIPLIER) + 1
-    return (words.to(torch.int64) * weights).sum()
+    """The sum of whole numbers times odd weights that look random, modulo 2^64."""
+    weights = torch.arange(1, len(words) + 1, device=words.device) * _MULTIPLIERS[0]
+    weights = ((weights ^ (weights >> 31)) * _MULTIPLIERS[1]) ^ (weights >> 17)
+    return (words.to(torch.int64) * (weights | 1)).sum()

@@ -16,7 +16,7 @@ from multiguard.certify.noise import BandAblation
 from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, VotesError
+from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
 from multiguard.io.lock import folder_lock
 from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
@@ -280,8 +280,13 @@ class VoteRun:
         if not self._checked:
             for warning in self.check(positions):
                 warnings.warn(warning, stacklevel=6)
-        check_state(self.smoother.classifier, self.provenance.classifier_hash, of=state_hash)
-        self._checksum = state_checksum(self.smoother.classifier)
+        classifier = self.smoother.classifier
+        if state_hash(classifier) != self.provenance.classifier_hash:
+            raise ModelError(
+                f"the parameters or buffers of {classifier.name} have changed since its run was recorded; start the "
+                "run again, and leave them as they are"
+            )
+        self._checksum = state_checksum(classifier)
 
     def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
         """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""

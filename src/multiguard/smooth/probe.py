@@ -4,7 +4,7 @@ Certificates of any other model would be false: one in train mode, one that keep
 whose answer for an image depends on the other images of its batch. Every way to votes passes here first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -44,9 +44,9 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job]) -> li
     return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
 
 
-def check_state(classifier: Classifier, before: str, of: Callable[[Classifier], str] = state_checksum) -> None:
-    """Raises `ModelError` unless all parameters and buffers are those of this checksum, or of this `state_hash`."""
-    if of(classifier) != before:
+def check_state(classifier: Classifier, before: str) -> None:
+    """Raises `ModelError` unless all parameters and buffers are those of this `state_checksum`."""
+    if state_checksum(classifier) != before:
         raise ModelError(
             f"{classifier.name} has changed its own parameters or buffers since its votes began; it must not: votes of "
             "several models certify none"
