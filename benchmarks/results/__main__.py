@@ -50,7 +50,7 @@ from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _SIGMAS, _MAIN = ("0.25", "0.5", "1"), "coco-0.5/votes"
-_ARRAYS_SIGMA, _DRAWS, _REDRAWN = 0.5, 1000, 20_000
+_ARRAYS_SIGMA, _DRAWS, _RESAMPLED = 0.5, 1000, 20_000
 # Parts whose votes may be missing, and what the page then says.
 _OPTIONAL, _MISSING = (
     ("threshold", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
@@ -123,13 +123,13 @@ class Evidence:
     def compared(self) -> dict[str, Source]:
         """The votes of the comparison that decides on the default method, with all their draws.
 
-        A is the half of the images of the older network on which no bet was chosen, as voted on and with more draws
-        from the frequencies of these votes.
+        A is the half of the images of the older network on which no bet was chosen, as voted on and with more
+        draws, resampled from these votes.
         """
         found: dict[str, Source] = {}
         if (older := self.get("older/votes")) is not None:
             found["A"] = older.subset(range(1, len(older), 2))
-            found["A again"] = found["A"].redrawn(_REDRAWN)
+            found["A resampled"] = found["A"].resampled(_RESAMPLED)
         if (newest := self.get("coco-0.5/votes")) is not None:
             found["C"] = newest
         return found

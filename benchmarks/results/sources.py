@@ -125,8 +125,8 @@ class Source:
         votes = [each[:n] for each, n in zip(self.votes, draws, strict=True)]
         return replace(self, votes=votes, digest=_digest(votes, self.labels), seconds={})
 
-    def redrawn(self, draws: int, seed: int = 0) -> "Source":
-        """So many draws of each image from the frequencies of its votes."""
+    def resampled(self, draws: int, seed: int = 0) -> "Source":
+        """So many draws of each image, drawn from its votes with replacement."""
         rng = np.random.default_rng(seed)
         votes = [each[rng.integers(0, len(each), draws)] for each in self.votes]
         return replace(self, votes=votes, digest=_digest(votes, self.labels), run=None, seconds={})

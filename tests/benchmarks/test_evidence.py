@@ -146,13 +146,13 @@ def test_first_draws(folder):
     evidence = Evidence(folder)
     assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
     compared = evidence.compared()
-    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A again": 20_000, "C": 240}
+    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A resampled": 20_000, "C": 240}
 
 
-def test_redrawn_votes(folder):
-    """Votes that are drawn again are votes of the same images, about as often."""
+def test_resampled_votes(folder):
+    """Resampled votes are votes of the same images, with about the same frequencies."""
     compared = Evidence(folder).compared()
-    for first, again in zip(compared["A"].votes, compared["A again"].votes, strict=True):
+    for first, again in zip(compared["A"].votes, compared["A resampled"].votes, strict=True):
         kinds, count = np.unique(first, axis=0, return_counts=True)
         more = [np.all(again == kind, axis=1).mean() for kind in kinds]
         assert sum(more) == pytest.approx(1)

@@ -49,8 +49,9 @@ def decoding_threads(workers: int | None) -> int:
 
 def check_size(size: object) -> None:
     """Raises `InvalidInputError` unless images can be resized to this height and width; None keeps their own."""
-    whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-    if size is None or (whole and 1 <= size <= MAX_SIDE):  # type: ignore[operator]
+    if size is None:
+        return
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and 1 <= size <= MAX_SIDE:
         return
     huge = isinstance(size, int) and abs(size) >= 10**18
     given = "a number of more than 18 digits" if huge else repr(size)

@@ -211,7 +211,7 @@ def state_hash(module: nn.Module) -> str:
 
 
 def state_checksum(module: nn.Module) -> str:
-    """What shows that a module's state has changed: its `state_hash`, or sums if a device other than the host has it.
+    """A checksum that shows whether a module's state has changed: `state_hash` on the host, `state_sums` elsewhere.
 
     It is compared within one process and never recorded. No weights are copied from a device to the host.
 
@@ -227,9 +227,9 @@ def state_checksum(module: nn.Module) -> str:
 
 
 def state_sums(module: nn.Module) -> str:
-    """The sha256 of weighted sums of all parameters and buffers, which are made where these are.
+    """The sha256 of weighted sums of all parameters and buffers, computed on their own device.
 
-    A change of one value always changes it, another change practically always.
+    It always sees a change of one value, and misses any other change only by chance, about once in 2^60.
     """
     digest, words = hashlib.sha256(), list[Tensor]()
     for name, tensor in _state(module):

@@ -283,8 +283,8 @@ class VoteRun:
         classifier = self.smoother.classifier
         if state_hash(classifier) != self.provenance.classifier_hash:
             raise ModelError(
-                f"the parameters or buffers of {classifier.name} have changed since its run was recorded; start the "
-                "run again, and leave them as they are"
+                f"the parameters or buffers of {classifier.name} have changed since its run was recorded; start a "
+                "new run, and do not change them while it votes"
             )
         self._checksum = state_checksum(classifier)
 
