@@ -28,7 +28,7 @@ from multiguard.smooth.noise_source import key_words, noise_key
 from multiguard.smooth.philox import standard_normal
 from multiguard.votes import read_votes
 
-ROUNDS = 5
+ROUNDS = 4
 SIGMA = 0.5
 HALF = (0.5, 0.5, 0.5)
 Row = tuple[str, str, str]
@@ -267,7 +267,7 @@ def threshold_rule(size: int, top_k: float) -> list[Row]:
 def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     """An adaptive run end to end: the rate of a run with fixed draws, and that run's first draws."""
     labels = len(smoother.classifier.label_names)
-    few, jpegs = Jpegs(64, size, labels), Jpegs(1024, size, labels)
+    few, jpegs = Jpegs(64, size, labels), Jpegs(2048, size, labels)
     plan = AdaptivePlan(TopK(10, 3), radii=(0.1, 0.5), max_draws=1000)
     options = {"adaptive": plan, "pilot_draws": 50, "seed": 0, "shard_images": 32}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as first:
@@ -286,7 +286,7 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     return show(
         [
             (f"{len(jpegs):,} JPEGs, adaptive, {mean:.0f} draws on average", f"{found:,.0f} draws/s", ""),
-            ("  of the rate of one image", f"{found / alone:.3f}", "near 1"),
+            ("  of the rate of one image", f"{found / alone:.3f}", ">= 0.9"),
             ("  ranks of one image as drawn alone", f"{same:.4f}", "near 1"),
         ]
     )
@@ -311,14 +311,14 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     table = noise_identity() if "noise" in parts else []
     if parts & {"light", "memory", "dataset", "threshold", "adaptive"}:
-        rows, light, light_rate = speed("tf_efficientnet_lite0", 80, 224, 512, 40, 0.97)
+        rows, light, light_rate = speed("tf_efficientnet_lite0", 80, 224, 512, 160, 0.97)
         table += rows + noise_cost(512, 224)
         table += peak_memory(light, 224) if "memory" in parts else []
         table += whole_dataset(light, 224, 1_000, light_rate) if "dataset" in parts else []
         table += threshold_rule(224, light_rate) if "threshold" in parts else []
         table += adaptive_run(light, 224, light_rate) if "adaptive" in parts else []
     if parts & {"heavy", "loop"}:
-        rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 16, 0.97)
+        rows, _, heavy_rate = speed("resnet101", 20, 448, 128, 64, 0.97)
         table += rows + noise_cost(128, 448)
         table += against_public_loop("resnet101", 20, 448, heavy_rate) if "loop" in parts else []
     table += halving(224) if "halving" in parts else []

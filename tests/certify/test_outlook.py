@@ -18,6 +18,7 @@ from multiguard.certify import (
     betting_outlooks,
     certified_radii,
     certified_radii_batch,
+    settled_by_betting,
 )
 from multiguard.certify.outlook import needed_r
 from multiguard.errors import InvalidInputError
@@ -88,6 +89,25 @@ def test_settled_images() -> None:
     assert reached == [False, False, False, True]
     assert not np.any(outlooks([sure], [[0]], radii=[50.0], **one)[0].reachable(10_000, 2.0))
     assert np.any(outlooks([sure[:50]], [[1]], **one)[0].reachable(10_000, math.inf))
+
+
+@pytest.mark.parametrize("rule", ["top-k", "threshold"])
+@pytest.mark.parametrize("margin", [0.0, 1.0, math.inf])
+def test_settled_sooner(rule: str, margin: float) -> None:
+    """What is found without all bets is what the outlook says, and images of both kinds are there."""
+    rng = np.random.default_rng(2)
+    votes, labels = votes_and_labels(rng, 40, [50, 100, 200, 400])
+    options = TOP_K
+    if rule == "threshold":
+        votes = [random_sets(rng, labels=8, draws=n, spread=1.0) for n in (50, 100, 400) for _ in range(8)]
+        options, labels = SETS, [np.arange(2)] * len(votes)
+    found = [
+        settled_by_betting(votes, labels, radii=[0.3, 0.1], draws=most, forecast_margin=margin, **options)
+        for most in (400, 1000, 20_000)
+    ]
+    whole = betting_outlooks(votes, labels, radii=[0.3, 0.1], **options)
+    assert found == [[not each.reachable(most, margin).any() for each in whole] for most in (400, 1000, 20_000)]
+    assert {True, False} <= {each for row in found for each in row}
 
 
 def test_larger_margin() -> None:

@@ -99,6 +99,14 @@ def test_random_seeds(classifier):
     assert len({votes.tobytes() for votes in drawn}) == len(drawn)
 
 
+def test_stream_counts_labels():
+    """A stream counts the labels by its first image where nobody has named them; an empty one needs none."""
+    smoother = Smoother(lambda rows: rows[:, :3], sigma=0.5, device="cpu")
+    assert list(smoother.stream([], 4, seed=0)) == []
+    ((_, votes),) = smoother.stream([("a", np.array([9.0, 5.0, -5.0, 0.0]))], 4, seed=0)
+    assert votes.shape == (4, 3)
+
+
 @SOURCES
 @KINDS
 @pytest.mark.parametrize("draws", [3, 33])

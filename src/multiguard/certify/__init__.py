@@ -10,7 +10,7 @@ from multiguard.certify.noise import (
     Uniform,
 )
 from multiguard.certify.noise_arguments import parse_noise, resolve_noise
-from multiguard.certify.outlook import Outlook, betting_outlooks
+from multiguard.certify.outlook import Outlook, betting_outlooks, settled_by_betting
 from multiguard.certify.radii import (
     Radii,
     certified_radii,
@@ -49,4 +49,5 @@ __all__ = [
     "parse_noise",
     "register_method",
     "resolve_noise",
+    "settled_by_betting",
 ]

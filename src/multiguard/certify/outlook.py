@@ -1,13 +1,13 @@
 """What betting has claimed so far, and whether more draws can be expected to claim more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_alpha, check_radii, each_image
-from multiguard.certify.arrays import Bools, Floats
+from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.bets import Game, scores_of, smoothed
 from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
@@ -95,12 +95,57 @@ def betting_outlooks(
     >>> [bool(outlook.reachable(10_000, forecast_margin=2)[0, 0]) for outlook in outlooks]
     [False, True, False]
     """
+    return _outlooks(votes, labels, rule, num_labels, radii, resolve_noise(sigma, noise), alpha, lambda _: False)
+
+
+def settled_by_betting(
+    votes: Iterable[ArrayLike],
+    labels: Iterable[ArrayLike],
+    rule: Rule,
+    *,
+    draws: int,
+    forecast_margin: float,
+    num_labels: int,
+    radii: Sequence[float],
+    sigma: float | None = None,
+    noise: Noise | None = None,
+    alpha: float = 0.001,
+) -> list[bool]:
+    """For each image whether no claim is reachable by so many draws in all (`Outlook.reachable`).
+
+    It is what `betting_outlooks` says, found without the bets wherever a claim that has hardly begun is reachable. The
+    other arguments are those of `betting_outlooks`.
+
+    >>> clear, open_, hopeless = [[0]] * 400, [[0]] * 75 + [[1]] * 25, [[0], [1]] * 200
+    >>> options = {"num_labels": 2, "sigma": 0.5, "radii": [0.2], "draws": 10_000, "forecast_margin": 2}
+    >>> settled_by_betting([clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), **options)
+    [True, False, True]
+    """
+
+    def is_open(outlook: Outlook) -> bool:
+        return bool(outlook.reachable(draws, forecast_margin).any())
+
+    resolved = resolve_noise(sigma, noise)
+    return [not is_open(each) for each in _outlooks(votes, labels, rule, num_labels, radii, resolved, alpha, is_open)]
+
+
+def _outlooks(
+    votes: Iterable[ArrayLike],
+    labels: Iterable[ArrayLike],
+    rule: Rule,
+    num_labels: int,
+    radii: Sequence[float],
+    noise: Noise,
+    alpha: float,
+    is_enough: Callable[[Outlook], bool],
+) -> list[Outlook]:
+    """For each image its outlook; one of the claims that have hardly begun alone, if that is enough."""
     rule.check(num_labels)
-    resolved, alpha = check_sampled(resolve_noise(sigma, noise)), check_alpha(alpha)
+    resolved, alpha = check_sampled(noise), check_alpha(alpha)
     r = needed_r(check_radii(radii), resolved)
 
     def read(given: ArrayLike, true: ArrayLike) -> Outlook:
-        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, resolved, r)
+        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, resolved, r, is_enough)
 
     return list(each_image(votes, labels, read))
 
@@ -111,7 +156,9 @@ def needed_r(radii: Floats, noise: SampledNoise) -> Floats:
     return listed[np.searchsorted(noise.radii(noise.betting_r), radii)]
 
 
-def _outlook(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Floats) -> Outlook:
+def _outlook(
+    draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Floats, is_enough: Callable[[Outlook], bool]
+) -> Outlook:
     rising, back = np.unique(r, return_inverse=True)
     parts: list[tuple[Staircase, float]] = []
     if isinstance(rule, TopK):
@@ -122,25 +169,36 @@ def _outlook(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Flo
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
     for staircase, level in parts:
         claims = settle(draws, staircase.game, staircase.claims(level), ANYTIME)
-        if claims:
-            paces.append(_paces(draws, staircase.game, claims, rising))
-            log_k = _wealth_where_likely(draws, staircase, claims, rising, paces[-1], noise.betting_r)
-            proved = is_proved(log_k, claims, draws.count)
-            claimed.append(np.logical_or.accumulate(proved[::-1])[::-1])  # a claim implies all weaker ones
-            missing.append(np.array([claim.needed for claim in claims])[:, None] - log_k)
+        if not claims:
+            continue
+        needed = np.array([claim.needed for claim in claims])[:, None]
+        paces.append(_paces(draws, staircase.game, claims, rising))
+        likely = _likely(paces[-1], needed[:, 0], draws.count)
+        later = slice(int(likely.max(initial=-1)) + 1, None)  # no claim that implies these has begun
+        begun = np.zeros_like(paces[-1][later], dtype=np.bool_)
+        early = Outlook(draws.count, begun, np.broadcast_to(needed[later], begun.shape), paces[-1][later])
+        if is_enough(early):
+            return early
+        log_k = _wealth_of(likely, draws, staircase, claims, rising, noise.betting_r)
+        proved = is_proved(log_k, claims, draws.count)
+        claimed.append(np.logical_or.accumulate(proved[::-1])[::-1])  # a claim implies all weaker ones
+        missing.append(needed - log_k)
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
     return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)
 
 
-def _wealth_where_likely(
-    draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, paces: Floats, every: Floats
+def _likely(paces: Floats, needed: Floats, draws: int) -> Ints:
+    """The claims that may have some wealth by their pace, by index; the others have hardly any."""
+    expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws - BETTING_CUTS[0])
+    return np.flatnonzero(_HOPE * expected >= needed)
+
+
+def _wealth_of(
+    likely: Ints, draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, every: Floats
 ) -> Floats:
-    """(claims, radii) as `wealth`, but 0 for a claim whose pace shows that it has hardly any."""
-    log_k, needed = np.zeros((len(claims), len(radii))), np.array([claim.needed for claim in claims])
-    expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws.count - BETTING_CUTS[0])
-    likely = np.flatnonzero(_HOPE * expected >= needed).tolist()
-    listed = radii <= every[-1]
-    if likely and listed.any():
+    """(claims, radii) as `wealth`, but 0 for a claim that is not likely to have any."""
+    log_k, listed = np.zeros((len(claims), len(radii))), radii <= every[-1]
+    if len(likely) and listed.any():
         whole = wealth(draws, staircase.game, [claims[i] for i in likely], every)
         log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(every, radii[listed])]
     return log_k

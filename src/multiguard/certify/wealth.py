@@ -6,7 +6,7 @@ nothing of the votes, so K of the first n draws is the same whatever follows.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -124,12 +124,7 @@ def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: C
 
 
 class Bets:
-    """The bets in one block: for each U the S and v that are expected to reach the largest r.
-
-    Attributes:
-        chosen: (sets U,) the option of each.
-        reach: The r that is expected to be reached, for the weakest U.
-    """
+    """The bets in one block: for each U the S and v that are expected to reach the largest r."""
 
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
@@ -137,14 +132,30 @@ class Bets:
         self.law = smoothed(self.options.counts, self.options.ladder.possible, self.options.unseen)
         self.scores = scores_of(self.law, block.game.shift)
         self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
-        inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
-        reached = np.where(inside, self._reach(), -np.inf)
-        self.chosen, self.reach = reached.argmax(axis=1), float(reached.max(axis=1).min())
+        self._inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
+        self._at_zero = self._growth(np.arange(len(self.ends)), np.zeros_like(self.ends))
 
     @property
     def is_hopeful(self) -> bool:
         """Whether so much growth is expected at r = 0 that the claim may be made."""
-        return self.reach >= 1 / _HOPE - 1
+        return float(np.where(self._inside, self._at_zero, -np.inf).max(axis=1).min()) >= 1 / _HOPE - 1
+
+    @cached_property
+    def _reached(self) -> Floats:
+        """(sets U, options) up to which r each option is expected to reach what is needed; negative where none is."""
+        reach = np.where(self._at_zero >= 0, _root(self._growth, self._at_zero, self.ends), self._at_zero)
+        return np.where(self._inside, reach, -np.inf)
+
+    @property
+    def chosen(self) -> Ints:
+        """(sets U,) the option of each."""
+        chosen: Ints = self._reached.argmax(axis=1)
+        return chosen
+
+    @property
+    def reach(self) -> float:
+        """The r that is expected to be reached, for the weakest U."""
+        return float(self._reached.max(axis=1).min())
 
     def grid(self, radii: Floats) -> Floats:
         """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
@@ -214,18 +225,13 @@ class Bets:
         shift = self.block.game.shift
         return law_of(scores, shift), payoffs(scores, gaps, least, r, shift)
 
-    def _reach(self) -> Floats:
-        """(options,) up to which r each option is expected to reach what is needed; negative where none is."""
+    def _growth(self, option: Ints, r: Floats) -> Floats:
+        """(pairs,) the growth that is expected of each of these options for its r, above what is needed, over that."""
         needed = self.claim.needed / self.course.horizon(self.block.first)
-
-        def growth(option: Ints, r: Floats) -> Floats:
-            law, x = self._fair(option, r)
-            log_g = np.log1p(stakes(law, x, np.full(len(option), needed))[:, None] * x)
-            expected: Floats = np.einsum("ij,ij->i", self.law[option], log_g) / needed - 1
-            return expected
-
-        at_zero = growth(np.arange(len(self.ends)), np.zeros_like(self.ends))
-        return np.where(at_zero >= 0, _root(growth, at_zero, self.ends), np.minimum(at_zero, 0))
+        law, x = self._fair(option, r)
+        log_g = np.log1p(stakes(law, x, np.full(len(option), needed))[:, None] * x)
+        expected: Floats = np.einsum("ij,ij->i", self.law[option], log_g) / needed - 1
+        return expected
 
 
 def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Floats) -> Floats:

@@ -235,7 +235,8 @@ def state_sums(module: nn.Module) -> str:
     for name, tensor in _state(module):
         digest.update(_described(name, tensor))
         flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().flatten()
-        words += torch.split(flat.view(_WORDS[flat.element_size()]), _WORDS_AT_ONCE)
+        whole = flat.view(_WORDS[flat.element_size()])
+        words += [whole] if len(whole) <= _WORDS_AT_ONCE else torch.split(whole, _WORDS_AT_ONCE)
     words.sort(key=lambda each: (str(each.device), str(each.dtype)))
     groups = groupby(words, key=lambda each: (each.device, each.dtype))
     sums = [_weighted_sum(torch.cat(part)) for _, group in groups for part in _parts(group)]

@@ -125,7 +125,7 @@ class _HostStep:
             tensor = torch.from_numpy(noisy).to(self._settings.device)
             if self._settings.clamp:
                 tensor.clamp_(0, 1)
-            return self._graph(tensor.shape[1:], tensor)
+            return self._graph(tensor.shape[1:], (tensor,))
 
     def _perturb(self, batch: Batch, out: NDArray[np.float32]) -> None:
         known, jobs = self._pixels, [segment.job for segment in batch.segments]
@@ -145,14 +145,14 @@ class _DeviceStep:
         self._lock = threading.Lock()
         make_noisy = device_noise(settings.noise)
 
-        def add_noise(images: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
-            noisy = make_noisy(to_pixels(images), words, draws, noisy_rows)
+        def add_noise(slots: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor, images: Tensor) -> Tensor:
+            noisy = make_noisy(to_pixels(images[slots]), words, draws, noisy_rows)
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
         perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
 
-        def vote_on(images: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
-            return function(perturb(images, words, draws, noisy_rows))
+        def vote_on(slots: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor, images: Tensor) -> Tensor:
+            return function(perturb(slots, words, draws, noisy_rows, images))
 
         self._graph = _Graph(vote_on, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
@@ -163,8 +163,8 @@ class _DeviceStep:
         with self._lock:
             images, words = self._load(batch)
             slots, draws, noisy_rows = _send(padded, self._settings.device)
-            # Rows are gathered outside the graph, which would be compiled for each number of images in a batch.
-            return self._graph((images.shape[1:], images.dtype), images[slots], words[slots], draws, noisy_rows)
+            rows = (slots, words[slots], draws, noisy_rows)
+            return self._graph((images.shape[1:], images.dtype), rows, images)
 
     def _load(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images of the batch and their key words on the device; kept while the images stay the same."""
@@ -172,7 +172,8 @@ class _DeviceStep:
         table = self._table
         if table is None or table[0] != jobs:
             words = np.array([key_words(job.key) for job in jobs], dtype=np.int32)
-            images = torch.stack([job.image for job in jobs])
+            images = torch.stack([job.image for job in (*jobs, jobs[-1])])  # a graph is special where there is one
+            torch._dynamo.maybe_mark_dynamic(images, 0)  # one graph for any number of images
             table = self._table = (jobs, images, _send(words, self._settings.device))
         return table[1:]
 
@@ -215,11 +216,12 @@ class _Graph:
         self._compiled = _compile_if(compiled, function)
         self._seen: set[object] = set()
 
-    def __call__(self, kind: object, *tensors: Tensor) -> Tensor:
+    def __call__(self, kind: object, rows: tuple[Tensor, ...], *tables: Tensor) -> Tensor:
+        """The function of these tensors; `rows` have one entry per row of the batch."""
         if self._compiled is not self._eager and kind not in self._seen:
-            self._eager(*(tensor[:2].clone() for tensor in tensors))
+            self._eager(*(row[:2].clone() for row in rows), *tables)
             self._seen.add(kind)
-        return self._compiled(*tensors)
+        return self._compiled(*rows, *tables)
 
 
 def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tensor]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify import Rule, betting_outlooks
+from multiguard.certify import Rule, settled_by_betting
 from multiguard.certify.arguments import check_alpha
 from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
@@ -142,11 +142,10 @@ class LivePrediction:
         if self.draws == 0 or self.labels is None:
             return False
         claims = claim_levels(self.labels, self.alpha)
-        options = {**self._options, "radii": radii}
-        outlooks = (
-            betting_outlooks([self.votes], [labels], self.rule, alpha=alpha, **options)[0] for labels, alpha in claims
+        options = {**self._options, "radii": radii, "draws": max_draws, "forecast_margin": forecast_margin}
+        return all(
+            settled_by_betting([self.votes], [labels], self.rule, alpha=alpha, **options)[0] for labels, alpha in claims
         )
-        return not any(np.any(outlook.reachable(max_draws, forecast_margin)) for outlook in outlooks)
 
     def _unproved(self, labels: tuple[int, ...]) -> Prediction:
         nothing, names = (-np.inf,) * len(labels), tuple(self.label_names[label] for label in labels)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -153,7 +154,8 @@ class Smoother:
 
     def check_state(self) -> None:
         """Raises `ModelError` if the model has changed its own parameters or buffers since its votes began."""
-        check_state(self.classifier, self._probed)
+        if self._probed:  # otherwise no votes have begun
+            check_state(self.classifier, self._probed)
 
     def votes(
         self,
@@ -397,11 +399,16 @@ class Smoother:
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
     ) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
         self.classifier.eval()
+        jobs = iter(jobs)
+        first = list(islice(jobs, 1))
+        if not first:
+            return
+        # Only now the number of labels is known for certain: taking the first job counts them where nobody named them.
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
         stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
-        for job, rows in stream.outcomes(jobs):
+        for job, rows in stream.outcomes(chain(first, jobs)):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
