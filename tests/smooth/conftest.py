@@ -1,13 +1,11 @@
 """Fixtures that the tests of smoothing share."""
 
-from functools import partial
-
 import pytest
 import torch
 from toy import linear
 
 from multiguard.models import Classifier
-from multiguard.smooth import stream
+from multiguard.smooth import engine, stream
 
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
@@ -20,7 +18,7 @@ def classifier() -> Classifier:
 @pytest.fixture
 def eager_backend(monkeypatch) -> None:
     """Graphs are captured as always but not translated to machine code, which takes seconds per graph."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    monkeypatch.setattr(engine, "_backend", lambda module: "eager")
 
 
 class _Arrived:

@@ -219,3 +219,45 @@ def test_one_graph(classifier):
         for draws in (80, 16, 5, 1):
             found, expected = (dict(each.stream(images, draws, seed=0)) for each in (one, plain))
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+class Unseen(nn.Module):
+    """A network whose weights are no parameters or buffers of it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.parts = [network]
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.parts[0](rows)
+
+
+@pytest.mark.parametrize("wrap", [lambda network: network, Unseen, lambda network: lambda rows: network(rows)])
+def test_changed_weights(wrap):
+    """A compiled graph never votes for weights that the model no longer has, wherever it keeps them."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6)).eval()
+    options = {"sigma": 0.5, "labels": list("abcdef"), "device": "cpu", "batch_size": 64}
+    compiled, plain = (Smoother(wrap(network), compile=each, **options) for each in (True, False))
+    seen = []
+    for change in (network[3].weight, network[3].weight.data, network[1].running_mean):
+        found, expected = (each.votes(np.zeros(4), 64, seed=0, image_id="a") for each in (compiled, plain))
+        assert np.array_equal(found, expected)
+        seen.append(found.tobytes())
+        with torch.no_grad():
+            change.add_(torch.randn_like(change))
+    assert len(set(seen)) == 3
+
+
+def test_constant_weights(monkeypatch):
+    """Inductor gets the weights as constants if the module's parameters and buffers are all there are."""
+    seen = []
+    monkeypatch.setattr(
+        "torch._inductor.compile_fx.compile_fx",
+        lambda graph, inputs, config_patches: seen.append(config_patches["freezing"]) or graph.forward,
+    )
+    network = nn.Linear(4, 6)
+    for model in (network, Unseen(network), lambda rows: network(rows)):
+        smoother = Smoother(model, sigma=0.5, labels=list("abcdef"), device="cpu", batch_size=8, compile=True)
+        smoother.votes(np.zeros(4), 8, seed=0, image_id="a")
+    assert seen == [True, False, False]

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import ParamSpec
+from typing import Any, ParamSpec, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.fx import GraphModule
 from torch.nn import functional
 
 from multiguard.errors import ModelError
@@ -32,19 +33,19 @@ def make_step(classifier: Classifier, settings: Settings) -> Step:
     The votes come from `rank_labels` or `pack_labels`. Rows beyond `batch.rows` are padding: they repeat the last row
     and keep one shape for a compiled graph. Threads may share a step; their batches take turns.
     """
-    return _step(_make_voter(classifier, settings), settings)
+    return _step(_make_voter(classifier, settings), settings, classifier)
 
 
 def noisy_images(jobs: Sequence[Job], settings: Settings, draws: int = 1) -> Tensor:
     """What the classifier gets in the first draws of each of these jobs, whose images have one shape and one dtype."""
     plain = replace(settings, compiled=False, noise_compiled=False)
     batch = Batch(tuple(Segment(job, 0, draws) for job in jobs))
-    return _step(torch.clone, plain)(batch, batch.rows)
+    return _step(torch.clone, plain, nn.Module())(batch, batch.rows)
 
 
-def _step(function: Callable[[Tensor], Tensor], settings: Settings) -> Step:
-    """A batch with its noise, given to a function."""
-    return (_HostStep if settings.noise_source == HOST_PHILOX else _DeviceStep)(function, settings)
+def _step(function: Callable[[Tensor], Tensor], settings: Settings, module: nn.Module) -> Step:
+    """A batch with its noise, given to a function; its weights are those of the module."""
+    return (_HostStep if settings.noise_source == HOST_PHILOX else _DeviceStep)(function, settings, module)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -106,11 +107,11 @@ def check_scores(scores: object, rows: int, labels: int) -> None:
 class _HostStep:
     """Noise made by NumPy, in one buffer that all batches share."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings, module: nn.Module) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._noise = HostNoise(settings.noise, torch.get_num_threads())
-        self._graph = _Graph(function, settings.compiled)
+        self._graph = _Graph(function, settings.compiled, module)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
@@ -140,7 +141,7 @@ class _HostStep:
 class _DeviceStep:
     """Noise made on the device, inside the classifier's graph where that is compiled."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings, module: nn.Module) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         make_noisy = device_noise(settings.noise)
@@ -149,12 +150,12 @@ class _DeviceStep:
             noisy = make_noisy(to_pixels(images[slots]), words, draws, noisy_rows)
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
-        perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
+        perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise, nn.Module())
 
         def vote_on(slots: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor, images: Tensor) -> Tensor:
             return function(perturb(slots, words, draws, noisy_rows, images))
 
-        self._graph = _Graph(vote_on, settings.compiled)
+        self._graph = _Graph(vote_on, settings.compiled, module)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
@@ -211,9 +212,9 @@ class _Graph:
     uncompiled first, as copies.
     """
 
-    def __init__(self, function: Callable[..., Tensor], compiled: bool) -> None:
+    def __init__(self, function: Callable[..., Tensor], compiled: bool, module: nn.Module) -> None:
         self._eager = function
-        self._compiled = _compile_if(compiled, function)
+        self._compiled = _compile_if(compiled, function, module)
         self._seen: set[object] = set()
 
     def __call__(self, kind: object, rows: tuple[Tensor, ...], *tables: Tensor) -> Tensor:
@@ -224,18 +225,24 @@ class _Graph:
         return self._compiled(*rows, *tables)
 
 
-def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently."""
+def _compile_if(wanted: bool, function: Callable[P, Tensor], module: nn.Module) -> Callable[P, Tensor]:
+    """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently.
+
+    Its graphs may hold the weights of the module as they are at the first call (`_backend`).
+    """
     if not wanted:
         return function
     assert isinstance(function, FunctionType)
     code = function.__code__.replace()  # a copy, since the compiler limits the number of graphs per code object
     copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    compiled: Callable[P, Tensor] = torch.compile(copy, dynamic=False)
+    compiled: Callable[P, Tensor] = torch.compile(copy, dynamic=False, backend=_backend(module))
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         try:
-            with torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True):
+            with (
+                torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True),
+                torch._inductor.config.patch(freezing=True),
+            ):
                 return compiled(*args, **kwargs)
         except torch._dynamo.exc.FailOnRecompileLimitHit as error:
             raise ModelError(
@@ -244,3 +251,21 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tens
             ) from error
 
     return run
+
+
+def _backend(module: nn.Module) -> Callable[[GraphModule, Sequence[Tensor]], Callable[..., Any]]:
+    """Inductor, with the weights as constants, which it casts and folds once in place of once per batch.
+
+    A constant does not follow a change of its weight, so the caller must make the graph again after a change. It can
+    see changes of the module's parameters and buffers alone: a graph with any other tensor keeps all as inputs.
+    """
+
+    def compile_graph(graph: GraphModule, inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx
+
+        seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+        held = (*graph.parameters(), *graph.buffers())
+        frozen = all(id(tensor) in seen for tensor in held)
+        return cast(Callable[..., Any], compile_fx(graph, inputs, config_patches={"freezing": frozen}))
+
+    return compile_graph

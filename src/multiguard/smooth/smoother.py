@@ -103,6 +103,7 @@ class Smoother:
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         self._probed = ""  # the checksum of the state that was probed
+        self._compiled = ""  # the checksum of the state that graphs may hold
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
@@ -395,6 +396,12 @@ class Smoother:
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
         return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
+    def _renew_graph(self) -> None:
+        """Forget a compiled graph of other weights: it may hold them."""
+        if self.settings.compiled and (state := state_checksum(self.classifier)) != self._compiled:
+            self._compiled = state
+            self.__dict__.pop("_step", None)
+
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
     ) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
@@ -406,6 +413,7 @@ class Smoother:
         # Only now the number of labels is known for certain: taking the first job counts them where nobody named them.
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
+        self._renew_graph()
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
         stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(chain(first, jobs)):
