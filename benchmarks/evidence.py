@@ -3,7 +3,7 @@
 COCO holds MS-COCO 2014 in its official layout, all of train2014. LITE2 is a .safetensors file of timm's
 tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that `python -m benchmarks.results OUT`
 reads, the two networks that are not built in, seconds.csv, sampler.txt and a log of each step. What is timed comes
-first and alone; then votes and training share the GPU. Steps that are done are not repeated, and commands that were
+first and alone; then votes, the attack and training share the GPU. Steps that are done are not repeated, and commands that were
 interrupted resume. An H200 takes about 25 minutes.
 
 `--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work.
@@ -59,10 +59,10 @@ class Evidence:
             (out / folder).mkdir(parents=True, exist_ok=True)
 
     def run(self) -> None:
-        """All of it: what is timed alone, then votes, the attack and training side by side."""
+        """All of it: what is timed alone, then the built-in networks and training side by side."""
         self._each(self._timed())
         with ThreadPoolExecutor() as lanes:
-            sides = (self._built_in(), self._attack(), self._trained())
+            sides = (self._built_in(), self._trained())
             for lane in [lanes.submit(self._each, steps) for steps in sides]:
                 lane.result()
 
@@ -79,7 +79,7 @@ class Evidence:
         yield self._vote("coco-0.5/votes-adaptive", "coco-0.5", 0.5, *plan)
 
     def _built_in(self) -> Iterator["Step"]:
-        """The votes of the built-in networks."""
+        """The votes of the built-in networks, and an attack on the images that have many draws."""
         n, training = ("--draws", self.sizes.draws), ("--split", "train")
         yield self._vote("coco-0.25/votes", "coco-0.25", 0.25, *n)
         yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
@@ -88,11 +88,8 @@ class Evidence:
         sets = (*n, "--rule", "threshold", "--score-threshold", 0.5)
         yield self._vote("coco-0.5/votes-threshold", "coco-0.5", 0.5, *sets)
         yield self._vote("coco-0.5/votes-threshold-train", "coco-0.5", 0.5, *sets, *training)
-
-    def _attack(self) -> Iterator["Step"]:
-        """An attack on the built-in network."""
         certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 10, "--method", "joint")
-        yield self._multiguard("certify", self.out / "coco-0.5/votes", *rule, "--out", certificates)
+        yield self._multiguard("certify", self.out / "coco-0.5/votes-more", *rule, "--out", certificates)
         for radius in ("0.5", "1"):
             options = ("--attack", "pgd", "--radius", radius, "--images", self.sizes.some, "--copies", 16)
             yield self._multiguard("attack", certificates, *options, "--out", self.out / f"coco-0.5/attack-{radius}")
