@@ -3,8 +3,8 @@
 COCO holds MS-COCO 2014 in its official layout, all of train2014. LITE2 is a .safetensors file of timm's
 tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that `python -m benchmarks.results OUT`
 reads, the two networks that are not built in, seconds.csv, sampler.txt and a log of each step. What is timed comes
-first and alone; then votes, the attack and training share the GPU. Steps that are done are not repeated, and commands that were
-interrupted resume. An H200 takes about 25 minutes.
+first and alone; then votes, the attack and training share the GPU. Steps that are done are not repeated, and commands
+that were interrupted resume. An H200 takes about 25 minutes.
 
 `--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work.
 """

@@ -5,7 +5,7 @@ import torch
 from toy import linear
 
 from multiguard.models import Classifier
-from multiguard.smooth import engine, stream
+from multiguard.smooth import stream
 
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
@@ -18,7 +18,8 @@ def classifier() -> Classifier:
 @pytest.fixture
 def eager_backend(monkeypatch) -> None:
     """Graphs are captured as always but not translated to machine code, which takes seconds per graph."""
-    monkeypatch.setattr(engine, "_backend", lambda module: "eager")
+    whole = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda *given, **options: whole(*given, **options | {"backend": "eager"}))
 
 
 class _Arrived:

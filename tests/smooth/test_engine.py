@@ -232,21 +232,109 @@ class Unseen(nn.Module):
         return self.parts[0](rows)
 
 
+class Scaled(nn.Module):
+    """A network with a weight that is one number, which decides the signs of its scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("weight", torch.randn(6, 4))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return (rows[:, None, :] * self.weight).sum(-1) * self.scale
+
+
+SIX = {"sigma": 0.5, "labels": list("abcdef"), "device": "cpu", "batch_size": 16}
+
+
+def assert_same_votes(compiled: Smoother, plain: Smoother) -> bytes:
+    """The votes of both; they agree."""
+    found, expected = (each.votes(np.zeros(4), 16, seed=0, image_id="a") for each in (compiled, plain))
+    assert np.array_equal(found, expected)
+    return found.tobytes()
+
+
+def normalised() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6)).eval()
+
+
 @pytest.mark.parametrize("wrap", [lambda network: network, Unseen, lambda network: lambda rows: network(rows)])
 def test_changed_weights(wrap):
     """A compiled graph never votes for weights that the model no longer has, wherever it keeps them."""
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6)).eval()
-    options = {"sigma": 0.5, "labels": list("abcdef"), "device": "cpu", "batch_size": 64}
-    compiled, plain = (Smoother(wrap(network), compile=each, **options) for each in (True, False))
-    seen = []
+    network, seen = normalised(), []
+    compiled, plain = (Smoother(wrap(network), compile=each, **SIX) for each in (True, False))
     for change in (network[3].weight, network[3].weight.data, network[1].running_mean):
-        found, expected = (each.votes(np.zeros(4), 64, seed=0, image_id="a") for each in (compiled, plain))
-        assert np.array_equal(found, expected)
-        seen.append(found.tobytes())
+        seen.append(assert_same_votes(compiled, plain))
         with torch.no_grad():
             change.add_(torch.randn_like(change))
     assert len(set(seen)) == 3
+
+
+def test_changed_number():
+    """A weight that is one number is not found on disk as it was."""
+    network = Scaled()
+    compiled, plain = (Smoother(network, compile=each, **SIX) for each in (True, False))
+    first = assert_same_votes(compiled, plain)
+    network.scale.data.fill_(-1.0)
+    assert assert_same_votes(compiled, plain) != first
+
+
+def test_weights_in_between():
+    """Weights that a graph met in between are not those of later votes."""
+    network = Scaled()
+    compiled, plain = (Smoother(network, compile=each, **SIX) for each in (True, False))
+
+    def images():
+        yield "1", np.zeros(4)
+        network.scale.data.fill_(-1.0)
+        yield "2", np.zeros(4)
+
+    with pytest.raises(ModelError, match="changed its own parameters"):
+        list(compiled.stream(images(), 8, seed=0))  # one batch, compiled after the change
+    network.scale.data.fill_(1.0)
+    assert_same_votes(compiled, plain)
+
+
+@pytest.mark.usefixtures("eager_backend")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_votes_in_between(compiled):
+    """A stream remembers the weights that it began with, whatever else the smoother votes on meanwhile."""
+    network = Scaled()
+    smoother = Smoother(network, compile=compiled, **SIX)
+    votes = smoother.stream([("1", np.zeros(4)), ("2", np.zeros(4))], 16, seed=0)
+    next(votes)
+    network.scale.data.fill_(-1.0)
+    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
+    with pytest.raises(ModelError, match="changed its own parameters"):
+        list(votes)
+
+
+def test_own_compilation():
+    """What the user's code compiles by itself is compiled as the user wants, and follows the weights."""
+    network = Scaled()
+    own, rows = torch.compile(network), torch.ones(2, 4)
+    apart = torch._dynamo.disable(lambda rows: own(rows))
+    compiled, plain = (Smoother(apart, compile=each, **SIX) for each in (True, False))
+    first = assert_same_votes(compiled, plain)
+    network.scale.data.fill_(-1.0)
+    assert assert_same_votes(compiled, plain) != first
+    torch.testing.assert_close(own(rows), network(rows))
+
+
+@pytest.mark.usefixtures("eager_backend")
+def test_replaced_weights():
+    """A parameter that another one replaces, with the same values, makes the step anew."""
+    network = Scaled()
+    smoother = Smoother(network, compile=True, **SIX)
+    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
+    step = smoother._step
+    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
+    assert smoother._step is step
+    network.scale = nn.Parameter(network.scale.detach().clone())
+    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
+    assert smoother._step is not step
 
 
 def test_constant_weights(monkeypatch):
@@ -258,6 +346,5 @@ def test_constant_weights(monkeypatch):
     )
     network = nn.Linear(4, 6)
     for model in (network, Unseen(network), lambda rows: network(rows)):
-        smoother = Smoother(model, sigma=0.5, labels=list("abcdef"), device="cpu", batch_size=8, compile=True)
-        smoother.votes(np.zeros(4), 8, seed=0, image_id="a")
+        Smoother(model, compile=True, **SIX).votes(np.zeros(4), 16, seed=0, image_id="a")
     assert seen == [True, False, False]

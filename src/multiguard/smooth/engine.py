@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torch.nn import functional
 
 from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier
+from multiguard.models.classifier import Classifier, state_checksum
 from multiguard.smooth.batches import Batch, Job, Segment
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import device_noise
@@ -25,6 +25,7 @@ P = ParamSpec("P")
 Step = Callable[[Batch, int], Tensor]
 _BATCH_DIMENSIONS = 4  # (B, channels, height, width)
 _MAX_GRAPHS = 64
+_PLAIN, _FROZEN = {"freezing": False}, {"freezing": True, "fx_graph_cache": False, "fx_graph_remote_cache": False}
 
 
 def make_step(classifier: Classifier, settings: Settings) -> Step:
@@ -228,22 +229,25 @@ class _Graph:
 def _compile_if(wanted: bool, function: Callable[P, Tensor], module: nn.Module) -> Callable[P, Tensor]:
     """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently.
 
-    Its graphs may hold the weights of the module as they are at the first call (`_backend`).
+    If it is one graph, that may hold the weights of the module as they are now (`_constant_weights`).
     """
     if not wanted:
         return function
-    assert isinstance(function, FunctionType)
-    code = function.__code__.replace()  # a copy, since the compiler limits the number of graphs per code object
-    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    compiled: Callable[P, Tensor] = torch.compile(copy, dynamic=False, backend=_backend(module))
+    whole = torch.compile(_copy(function), dynamic=False, fullgraph=True, backend=_constant_weights(module))
+    parts = torch.compile(_copy(function), dynamic=False)
+    one_graph = True
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        nonlocal one_graph
         try:
-            with (
-                torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True),
-                torch._inductor.config.patch(freezing=True),
-            ):
-                return compiled(*args, **kwargs)
+            with torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True):
+                if one_graph:
+                    try:
+                        with torch._inductor.config.patch(freezing=True):
+                            return whole(*args, **kwargs)
+                    except torch._dynamo.exc.Unsupported:  # code in between runs by itself, and may compile its own
+                        one_graph = False
+                return parts(*args, **kwargs)
         except torch._dynamo.exc.FailOnRecompileLimitHit as error:
             raise ModelError(
                 f"it was compiled for {_MAX_GRAPHS} image shapes, the limit; resize images to one size first, "
@@ -253,19 +257,29 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor], module: nn.Module) 
     return run
 
 
-def _backend(module: nn.Module) -> Callable[[GraphModule, Sequence[Tensor]], Callable[..., Any]]:
+def _copy(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The same function with code of its own, since the compiler limits the number of graphs per code object."""
+    assert isinstance(function, FunctionType)
+    code = function.__code__.replace()
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+
+
+def _constant_weights(module: nn.Module) -> Callable[[GraphModule, Sequence[Tensor]], Callable[..., Any]]:
     """Inductor, with the weights as constants, which it casts and folds once in place of once per batch.
 
-    A constant does not follow a change of its weight, so the caller must make the graph again after a change. It can
-    see changes of the module's parameters and buffers alone: a graph with any other tensor keeps all as inputs.
+    A constant does not follow a change of its weight, so the caller must make the step again after a change. It sees
+    changes of the module's parameters and buffers alone: a graph with any other tensor keeps all as inputs, and so does
+    one that is compiled when they have changed already. Graphs on disk are not used: they are found by the shapes of
+    weights, and may hold the value of a single number.
     """
+    expected = state_checksum(module)
 
     def compile_graph(graph: GraphModule, inputs: Sequence[Tensor]) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx
 
         seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-        held = (*graph.parameters(), *graph.buffers())
-        frozen = all(id(tensor) in seen for tensor in held)
-        return cast(Callable[..., Any], compile_fx(graph, inputs, config_patches={"freezing": frozen}))
+        known = all(id(tensor) in seen for tensor in (*graph.parameters(), *graph.buffers()))
+        frozen = known and state_checksum(module) == expected
+        return cast(Callable[..., Any], compile_fx(graph, inputs, config_patches=_FROZEN if frozen else _PLAIN))
 
     return compile_graph

@@ -14,6 +14,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.smooth.batches import Image, Job, check_draws, content_id
 from multiguard.smooth.noise_source import Stream, resolve_seed
 from multiguard.smooth.prediction import Prediction, best_of, claim_levels, confirm_labels
+from multiguard.smooth.probe import check_state
 from multiguard.votes.types import as_array
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class LivePrediction:
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )
         image = copy.deepcopy(image)  # the caller may reuse the array between draws
-        smoother.begin(image)
+        self._state = smoother.begin(image)
         self.label_names = smoother.classifier.label_names
         smoother.settings.check_rule(rule, len(self.label_names))
         self.rule, self.alpha = rule, check_alpha(alpha)
@@ -128,11 +129,15 @@ class LivePrediction:
             raise InvalidInputError(f"{made}; draw the others first")
         if self._best is None:
             self._best = self._unproved(self.labels)
-        self._smoother.check_state()
+        self.check_state()
         if self.draws > self._best.draws:
             options = {**self._options, "alpha": self.alpha, "method": "betting"}
             self._best = best_of(self._best, confirm_labels(self.labels, self.votes, self.rule, **options))
         return self._best
+
+    def check_state(self) -> None:
+        """Raises `ModelError` if the model has changed its parameters or buffers since the first draw."""
+        check_state(self._smoother.classifier, self._state)
 
     def settled(self, radii: Sequence[float], max_draws: int, forecast_margin: float = 1.0) -> bool:
         """Whether no more of the claims at these radii can be expected from so many draws in all. A forecast.

@@ -1,5 +1,6 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
+import operator
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -103,7 +104,7 @@ class Smoother:
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         self._probed = ""  # the checksum of the state that was probed
-        self._compiled = ""  # the checksum of the state that graphs may hold
+        self._held, self._compiled = list[torch.Tensor](), ""  # what graphs may hold, and its checksum
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
@@ -146,17 +147,18 @@ class Smoother:
         self._probed = state_checksum(self.classifier)
         return unit[:1] + found
 
-    def begin(self, image: Image) -> None:
-        """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of."""
-        check_unit(image_tensor("image", image, None), self.classifier)
-        if state_checksum(self.classifier) != self._probed:
-            for warning in self.probe([image]):
-                warnings.warn(warning, stacklevel=4)
+    def begin(self, image: Image) -> str:
+        """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of.
 
-    def check_state(self) -> None:
-        """Raises `ModelError` if the model has changed its own parameters or buffers since its votes began."""
-        if self._probed:  # otherwise no votes have begun
-            check_state(self.classifier, self._probed)
+        Returns the `state_checksum` of the model, which it must still have when the votes are used (`check_state`).
+        """
+        check_unit(image_tensor("image", image, None), self.classifier)
+        state = state_checksum(self.classifier)
+        if state == self._probed:
+            return state
+        for warning in self.probe([image]):
+            warnings.warn(warning, stacklevel=4)
+        return state_checksum(self.classifier)
 
     def votes(
         self,
@@ -192,9 +194,9 @@ class Smoother:
         """
         seed = resolve_seed(seed)
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
-        self.begin(image)
+        state = self.begin(image)
         ((_, votes),) = self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length())
-        self.check_state()
+        check_state(self.classifier, state)
         return cast(DrawVotes, votes)
 
     def noisy(
@@ -212,17 +214,18 @@ class Smoother:
         The next image is taken only when its rows are due, so `images` may be endless. It is copied, so one array may
         be reused for all images. Without a seed, one is drawn for all images.
         """
-        seed = resolve_seed(seed)
+        seed, state = resolve_seed(seed), ""
 
         def jobs() -> Iterator[Job]:
-            for number, (image_id, image) in enumerate(images):
-                if number == 0:
-                    self.begin(image)
+            nonlocal state
+            for image_id, image in images:
+                state = state or self.begin(image)
                 yield self.job(image, draws, seed=seed, image_id=image_id)
 
         for job, votes in self.run(jobs()):
             yield job.image_id, votes
-        self.check_state()
+        if state:
+            check_state(self.classifier, state)
 
     def job(
         self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
@@ -303,7 +306,7 @@ class Smoother:
         chosen = live.prediction()
         if radii is None:
             live.draw(most)
-            self.check_state()
+            live.check_state()
             options: dict[str, Any] = {"num_labels": len(live.label_names), "noise": self.settings.noise}
             return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
         for stop in AdaptivePlan(rule, tuple(radii), most).stops:
@@ -396,11 +399,16 @@ class Smoother:
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
         return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
-    def _renew_graph(self) -> None:
-        """Forget a compiled graph of other weights: it may hold them."""
-        if self.settings.compiled and (state := state_checksum(self.classifier)) != self._compiled:
-            self._compiled = state
-            self.__dict__.pop("_step", None)
+    def _current_step(self) -> Step:
+        """The step, made again if its graph may hold other weights than those of now."""
+        if self.settings.compiled:
+            held = [*self.classifier.parameters(), *self.classifier.buffers()]
+            same = len(held) == len(self._held) and all(map(operator.is_, held, self._held))
+            state = state_checksum(self.classifier)
+            if not same or state != self._compiled:
+                self._held, self._compiled = held, state
+                self.__dict__.pop("_step", None)
+        return self._step
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
@@ -413,9 +421,8 @@ class Smoother:
         # Only now the number of labels is known for certain: taking the first job counts them where nobody named them.
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
-        self._renew_graph()
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        stream = VoteStream(self._current_step(), self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(chain(first, jobs)):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
