@@ -93,15 +93,17 @@ class Stopping:
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
         """For each image whether its draws may end, found by several processes or here."""
         rule, options = self._plan.rule, self._options
-        given = [(as_array(row.votes, rule.name), self._protected(row)) for row in rows]
+        votes, labels = [as_array(row.votes, rule.name) for row in rows], [self._protected(row) for row in rows]
         if self._processes > 1:
             executor = get_reusable_executor(self._processes, timeout=_IDLE_SECONDS, env=_ONE_THREAD)
+            size = math.ceil(len(rows) / self._processes)  # of a task; each one costs this process as much
+            tasks = [slice(first, first + size) for first in range(0, len(rows), size)]
             try:
-                parts = [executor.submit(settled_by_betting, [votes], [true], rule, **options) for votes, true in given]
-                return [part.result()[0] for part in parts]
+                parts = [executor.submit(settled_by_betting, votes[t], labels[t], rule, **options) for t in tasks]
+                return [stops for part in parts for stops in part.result()]
             except BrokenProcessPool:  # somebody killed one, for want of memory perhaps: this process can do it too
                 pass
-        return settled_by_betting((votes for votes, _ in given), [true for _, true in given], rule, **options)
+        return settled_by_betting(votes, labels, rule, **options)
 
     def _protected(self, row: VoteRow) -> tuple[int, ...]:
         if self._labelled:

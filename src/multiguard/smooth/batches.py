@@ -182,9 +182,13 @@ def _from_array(image_id: str, image: object) -> Tensor:
 
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy on the device: the caller may overwrite the image while its rows still wait."""
-    if device.type != "cuda" or tensor.device.type == "cuda":
+    """A copy on the device: the caller may overwrite the image while its rows still wait.
+
+    NumPy copies on the host, in this thread. Torch would share the work with threads of its own, and wait for them
+    longer than the copy takes where other processes are busy: those that decide on adaptive draws.
+    """
+    if tensor.device.type != "cpu":
         return tensor.to(device, copy=True)
-    # The device reads pinned memory later, when the caller may have overwritten it.
-    source = tensor.clone() if tensor.is_pinned() else tensor
-    return source.pin_memory().to(device, non_blocking=True)
+    copy = torch.empty_like(tensor, memory_format=torch.contiguous_format, pin_memory=device.type == "cuda")
+    np.copyto(copy.numpy(), tensor.numpy())
+    return copy.to(device, non_blocking=True)
