@@ -93,17 +93,25 @@ def _smoothed_recall(source: Source) -> float:
 
 
 def _attacked_rows(attacks: Sequence[Attacks], source: Source, certified: Floats) -> list[list[str]]:
-    """The mean recall that all attacks leave: what fresh draws say, and an upper bound that holds with confidence."""
+    """The mean recall that all attacks leave: what fresh draws say, and an upper bound that holds with confidence.
+
+    In these draws a label that ties with another counts as returned, so the first row says what they leave of the
+    images as they are.
+    """
     images: dict[str, AttackedImage] = {}
     for image in (image for each in attacks for image in each.images):
         known = images.get(image.id, image)
         images[image.id] = replace(image, outcomes=tuple({*known.outcomes, *image.outcomes}))
     own = certified[:, source.positions(images)]
-    left = [[image.sizes("in", "best", _AT) / len(image.labels) for image in images.values()]]
-    left += [[_at_most(image) / len(image.labels) for image in images.values()]]
-    about, most = np.mean(left, axis=1)
+    left = [image.sizes("in", "best", (0.0, *_AT)) / len(image.labels) for image in images.values()]
+    bare, *about = np.mean(left, axis=0)
+    most = np.mean([_at_most(image) / len(image.labels) for image in images.values()], axis=0)
     words = f"attacked by {' and '.join(attacks[0].names)}, {attacks[0].draws:,} fresh draws"
-    return [_row(words, "estimate", about, own), _row(words, "upper bound", most, own)]
+    return [
+        _row("no perturbation, evaluated like the attack", "estimate", [bare] * 2, own),
+        _row(words, "estimate", about, own),
+        _row(words, "upper bound", most, own),
+    ]
 
 
 def _at_most(image: AttackedImage) -> NDArray[np.int64]:

@@ -65,5 +65,5 @@ def vote_cost_block(path: Path, sources: Sequence[Source]) -> dict[str, str]:
 def speed_block(path: Path) -> dict[str, str]:
     """What `python -m benchmarks.sampler_gpu` printed last, as a table."""
     parts = path.read_text(encoding="utf-8").strip().split("\n\n")[-1].splitlines()
-    rows = [re.split(r"\s{2,}", line.rstrip())[:2] for line in parts[1:]]
-    return {"speed": f"{parts[0]}:\n\n{markdown(['', 'measured'], [[what.strip(), value] for what, value in rows])}"}
+    rows = [re.split(r"\s{2,}", line.strip())[:2] for line in parts[1:]]
+    return {"speed": f"{parts[0]}:\n\n{markdown(['', 'measured'], rows)}"}

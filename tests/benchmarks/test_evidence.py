@@ -105,6 +105,7 @@ def test_limits(folder):
     assert certified[0] == len(more) == 3
     assert values["undefended network, no perturbation", "observed"][0] == len(clean)
     attacked = np.mean([image % 2 for image in np.random.default_rng(0).permutation(6)[:3]])
+    assert values["no perturbation, evaluated like the attack", "estimate"][:3] == [3, 100, 100]
     for kind in ("estimate", "upper bound"):
         assert values["attacked by pgd, 300 fresh draws", kind][:3] == pytest.approx([3, 100, 100 * attacked], abs=0.1)
 
@@ -123,6 +124,7 @@ def test_coco_blocks(folder, tmp_path):
     assert "| `coco-0.5/votes` | 6 | 240 | 20 | 3.333 | 72 |" in made["vote-cost"]
     assert "Chosen on 3 training images" in made["tuned"]
     assert "| with noise |" in made["row-training"]
+    assert made["speed"].splitlines()[-2:] == ["| sampler | 100 draws/s |", "| sampler / bare | 0.980 |"]
     for name in evidence.found:
         assert f"`{name}`" in made["votes"]
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
