@@ -1,4 +1,4 @@
-"""How far the certificates are from their limits: the exact law of the votes, more draws, attacks, the bare network."""
+"""How far the certificates are from their limits: exact frequencies, more draws, attacks, the bare network."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,8 +42,8 @@ def distance_block(
     limits = _limits(source)
     some = certified[:, : limits.shape[2]]
     upper, lower = limits.mean(axis=2)
-    rows.append(_row("no method can prove more from the law of the votes", "upper bound", upper, some))
-    rows.append(_row("proved from the law of the votes, if it were exact", "lower bound", lower, some))
+    rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, some))
+    rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, some))
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
     if more is not None:
         fewer, values = (_certified(more, n) for n in (source.draws, more.draws))
@@ -51,16 +51,16 @@ def distance_block(
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
     bare = _smoothed_recall(source.subset(range(limits.shape[2])))
     words = (
-        f"A better theorem could still gain {_points(upper - lower)} at most on these {some.shape[1]} images. "
+        f"A better theorem could gain at most {_points(upper - lower, at_most=True)} on these {some.shape[1]} images. "
         f"From there to what is certified, {_points(lower - some.mean(axis=1))}, is the price of {source.draws:,} "
-        f"draws. The rest of the way to the recall without a perturbation, {_points(bare - upper)}, is what noise "
-        "itself costs."
+        f"draws. The rest of the way to the recall without a perturbation, {_points(bare - upper)}, no method can "
+        "prove: an attack takes it from some classifier with the same votes."
     )
     return {"distance": f"{markdown(heads, rows, words=2)}\n\n{words}"}
 
 
-def _points(gaps: Floats) -> str:
-    near, far = 100 * gaps
+def _points(gaps: Floats, *, at_most: bool = False) -> str:
+    near, far = np.ceil(1000 * gaps) / 10 if at_most else 100 * gaps
     return f"{near:.1f} points at R = 0.5 and {far:.1f} at R = 1"
 
 
@@ -119,7 +119,7 @@ def _at_most(image: AttackedImage) -> NDArray[np.int64]:
 
 
 def _limits(source: Source) -> Floats:
-    """(2, radii, images) the recall that is broken at most and proved at least, if the law of the votes were exact."""
+    """(2, radii, images) the recall that is broken at most and proved at least, if their frequencies were exact."""
     images = range(min(_LIMIT_IMAGES, len(source)))
     path = source.path("limits", repr(MAIN), _METHOD, str(len(images)))
     rows, _ = kept_rows(path, lambda: [_limit(source, i) for i in images])

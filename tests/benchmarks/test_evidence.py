@@ -97,8 +97,8 @@ def test_limits(folder):
     made = distance_block(source, more, clean, sorted(folder.glob("coco-0.5/attack*")))["distance"].splitlines()
     rows = [line.split(" | ") for line in made if line.startswith("|")][2:]
     values = {(row[0].strip("| "), row[1]): [float(cell.strip(" |")) for cell in row[2:]] for row in rows}
-    upper = values["no method can prove more from the law of the votes", "upper bound"]
-    lower = values["proved from the law of the votes, if it were exact", "lower bound"]
+    upper = values["no method can prove more from the distribution of the votes", "upper bound"]
+    lower = values["proved from the distribution of the votes, if it were exact", "lower bound"]
     certified = values["certified from 240 draws", "proved"]
     assert all(upper[i] >= max(lower[i], upper[i + 2]) for i in (1, 2)), "the last columns are certified"
     assert upper[2] > upper[4]
