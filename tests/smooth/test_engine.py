@@ -245,12 +245,13 @@ class Scaled(nn.Module):
         return (rows[:, None, :] * self.weight).sum(-1) * self.scale
 
 
+FLAT = np.zeros(4)
 SIX = {"sigma": 0.5, "labels": list("abcdef"), "device": "cpu", "batch_size": 16}
 
 
-def assert_same_votes(compiled: Smoother, plain: Smoother) -> bytes:
+def assert_same_votes(compiled: Smoother, plain: Smoother, image: np.ndarray = FLAT) -> bytes:
     """The votes of both; they agree."""
-    found, expected = (each.votes(np.zeros(4), 16, seed=0, image_id="a") for each in (compiled, plain))
+    found, expected = (each.votes(image, 16, seed=0, image_id="a") for each in (compiled, plain))
     assert np.array_equal(found, expected)
     return found.tobytes()
 
@@ -269,7 +270,8 @@ def test_changed_weights(wrap):
         seen.append(assert_same_votes(compiled, plain))
         with torch.no_grad():
             change.add_(torch.randn_like(change))
-    assert len(set(seen)) == 3
+    seen.append(assert_same_votes(compiled, plain))
+    assert len(set(seen)) == 4
 
 
 def test_changed_number():
@@ -287,9 +289,9 @@ def test_weights_in_between():
     compiled, plain = (Smoother(network, compile=each, **SIX) for each in (True, False))
 
     def images():
-        yield "1", np.zeros(4)
+        yield "1", FLAT
         network.scale.data.fill_(-1.0)
-        yield "2", np.zeros(4)
+        yield "2", FLAT
 
     with pytest.raises(ModelError, match="changed its own parameters"):
         list(compiled.stream(images(), 8, seed=0))  # one batch, compiled after the change
@@ -303,10 +305,10 @@ def test_votes_in_between(compiled):
     """A stream remembers the weights that it began with, whatever else the smoother votes on meanwhile."""
     network = Scaled()
     smoother = Smoother(network, compile=compiled, **SIX)
-    votes = smoother.stream([("1", np.zeros(4)), ("2", np.zeros(4))], 16, seed=0)
+    votes = smoother.stream([("1", FLAT), ("2", FLAT)], 16, seed=0)
     next(votes)
     network.scale.data.fill_(-1.0)
-    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
+    smoother.votes(FLAT, 16, seed=0, image_id="a")
     with pytest.raises(ModelError, match="changed its own parameters"):
         list(votes)
 
@@ -323,28 +325,94 @@ def test_own_compilation():
     torch.testing.assert_close(own(rows), network(rows))
 
 
-@pytest.mark.usefixtures("eager_backend")
-def test_replaced_weights():
-    """A parameter that another one replaces, with the same values, makes the step anew."""
-    network = Scaled()
-    smoother = Smoother(network, compile=True, **SIX)
-    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
-    step = smoother._step
-    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
-    assert smoother._step is step
-    network.scale = nn.Parameter(network.scale.detach().clone())
-    smoother.votes(np.zeros(4), 16, seed=0, image_id="a")
-    assert smoother._step is not step
+class Placed(nn.Module):
+    """A network with an embedding of places, whose layout in memory may change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.places, self.head = nn.Parameter(torch.randn(1, 3, 4, 4)), nn.Linear(3, 6)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.head((rows * self.places).mean((2, 3)))
+
+
+def test_layout():
+    """A compiled graph has weights of its own: another smoother may store those of the model in another order."""
+    network = Placed()
+    compiled, plain = (Smoother(network, compile=each, channels_last=False, **SIX) for each in (True, False))
+    votes = compiled.stream([("1", IMAGE), ("2", IMAGE)], 16, seed=0)
+    next(votes)
+    Smoother(network, channels_last=True, **SIX).votes(IMAGE, 16, seed=0, image_id="a")
+    assert np.array_equal(next(votes)[1], plain.votes(IMAGE, 16, seed=0, image_id="2"))
+    assert_same_votes(compiled, plain, IMAGE)
+
+
+class Choice(nn.Module):
+    """A network with two heads, one of which is in use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.heads = nn.ModuleList([nn.Linear(4, 6), nn.Linear(4, 6)])
+        self.used = [self.heads[0]]
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.used[0](rows)
+
+
+def test_chosen_weights():
+    """A model that uses other weights of its own from now on, all of them as before, is followed."""
+    network, seen = Choice(), []
+    compiled, plain = (Smoother(network, compile=each, **SIX) for each in (True, False))
+    for head in (0, 1, 0):
+        network.used[0] = network.heads[head]
+        seen.append(assert_same_votes(compiled, plain))
+    assert seen[0] != seen[1]
+
+
+def product(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return (rows[:, None, :] * weights).sum(-1)
+
+
+def test_other_precision():
+    """Weights that are not the model's own are followed into another precision."""
+    weights = nn.Parameter(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)))
+    compiled, plain = (Smoother(lambda rows: product(rows, weights), compile=each, **SIX) for each in (True, False))
+    first = assert_same_votes(compiled, plain)
+    weights.data = -weights.data.double()
+    assert assert_same_votes(compiled, plain) != first
+
+
+def test_replaced_elsewhere():
+    """Weights in a list are followed when they are replaced, also if the user's own compiler has seen them."""
+    weights = [nn.Parameter(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)))]
+
+    def model(rows: torch.Tensor) -> torch.Tensor:
+        return product(rows, weights[0])
+
+    with torch.no_grad():
+        torch.compile(model)(torch.ones(2, 4))
+    compiled, plain = (Smoother(model, compile=each, **SIX) for each in (True, False))
+    first = assert_same_votes(compiled, plain)
+    weights[0] = nn.Parameter(-weights[0].detach())
+    assert assert_same_votes(compiled, plain) != first
 
 
 def test_constant_weights(monkeypatch):
-    """Inductor gets the weights as constants if the module's parameters and buffers are all there are."""
-    seen = []
-    monkeypatch.setattr(
-        "torch._inductor.compile_fx.compile_fx",
-        lambda graph, inputs, config_patches: seen.append(config_patches["freezing"]) or graph.forward,
-    )
-    network = nn.Linear(4, 6)
+    """The model's parameters and buffers are constants, as copies, where they are all there is and memory allows it."""
+    seen, network = [], normalised()
+    weights = [*network.parameters(), *network.buffers()]
+
+    def compile_fx(graph, inputs, **options):
+        seen.append("config_patches" in options)
+        assert not any(constant is weight for constant in graph.buffers() for weight in weights)
+        assert seen[-1] == (not any(given is weight for given in inputs for weight in weights))
+        return graph.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
     for model in (network, Unseen(network), lambda rows: network(rows)):
-        Smoother(model, compile=True, **SIX).votes(np.zeros(4), 16, seed=0, image_id="a")
-    assert seen == [True, False, False]
+        Smoother(model, compile=True, **SIX).votes(FLAT, 16, seed=0, image_id="a")
+    monkeypatch.setattr(engine, "_MAX_CONSTANTS", engine._constants)
+    Smoother(network, compile=True, **SIX).votes(FLAT, 16, seed=0, image_id="a")
+    assert seen == [True, False, False, False]

@@ -91,12 +91,12 @@ class Stopping:
         self.record = {"radii": radii, "alpha": alpha, "forecast_margin": finite, **plan.rule.options}
 
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
-        """For each image whether its draws may end, found by several processes or here."""
+        """For each image whether its draws may end, computed in worker processes or in this one."""
         rule, options = self._plan.rule, self._options
         votes, labels = [as_array(row.votes, rule.name) for row in rows], [self._protected(row) for row in rows]
         if self._processes > 1:
             executor = get_reusable_executor(self._processes, timeout=_IDLE_SECONDS, env=_ONE_THREAD)
-            size = math.ceil(len(rows) / self._processes)  # of a task; each one costs this process as much
+            size = math.ceil(len(rows) / self._processes) or 1  # few tasks, since sending one has a fixed cost
             tasks = [slice(first, first + size) for first in range(0, len(rows), size)]
             try:
                 parts = [executor.submit(settled_by_betting, votes[t], labels[t], rule, **options) for t in tasks]

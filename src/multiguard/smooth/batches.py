@@ -189,6 +189,7 @@ def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """
     if tensor.device.type != "cpu":
         return tensor.to(device, copy=True)
-    copy = torch.empty_like(tensor, memory_format=torch.contiguous_format, pin_memory=device.type == "cuda")
-    np.copyto(copy.numpy(), tensor.numpy())
-    return copy.to(device, non_blocking=True)
+    pinned = device.type == "cuda"
+    copy = torch.empty_like(tensor, memory_format=torch.contiguous_format, pin_memory=pinned)
+    np.copyto(copy.numpy(), tensor.resolve_neg().numpy())
+    return copy.to(device, non_blocking=pinned)

@@ -129,7 +129,7 @@ def _unsigned(word: Tensor) -> Tensor:
 def _cosine(half_turns: Tensor) -> Tensor:
     """cos(pi t) for t in [-1, 1], within 2e-7: a polynomial costs a fraction of a cosine of any angle.
 
-    cos(pi t) = sin(pi y) with y = 1/2 - |t|, and sin(pi y) / y is a polynomial in y^2 within 7e-9.
+    cos(pi t) = sin(pi y) with y = 1/2 - |t|, and y times a polynomial in y^2 is sin(pi y) within 7e-9.
     """
     y = 0.5 - half_turns.abs()
     square, ratio = y * y, torch.full_like(y, _SINE[-1])

@@ -1,12 +1,12 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
-import operator
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -104,11 +104,12 @@ class Smoother:
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
         self._probed = ""  # the checksum of the state that was probed
-        self._held, self._compiled = list[torch.Tensor](), ""  # what graphs may hold, and its checksum
+        self._made: tuple[str, Step] | None = None  # the step, and the state of the model that it was made for
+        self._making = Lock()
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
-            _ = self._step  # what is wrong with the options is said now
+            self._current_step()  # what is wrong with the options is said now
 
     @cached_property
     def settings(self) -> Settings:
@@ -117,10 +118,6 @@ class Smoother:
         if settings.channels_last:
             self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return settings
-
-    @cached_property
-    def _step(self) -> Step:
-        return make_step(self.classifier, self.settings)
 
     def find_labels(self, image: Image) -> tuple[str, ...]:
         """The label names; where neither caller nor model names them, the scores of this image are counted."""
@@ -400,15 +397,12 @@ class Smoother:
         return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
     def _current_step(self) -> Step:
-        """The step, made again if its graph may hold other weights than those of now."""
-        if self.settings.compiled:
-            held = [*self.classifier.parameters(), *self.classifier.buffers()]
-            same = len(held) == len(self._held) and all(map(operator.is_, held, self._held))
-            state = state_checksum(self.classifier)
-            if not same or state != self._compiled:
-                self._held, self._compiled = held, state
-                self.__dict__.pop("_step", None)
-        return self._step
+        """The step for the model as it is: a compiled one may hold its weights, and is made again after a change."""
+        state = state_checksum(self.classifier) if self.settings.compiled else ""
+        with self._making:
+            if self._made is None or self._made[0] != state:
+                self._made = state, make_step(self.classifier, self.settings, state)
+            return self._made[1]
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
