@@ -186,7 +186,7 @@ def test_nothing_written(tmp_path, monkeypatch, name):
     Path("labels.txt").write_text("\n".join(map(str, range(10))))
     before = state(tmp_path)
     code, _, err = command(*READERS[name])
-    assert code == 0, err
+    assert code == 0 or (name == "doctor" and code == 1), err  # something on this machine may look wrong to it
     assert state(tmp_path) == before
 
 
