@@ -1,10 +1,10 @@
-"""Draws the votes of docs/results.md on one GPU: `python -m benchmarks.evidence COCO OUT --weights LITE2`.
+"""Draws the votes of docs/results.md on one GPU: `python -m benchmarks.evidence COCO OUT --lite0 FILE --lite2 FILE`.
 
-COCO holds MS-COCO 2014 in its official layout, all of train2014. LITE2 is a .safetensors file of timm's
-tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that `python -m benchmarks.results OUT`
-reads, the two networks that are not built in, seconds.csv, sampler.txt and a log of each step. What is timed comes
-first and alone; then votes, the attack and training share the GPU. Steps that are done are not repeated, and commands
-that were interrupted resume. An H200 takes about 25 minutes.
+COCO holds MS-COCO 2014 in its official layout, all of train2014. The files are .safetensors of timm's
+tf_efficientnet_lite0 and tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that
+`python -m benchmarks.results OUT` reads, the networks that are not built in, seconds.csv, sampler.txt and a log of each
+step. What is timed comes first and alone; then votes, the attack and training share the GPU. Steps that are done are
+not repeated, and commands that were interrupted resume. An H200 takes about 25 minutes.
 
 `--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work.
 """
@@ -28,6 +28,10 @@ _TRAINING = shlex.split(
     "--dropout 0.2 --drop-path 0.1 --keep last --half --seed 0"
 )
 _CLEAN = shlex.split("--model lite:2@288 --sigma 0 --loss bce --lr 0.0015")
+_OLDER = shlex.split(  # as the network from 3,000 images was trained, with the defaults of `train`
+    "--split train --val-split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --keep last "
+    "--seed 0"
+)
 _NOISY = shlex.split("--sigma 1 --loss asl+softmax --cutmix 0.1 --ema 0.9992 --denoise-weight 0.125 --lr 7e-4")
 
 
@@ -36,10 +40,12 @@ class Sizes:
     """How much is drawn and trained."""
 
     images: int = 500
-    some: int = 100  # images with many draws, and images to attack
+    attacked: int = 100  # images
+    some: int = 200  # images with many draws
     training: int = 200  # training images that choose k' and t
     draws: int = 1000
     many: int = 10_000
+    most: int = 6000  # adaptive draws: about 1,000 on average
     batch: int = 512
     train_images: int | None = None
     val_images: int = 2000
@@ -47,22 +53,23 @@ class Sizes:
     train_batch: int = 256
 
 
-_REHEARSAL = Sizes(2, 1, 2, 40, 60, 16, 64, 8, 1, 8)
+_REHEARSAL = Sizes(2, 1, 1, 2, 40, 60, 60, 16, 64, 8, 1, 8)
 
 
 class Evidence:
     """The steps, each a command with its log."""
 
-    def __init__(self, coco: Path, out: Path, weights: Path, sizes: Sizes, *, rehearse: bool) -> None:
-        self.coco, self.out, self.weights, self.sizes, self.rehearse = coco, out, weights, sizes, rehearse
+    def __init__(self, coco: Path, out: Path, lite: tuple[Path, Path], sizes: Sizes, *, rehearse: bool) -> None:
+        self.coco, self.out, self.sizes, self.rehearse = coco, out, sizes, rehearse
+        self.lite0, self.lite2 = lite
         for folder in ("logs", "models"):
             (out / folder).mkdir(parents=True, exist_ok=True)
 
     def run(self) -> None:
         """All of it: what is timed alone, then the built-in networks and training side by side."""
-        self._each(self._timed())
+        self._each(replace(step, alone=True) for step in self._timed())
         with ThreadPoolExecutor() as lanes:
-            sides = (self._built_in(), self._trained())
+            sides = (self._trained(), self._built_in(), self._main(), self._older())
             for lane in [lanes.submit(self._each, steps) for steps in sides]:
                 lane.result()
 
@@ -71,36 +78,44 @@ class Evidence:
             step()
 
     def _timed(self) -> Iterator["Step"]:
-        n = self.sizes.draws
         if not self.rehearse:
-            yield Step(self.out, "sampler", [sys.executable, "-m", "benchmarks.sampler_gpu"], self.out / "sampler.txt")
-        yield self._vote("coco-0.5/votes", "coco-0.5", 0.5, "--draws", 2 * n)
-        plan = ("--draws", "adaptive", "--max-draws", self.sizes.many, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
+            parts = ("heavy", "built-in", "light", "dataset", "adaptive")
+            command = [sys.executable, "-m", "benchmarks.sampler_gpu", "--parts", *parts]
+            yield Step(self.out, "sampler", command, copy=self.out / "sampler.txt")
+        plan = ("--draws", "adaptive", "--max-draws", self.sizes.most, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
         yield self._vote("coco-0.5/votes-adaptive", "coco-0.5", 0.5, *plan)
 
     def _built_in(self) -> Iterator["Step"]:
-        """The votes of the built-in networks, and an attack on the images that have many draws."""
+        """The votes of the built-in networks."""
         n, training = ("--draws", self.sizes.draws), ("--split", "train")
         yield self._vote("coco-0.25/votes", "coco-0.25", 0.25, *n)
-        yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
         for sigma in (0.5, 0.25):
             yield self._vote(f"coco-{sigma}/votes-train", f"coco-{sigma}", sigma, *n, *training)
         sets = (*n, "--rule", "threshold", "--score-threshold", 0.5)
         yield self._vote("coco-0.5/votes-threshold", "coco-0.5", 0.5, *sets)
         yield self._vote("coco-0.5/votes-threshold-train", "coco-0.5", 0.5, *sets, *training)
-        certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 10, "--method", "joint")
-        yield self._multiguard("certify", self.out / "coco-0.5/votes-more", *rule, "--out", certificates)
-        for radius in ("0.5", "1"):
-            options = ("--attack", "pgd", "--radius", radius, "--images", self.sizes.some, "--copies", 16)
-            yield self._multiguard("attack", certificates, *options, "--out", self.out / f"coco-0.5/attack-{radius}")
+
+    def _main(self) -> Iterator["Step"]:
+        """The votes of the main tables, an attack at k = k' (500 draws tell which labels it returns), many draws."""
+        yield self._vote("coco-0.5/votes", "coco-0.5", 0.5, "--draws", 2 * self.sizes.draws)
+        certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 3, "--method", "joint")
+        yield self._multiguard("certify", self.out / "coco-0.5/votes", *rule, "--out", certificates)
+        options = ("--attack", "pgd", "--radius", "0.5,1", "--images", self.sizes.attacked, "--copies", 16)
+        yield self._multiguard("attack", certificates, *options, "--out", self.out / "coco-0.5/attack")
+        yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
+
+    def _older(self) -> Iterator["Step"]:
+        """The network from 3,000 images again, from all training images."""
+        yield self._train("full-data", *_OLDER, "--weights", self.lite0)
+        yield self._vote("full-data/votes", self.out / "models" / "full-data", 0.5, "--draws", self.sizes.draws)
 
     def _trained(self) -> Iterator["Step"]:
         """A network without noise and its votes, the one of sigma 1 that it teaches and its own."""
         n, models = ("--draws", self.sizes.draws), self.out / "models"
         start = Path(__file__).parents[1] / "src/multiguard/models/weights/coco-0.5"
-        yield self._train("clean", *_CLEAN, "--weights", self.weights)
+        yield self._train("clean", *self._larger(), *_CLEAN, "--weights", self.lite2)
         yield self._vote("clean/votes", models / "clean", 0.5, *n)
-        yield self._train("coco-1", *_NOISY, "--model", start, "--teacher", models / "clean")
+        yield self._train("coco-1", *self._larger(), *_NOISY, "--model", start, "--teacher", models / "clean")
         yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
         yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
         without_pooling(models / "coco-1", models / "smaller-0.5")
@@ -115,11 +130,15 @@ class Evidence:
 
     def _train(self, name: str, *options: object) -> "Step":
         sizes = self.sizes
-        data = ("--data", "coco", "--root", self.coco, "--cache", self.out, "--val-images", sizes.val_images)
+        data = ("--data", "coco", "--root", self.coco, "--val-images", sizes.val_images)
         some = () if sizes.train_images is None else ("--images", sizes.train_images)
-        how = ("--epochs", sizes.epochs, "--batch-size", sizes.train_batch, *(() if self.rehearse else ("--compile",)))
-        step = self._multiguard("train", *data, *some, *how, *_TRAINING, *options, "--out", self.out / "models" / name)
+        step = self._multiguard("train", *data, *some, *options, "--out", self.out / "models" / name)
         return replace(step, name=f"train {name}")
+
+    def _larger(self) -> tuple[object, ...]:
+        """The options of training at 448 pixels."""
+        how = ("--epochs", self.sizes.epochs, "--batch-size", self.sizes.train_batch, "--cache", self.out)
+        return (*how, *(() if self.rehearse else ("--compile",)), *_TRAINING)
 
     def _multiguard(self, *words: object) -> "Step":
         command = [sys.executable, "-m", "multiguard", *map(str, words)]
@@ -134,6 +153,7 @@ class Step:
     name: str
     command: Sequence[str]
     copy: Path | None = None
+    alone: bool = False  # whether nothing else uses the device
 
     def __call__(self) -> None:
         """Run it unless it is done; a failure is printed and the next step follows."""
@@ -150,7 +170,8 @@ class Step:
         if self.copy is not None:
             shutil.copy(log, self.copy)
         with (self.out / "seconds.csv").open("a") as table:
-            table.write(("" if table.tell() else "votes,seconds\n") + f"{self.name},{seconds:.1f}\n")
+            head = "" if table.tell() else "votes,seconds,device\n"
+            table.write(f"{head}{self.name},{seconds:.1f},{'alone' if self.alone else 'shared'}\n")
         done.touch()
 
 
@@ -169,11 +190,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("coco", type=Path, help="the folder of MS-COCO 2014")
     parser.add_argument("out", type=Path, help="the folder of votes folders to write")
-    parser.add_argument("--weights", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite2")
+    parser.add_argument("--lite0", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite0")
+    parser.add_argument("--lite2", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite2")
     parser.add_argument("--rehearse", action="store_true", help="a few images and draws of each")
     given = parser.parse_args()
     sizes = _REHEARSAL if given.rehearse else Sizes()
-    Evidence(given.coco, given.out, given.weights, sizes, rehearse=given.rehearse).run()
+    Evidence(given.coco, given.out, (given.lite0, given.lite2), sizes, rehearse=given.rehearse).run()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
   coco-0.5/votes-more                             more draws of some of the images
   coco-0.5/votes-adaptive                         adaptive draws of all images
-  coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1
+  coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1, k' = k = 3
   smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
   clean/votes                                     a network that was trained without noise, under noise 0.5
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
-  seconds.csv                                     votes,seconds: what each `multiguard vote` took
+  seconds.csv                                     what each `multiguard vote` took, with the device alone or shared
+  full-data/votes                                 a network like older, from the full training set
   older/votes                                     a network from 3,000 images
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
 page, or said to be missing. Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The
@@ -155,7 +156,7 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], d
     pairs, (source, _), get = evidence.noises, evidence.main, evidence.get
     sources = [one for one, _ in pairs]
     more, clean, attacks = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder.glob("coco-0.5/attack*")
-    older, smaller = get("older/votes"), get("smaller-0.5/votes")
+    older, full_data, smaller = get("older/votes"), get("full-data/votes"), get("smaller-0.5/votes")
     for rule in (MAIN, SMALL, STRICT):
         yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
     yield "tuned", lambda: tuned_block(pairs)
@@ -174,9 +175,9 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], d
     if clean is not None and clean.draws == source.draws:
         yield "training", lambda: figure_rows.training_row(source, clean, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
-    if older is not None and smaller is not None:
-        yield "waterfall", lambda: waterfall_block(Networks(older, smaller, evidence.main, pairs), docs)
-    yield "distance", lambda: distance_block(source, more, clean, sorted(attacks))
+    if older is not None and full_data is not None and smaller is not None:
+        yield "waterfall", lambda: waterfall_block(Networks(older, full_data, smaller, evidence.main, pairs), docs)
+    yield "distance", lambda: distance_block(source, more, clean, sorted(attacks), (MAIN, STRICT))
     yield "labels", lambda: labels_block(source, docs)
 
 

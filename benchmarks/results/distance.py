@@ -11,7 +11,7 @@ from tests.certify.cases import random_distribution
 from tests.certify.limit import least_gap, limit_radius
 
 from benchmarks.results.markdown_tables import markdown
-from benchmarks.results.sources import MAIN, Source, hits_of, kept_rows
+from benchmarks.results.sources import Source, hits_of, kept_rows
 from multiguard.certify import Method, TopK, certified_size, exact_radii
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import AttackedImage, Attacks, prediction_scores
@@ -26,37 +26,47 @@ _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent"
 
 
 def distance_block(
-    source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Path]
+    source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK]
 ) -> dict[str, str]:
     """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
-    certified = _certified(source, source.draws)
+    found = [read_attacks(folder).attacks for folder in attacks]
+    parts = []
+    for rule in rules:
+        own = [each for each in found if each.config.rule == rule]
+        parts.append(f"k' = {rule.k_prime}, k = {rule.k}:\n\n{_distance(source, more, clean, own, rule)}")
+    return {"distance": "\n\n".join(parts)}
+
+
+def _distance(source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Attacks], rule: TopK) -> str:
+    certified = _certified(source, source.draws, rule)
     rows = []
-    if clean is not None and clean.run is not None and (found := _bare_recall(clean)) is not None:
+    if clean is not None and clean.run is not None and (found := _bare_recall(clean, rule)) is not None:
         own = certified[:, source.positions(clean.run.ids)]
         rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
-    if (found := _bare_recall(source)) is not None:
+    if (found := _bare_recall(source, rule)) is not None:
         rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
-    rows.append(_row("smoothed classifier, no perturbation", "observed", [_smoothed_recall(source)] * 2, certified))
+    bare = _smoothed_recall(source, rule)
+    rows.append(_row("smoothed classifier, no perturbation", "observed", [bare] * 2, certified))
     if attacks:
-        rows += _attacked_rows([read_attacks(folder).attacks for folder in attacks], source, certified)
-    limits = _limits(source)
+        rows += _attacked_rows(attacks, source, certified)
+    limits = _limits(source, rule)
     some = certified[:, : limits.shape[2]]
     upper, lower = limits.mean(axis=2)
     rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, some))
     rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, some))
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
     if more is not None:
-        fewer, values = (_certified(more, n) for n in (source.draws, more.draws))
+        fewer, values = (_certified(more, n, rule) for n in (source.draws, more.draws))
         rows.append(_row(f"certified from {more.draws:,} draws", "proved", values.mean(axis=1), fewer))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
-    bare = _smoothed_recall(source.subset(range(limits.shape[2])))
+    bare = _smoothed_recall(source.subset(range(limits.shape[2])), rule)
     words = (
         f"A better theorem could gain at most {_points(upper - lower, at_most=True)} on these {some.shape[1]} images. "
         f"From there to what is certified, {_points(lower - some.mean(axis=1))}, is the price of {source.draws:,} "
         f"draws. The rest of the way to the recall without a perturbation, {_points(bare - upper)}, no method can "
         "prove: an attack takes it from some classifier with the same votes."
     )
-    return {"distance": f"{markdown(heads, rows, words=2)}\n\n{words}"}
+    return f"{markdown(heads, rows, words=2)}\n\n{words}"
 
 
 def _points(gaps: Floats, *, at_most: bool = False) -> str:
@@ -71,24 +81,24 @@ def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Flo
     return [words, kind, str(certified.shape[1]), *numbers, *own]
 
 
-def _certified(source: Source, draws: int) -> Floats:
+def _certified(source: Source, draws: int, rule: TopK) -> Floats:
     """(radii, images) the certified recall."""
-    each = zip(source.radii(MAIN, _METHOD, draws), source.labels, strict=True)
+    each = zip(source.radii(rule, _METHOD, draws), source.labels, strict=True)
     return np.array([certified_size(radii.true, _AT) / len(true) for radii, true in each]).T
 
 
-def _bare_recall(source: Source) -> float | None:
+def _bare_recall(source: Source, rule: TopK) -> float | None:
     """The recall of the k best labels of the images without noise; None if the votes do not have them."""
     if source.run is None:
         return None
     bare = [source.run.row(i, adaptive=source.run.adaptive).bare for i in range(len(source.run))]
-    best = [as_array(each, "top-k")[0, : MAIN.k].tolist() for each in bare if each is not None]
+    best = [as_array(each, "top-k")[0, : rule.k].tolist() for each in bare if each is not None]
     return float(prediction_scores(source.labels, best).recall) if len(best) == len(bare) else None
 
 
-def _smoothed_recall(source: Source) -> float:
+def _smoothed_recall(source: Source, rule: TopK) -> float:
     """The recall of the labels that the smoothed classifier would return if the draws were all."""
-    returned = [MAIN.returned(votes, source.num_labels) for votes in source.votes]
+    returned = [rule.returned(votes, source.num_labels) for votes in source.votes]
     return float(prediction_scores(source.labels, returned).recall)
 
 
@@ -118,37 +128,38 @@ def _at_most(image: AttackedImage) -> NDArray[np.int64]:
     return np.array([min(o.at_most for o in image.outcomes if o.radius <= radius) for radius in _AT])
 
 
-def _limits(source: Source) -> Floats:
+def _limits(source: Source, rule: TopK) -> Floats:
     """(2, radii, images) the recall that is broken at most and proved at least, if their frequencies were exact."""
     images = range(min(_LIMIT_IMAGES, len(source)))
-    path = source.path("limits", repr(MAIN), _METHOD, str(len(images)))
-    rows, _ = kept_rows(path, lambda: [_limit(source, i) for i in images])
+    path = source.path("limits", repr(rule), _METHOD, str(len(images)))
+    rows, _ = kept_rows(path, lambda: [_limit(source, i, rule) for i in images])
     sizes = np.array(rows).T.reshape(2, len(_AT), len(images))
     return sizes / np.array([len(source.labels[i]) for i in images])
 
 
-def _limit(source: Source, image: int) -> Floats:
+def _limit(source: Source, image: int, rule: TopK) -> Floats:
     """The largest size that is not broken at each radius, then the largest that is proved."""
-    hits, labels = hits_of(source, image, MAIN.k_prime), source.labels[image]
+    hits, labels = hits_of(source, image, rule.k_prime), source.labels[image]
     sets, counts = np.unique(hits, axis=0, return_counts=True)
-    proved = exact_radii(sets, counts / len(hits), labels, MAIN, sigma=source.sigma, method=_METHOD).true
+    proved = exact_radii(sets, counts / len(hits), labels, rule, sigma=source.sigma, method=_METHOD).true
     lower = certified_size(proved, _AT)
-    upper = [_unbroken(hits, labels, int(size), radius / source.sigma) for size, radius in zip(lower, _AT, strict=True)]
+    ends = zip(lower, _AT, strict=True)
+    upper = [_unbroken(hits, labels, rule.k, int(size), radius / source.sigma) for size, radius in ends]
     return np.array([*upper, *lower], dtype=np.float64)
 
 
-def _unbroken(hits: NDArray[np.bool_], labels: list[int], proved: int, r: float) -> int:
+def _unbroken(hits: NDArray[np.bool_], labels: list[int], k: int, proved: int, r: float) -> int:
     """The largest size that no classifier of this law is found to break: of all pairs the weakest is tried."""
     total, d = hits.sum(axis=0), len(labels)
     weak = sorted(labels, key=lambda label: (total[label], label))
     rivals = sorted(set(range(hits.shape[1])) - set(labels), key=lambda label: (-total[label], label))
-    for size in range(proved + 1, min(d, MAIN.k) + 1):
-        out, into = weak[: d - size + 1], rivals[: MAIN.k - size + 1]
+    for size in range(proved + 1, min(d, k) + 1):
+        out, into = weak[: d - size + 1], rivals[: k - size + 1]
         sets, counts = np.unique(hits[:, out + into], axis=0, return_counts=True)
         ends = tuple(range(len(out))), tuple(range(len(out), len(out) + len(into)))
         if least_gap(sets, counts / len(hits), *ends, r) <= 0:
             return size - 1
-    return min(d, MAIN.k)
+    return min(d, k)
 
 
 def limit_block(cases: int) -> dict[str, str]:

@@ -47,19 +47,18 @@ def certify_cost_block(source: Source) -> dict[str, str]:
 
 
 def vote_cost_block(path: Path, sources: Sequence[Source]) -> dict[str, str]:
-    """What voting took on the device, start and compilation included: `path` has the columns votes and seconds."""
+    """What voting took, start and compilation included: `path` has the columns votes, seconds and device."""
     rows = []
     with path.open(encoding="utf-8", newline="") as file:
-        seconds = {row["votes"]: float(row["seconds"]) for row in csv.DictReader(file)}
+        steps = {row["votes"]: (float(row["seconds"]), row["device"]) for row in csv.DictReader(file)}
     for one in sources:
-        if one.name in seconds:
-            spent, draws = seconds[one.name], sum(map(len, one.votes))
+        if one.name in steps:
+            (spent, device), draws = steps[one.name], sum(map(len, one.votes))
             each = [draws / len(one), spent, spent / len(one), draws / spent]
-            rows.append(
-                [f"`{one.name}`", str(len(one)), *(f"{x:,.{d}f}" for x, d in zip(each, (0, 0, 3, 0), strict=True))]
-            )
-    heads = ["votes", "images", "draws per image", "seconds", "seconds per image", "draws per second"]
-    return {"vote-cost": markdown(heads, rows)}
+            numbers = [f"{x:,.{d}f}" for x, d in zip(each, (0, 0, 3, 0), strict=True)]
+            rows.append([f"`{one.name}`", device, str(len(one)), *numbers])
+    heads = ["votes", "GPU", "images", "draws per image", "seconds", "seconds per image", "draws per second"]
+    return {"vote-cost": markdown(heads, sorted(rows, key=lambda row: row[1]), words=2)}
 
 
 def speed_block(path: Path) -> dict[str, str]:

@@ -50,12 +50,14 @@ class Networks:
 
     Attributes:
         older: From 3,000 images.
+        full_data: The same from the full training set.
         smaller: From the full training set, behind a denoiser, with a teacher; images of 224 pixels.
         now: The current one of sigma = 0.5, and its votes on training images, if there are any.
         noises: The same of every noise.
     """
 
     older: Source
+    full_data: Source
     smaller: Source
     now: Pair
     noises: Sequence[Pair]
@@ -91,7 +93,8 @@ def _steps(networks: Networks) -> list[Step]:
         *steps,
         _adaptive(older),
         _tuned("tuned k', fixed draws", [(older, None)]),
-        _tuned("full data, denoiser, training, teacher", [(networks.smaller, None)]),
+        _tuned("full data", [(networks.full_data, None)]),
+        _tuned("denoiser, training, teacher", [(networks.smaller, None)]),
         _tuned("448-pixel input", [networks.now], same=False),
         _tuned("tuned sigma", networks.noises),
     ]

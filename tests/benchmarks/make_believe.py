@@ -33,7 +33,7 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
         count = 2 * draws if sigma == 0.5 else draws
         _store(home / f"coco-{sigma:g}" / "votes", own, ranked[:, :count], truth)
         _store(home / f"coco-{sigma:g}" / "votes-train", own, ranked[half, :draws], truth[half])
-    for name in ("smaller-0.5", "clean"):
+    for name in ("smaller-0.5", "full-data", "clean"):
         _store(home / name / "votes", run, ranked[:, :draws], truth)
     _store(home / "coco-0.5" / "votes-more", run, ranked[np.sort(some)], truth[np.sort(some)], np.sort(some))
     adaptive = replace(run, **STOPS | {"draws": 100})
@@ -48,12 +48,11 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
         kept = ranked[:, :draws, : (3 if score == 0.3 else 2)]
         _store(home / "coco-0.5" / f"votes-threshold-{score}", sets, kept, truth)
         _store(home / "coco-0.5" / f"votes-threshold-{score}-train", sets, kept[half], truth[half])
-    for radius in (0.5, 1.0):
-        _write_attack(home / "coco-0.5" / f"attack-{radius:g}", run, truth, some, radius)
+    _write_attack(home / "coco-0.5" / "attack", run, truth, some)
     (home / "older").mkdir()
     np.savez(home / "older" / "votes.npz", votes=ranked[:, :draws], labels=truth)
     (home / "seconds.csv").write_text(
-        "votes,seconds\ncoco-0.5/votes,20\ncoco-0.5/votes-adaptive,10\n", encoding="utf-8"
+        "votes,seconds,device\ncoco-0.5/votes,20,shared\ncoco-0.5/votes-adaptive,10,alone\n", encoding="utf-8"
     )
     printed = "a device\nsampler" + 20 * " " + "100 draws/s  \n  sampler / bare" + 20 * " " + "0.980  >= 0.97\n"
     (home / "sampler.txt").write_text(printed, encoding="utf-8")
@@ -82,19 +81,20 @@ def _packed(ranked: np.ndarray, run: Provenance) -> DrawVotes:
     return LabelSets.from_hits(hits)
 
 
-def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray, radius: float) -> None:
+def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray) -> None:
     """Every second image loses all its labels at R = 1, and nobody loses any at R = 0.5."""
     images = []
     for place in places.tolist():
         own = tuple(np.flatnonzero(truth[place]).tolist())
-        left = len(own) * (place % 2 if radius == 1 else 1)
+        left = len(own) * (place % 2)
         outcomes = (
             AttackOutcome("none", "in", 0.0, 0.0, len(own), len(own)),
-            AttackOutcome("pgd", "in", radius, radius, left, left),
+            AttackOutcome("pgd", "in", 0.5, 0.5, len(own), len(own)),
+            AttackOutcome("pgd", "in", 1.0, 1.0, left, left),
         )
         proved = {"in": {"joint": np.full(len(own), -np.inf)}}
         images.append(AttackedImage(run.image_ids[place], own, proved, outcomes))
-    config, radii = CertifyConfig(TopK(10, 3), n=100), (0.0, radius)
+    config, radii = CertifyConfig(TopK(3, 3), n=100), (0.0, 0.5, 1.0)
     attacks = Attacks(
         config, Gaussian(0.5), run.label_names, True, ("joint",), radii, ("pgd",), 0.001, 300, tuple(images), 0
     )
