@@ -4,6 +4,9 @@ RUN is a run folder: its model (trained with `--half`), votes drawn with exactly
 Weights and card of the model are copied, without paths of the machine that trained it. What is measured goes to
 measured.json, and the text of MODEL_CARD.md is made from it and from the records of training. The test suite compares
 every model with the reference logits that are written here.
+
+`--published` measures a model of the package again, of which RUN has only certificates: by a newer method, say. Only
+measured.json and the scores of the card change.
 """
 
 import argparse
@@ -30,6 +33,7 @@ from multiguard.train.trainer import noisy_map
 REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
 _BATCH = 4
 _RADII = (0.0, 0.5, 1.0, 1.5, 2.0)  # in sigma
+_AFTER_SCORES = "## Data and training"
 
 _TEXT = """# {name}: objects in photos
 
@@ -49,8 +53,8 @@ precision: {map_clean} without noise, {map_noisy} on one noisy copy of each imag
 
 Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
 of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over
-images, rounded down. R is the norm at {size}x{size} pixels: the same change of a photo at half the height and width
-has half the norm.
+images, rounded down. R is the norm at {size}x{size} pixels: the same perturbation of a photo at half the height and
+width has half the norm.
 
 | R | {radii} |
 |---|{rules}|
@@ -78,8 +82,8 @@ The sha256 of the weights file is `{weights_sha256}`.
 
 - It knows {labels} kinds of objects and returns {k} labels for every image; what it does not know, it cannot name.
 - Images are squashed to {size}x{size} pixels. Small objects are often missed, and rare labels are weak: see the table.
-- The images that trained it and those that were certified had been stored with 224x224 pixels and were enlarged. Photos
-  with more detail were not measured.
+- The images that trained it had been stored with 224x224 pixels, those that were certified with 256x256; all were
+  enlarged. Photos with more detail were not measured.
 - A certificate says that labels stay under small perturbations of this image. It does not say that they are right.
 - COCO's photos come from Flickr and show what was photographed and uploaded there; other places, times and cameras are
   underrepresented. Do not use it to make decisions about people.
@@ -99,10 +103,24 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--root", type=Path, required=True, help="the COCO folder with the images that were voted on")
     parser.add_argument("--start", type=Path, help="the model folder that training started from, if it was one")
+    parser.add_argument("--published", action="store_true", help="measure the published model NAME again")
     parser.add_argument("--out", type=Path, default=BUILT_IN, help="where the folder NAME is written")
     parser.add_argument("--references", type=Path, default=REFERENCES)
     args = parser.parse_args()
-    release(args.run, args.name, args.root, args.out / args.name, args.references, args.start)
+    out = args.out / args.name
+    if args.published:
+        measure_again(args.run, args.name, args.root, out)
+    else:
+        release(args.run, args.name, args.root, out, args.references, args.start)
+
+
+def measure_again(run: Path, name: str, root: Path, out: Path) -> None:
+    """Replace what the published folder says of its scores."""
+    card, (_, rest) = read_card(out), (out / TEXT_FILE).read_text().split(_AFTER_SCORES)
+    measured = measure(out, card, read_certificates(run / "certificates"), root)
+    _write_measured(out, measured)
+    scores, _ = card_text(name, card, measured).split(_AFTER_SCORES)
+    (out / TEXT_FILE).write_text(f"{scores}{_AFTER_SCORES}{rest}")
 
 
 def release(run: Path, name: str, root: Path, out: Path, references: Path, start: Path | None = None) -> None:
@@ -113,11 +131,15 @@ def release(run: Path, name: str, root: Path, out: Path, references: Path, start
     out.mkdir(parents=True, exist_ok=True)
     (out / WEIGHTS_FILE).write_bytes((run / "model" / WEIGHTS_FILE).read_bytes())
     write_card(out, card)
-    (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
+    _write_measured(out, measured)
     (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
     known = json.loads(references.read_text()) if references.is_file() else {}
     known[name] = reference_logits(out)
     references.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def _write_measured(out: Path, measured: Measured) -> None:
+    (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
     print(f"{out}: certified recall {dict(zip(measured.radii, measured.recall, strict=True))}")
 
 
