@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ class Sizes:
 
     images: int = 500
     attacked: int = 100  # images
-    some: int = 200  # images with many draws
+    some: int = 100  # images with many draws
     training: int = 200  # training images that choose k' and t
     draws: int = 1000
     many: int = 10_000
@@ -66,27 +66,29 @@ class Evidence:
             (out / folder).mkdir(parents=True, exist_ok=True)
 
     def run(self) -> None:
-        """All of it: what is timed alone, then the built-in networks and training side by side."""
+        """All of it: what is timed alone, then voting and training side by side."""
         self._each(replace(step, alone=True) for step in self._timed())
         with ThreadPoolExecutor() as lanes:
-            sides = (self._trained(), self._built_in(), self._main(), self._older())
-            for lane in [lanes.submit(self._each, steps) for steps in sides]:
-                lane.result()
+            trained = lanes.submit(self._each, self._trained())
+            for side in (self._main(), self._built_in()):
+                lanes.submit(self._each, side)
+            trained.result()
+            for step in self._votes_of_trained():
+                lanes.submit(step)
 
-    def _each(self, steps: Iterator["Step"]) -> None:
+    def _each(self, steps: Iterable["Step"]) -> None:
         for step in steps:
             step()
 
     def _timed(self) -> Iterator["Step"]:
-        if not self.rehearse:
-            parts = ("heavy", "built-in", "light", "dataset", "adaptive")
-            command = [sys.executable, "-m", "benchmarks.sampler_gpu", "--parts", *parts]
-            yield Step(self.out, "sampler", command, copy=self.out / "sampler.txt")
         plan = ("--draws", "adaptive", "--max-draws", self.sizes.most, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
         yield self._vote("coco-0.5/votes-adaptive", "coco-0.5", 0.5, *plan)
+        if not self.rehearse:
+            command = [sys.executable, "-m", "benchmarks.sampler_gpu", "--parts", "built-in", "light", "adaptive"]
+            yield Step(self.out, "sampler", command, copy=self.out / "sampler.txt")
 
     def _built_in(self) -> Iterator["Step"]:
-        """The votes of the built-in networks."""
+        """The other votes of the built-in networks; the network from 3,000 images again, from all training images."""
         n, training = ("--draws", self.sizes.draws), ("--split", "train")
         yield self._vote("coco-0.25/votes", "coco-0.25", 0.25, *n)
         for sigma in (0.5, 0.25):
@@ -94,6 +96,8 @@ class Evidence:
         sets = (*n, "--rule", "threshold", "--score-threshold", 0.5)
         yield self._vote("coco-0.5/votes-threshold", "coco-0.5", 0.5, *sets)
         yield self._vote("coco-0.5/votes-threshold-train", "coco-0.5", 0.5, *sets, *training)
+        yield self._train("full-data", *_OLDER, "--weights", self.lite0)
+        yield self._vote("full-data/votes", self.out / "models" / "full-data", 0.5, *n)
 
     def _main(self) -> Iterator["Step"]:
         """The votes of the main tables, an attack at k = k' (500 draws tell which labels it returns), many draws."""
@@ -104,21 +108,20 @@ class Evidence:
         yield self._multiguard("attack", certificates, *options, "--out", self.out / "coco-0.5/attack")
         yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
 
-    def _older(self) -> Iterator["Step"]:
-        """The network from 3,000 images again, from all training images."""
-        yield self._train("full-data", *_OLDER, "--weights", self.lite0)
-        yield self._vote("full-data/votes", self.out / "models" / "full-data", 0.5, "--draws", self.sizes.draws)
-
     def _trained(self) -> Iterator["Step"]:
-        """A network without noise and its votes, the one of sigma 1 that it teaches and its own."""
-        n, models = ("--draws", self.sizes.draws), self.out / "models"
+        """A network without noise, and the one of sigma 1 that it teaches."""
+        teacher = self.out / "models" / "clean"
         start = Path(__file__).parents[1] / "src/multiguard/models/weights/coco-0.5"
         yield self._train("clean", *self._larger(), *_CLEAN, "--weights", self.lite2)
+        yield self._train("coco-1", *self._larger(), *_NOISY, "--model", start, "--teacher", teacher)
+
+    def _votes_of_trained(self) -> Iterator["Step"]:
+        """The votes of both; those of sigma 1 with its pooling and without."""
+        n, models = ("--draws", self.sizes.draws), self.out / "models"
         yield self._vote("clean/votes", models / "clean", 0.5, *n)
-        yield self._train("coco-1", *self._larger(), *_NOISY, "--model", start, "--teacher", models / "clean")
+        without_pooling(models / "coco-1", models / "smaller-0.5")
         yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
         yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
-        without_pooling(models / "coco-1", models / "smaller-0.5")
         yield self._vote("smaller-0.5/votes", models / "smaller-0.5", 0.5, *n)
 
     def _vote(self, name: str, model: object, sigma: float, *options: object, images: int | None = None) -> "Step":
