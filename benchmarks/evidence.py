@@ -4,9 +4,10 @@ COCO holds MS-COCO 2014 in its official layout, all of train2014. The files are 
 tf_efficientnet_lite0 and tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that
 `python -m benchmarks.results OUT` reads, the networks that are not built in, seconds.csv, sampler.txt and a log of each
 step. What is timed comes first and alone; then votes, the attack and training share the GPU. Steps that are done are
-not repeated, and commands that were interrupted resume. An H200 takes about 25 minutes.
+not repeated, and commands that were interrupted resume. An H200 takes about half an hour.
 
-`--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work.
+`--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work. `--only`
+runs some of the steps; their names are those of the logs.
 """
 
 import argparse
@@ -41,10 +42,9 @@ class Sizes:
 
     images: int = 500
     attacked: int = 100  # images
-    some: int = 100  # images with many draws
     training: int = 200  # training images that choose k' and t
     draws: int = 1000
-    many: int = 10_000
+    many: int = 10_000  # draws of the main network
     most: int = 6000  # adaptive draws: about 1,000 on average
     batch: int = 512
     train_images: int | None = None
@@ -53,15 +53,16 @@ class Sizes:
     train_batch: int = 256
 
 
-_REHEARSAL = Sizes(2, 1, 1, 2, 40, 60, 60, 16, 64, 8, 1, 8)
+_REHEARSAL = Sizes(2, 1, 2, 40, 60, 60, 16, 64, 8, 1, 8)
 
 
 class Evidence:
     """The steps, each a command with its log."""
 
-    def __init__(self, coco: Path, out: Path, lite: tuple[Path, Path], sizes: Sizes, *, rehearse: bool) -> None:
-        self.coco, self.out, self.sizes, self.rehearse = coco, out, sizes, rehearse
+    def __init__(self, coco: Path, out: Path, lite: tuple[Path, Path], only: Sequence[str], *, rehearse: bool) -> None:
+        self.coco, self.out, self.only, self.rehearse = coco, out, only, rehearse
         self.lite0, self.lite2 = lite
+        self.sizes = _REHEARSAL if rehearse else Sizes()
         for folder in ("logs", "models"):
             (out / folder).mkdir(parents=True, exist_ok=True)
 
@@ -70,15 +71,16 @@ class Evidence:
         self._each(replace(step, alone=True) for step in self._timed())
         with ThreadPoolExecutor() as lanes:
             trained = lanes.submit(self._each, self._trained())
-            for side in (self._main(), self._built_in()):
+            for side in (self._main(), self._attacked(), self._built_in()):
                 lanes.submit(self._each, side)
             trained.result()
             for step in self._votes_of_trained():
-                lanes.submit(step)
+                lanes.submit(self._each, [step])
 
     def _each(self, steps: Iterable["Step"]) -> None:
         for step in steps:
-            step()
+            if not self.only or step.log in self.only:
+                step()
 
     def _timed(self) -> Iterator["Step"]:
         plan = ("--draws", "adaptive", "--max-draws", self.sizes.most, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
@@ -100,13 +102,14 @@ class Evidence:
         yield self._vote("full-data/votes", self.out / "models" / "full-data", 0.5, *n)
 
     def _main(self) -> Iterator["Step"]:
-        """The votes of the main tables, an attack at k = k' (500 draws tell which labels it returns), many draws."""
-        yield self._vote("coco-0.5/votes", "coco-0.5", 0.5, "--draws", 2 * self.sizes.draws)
-        certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 3, "--method", "joint")
-        yield self._multiguard("certify", self.out / "coco-0.5/votes", *rule, "--out", certificates)
+        yield self._vote("coco-0.5/votes", "coco-0.5", 0.5, "--draws", self.sizes.many)
+
+    def _attacked(self) -> Iterator["Step"]:
+        """An attack at k = k', where 500 draws tell which labels are returned."""
+        certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 3)
+        yield self._multiguard("certify", self.out / "coco-0.5/votes-adaptive", *rule, "--out", certificates)
         options = ("--attack", "pgd", "--radius", "0.5,1", "--images", self.sizes.attacked, "--copies", 16)
         yield self._multiguard("attack", certificates, *options, "--out", self.out / "coco-0.5/attack")
-        yield self._vote("coco-0.5/votes-more", "coco-0.5", 0.5, "--draws", self.sizes.many, images=self.sizes.some)
 
     def _trained(self) -> Iterator["Step"]:
         """A network without noise, and the one of sigma 1 that it teaches."""
@@ -119,13 +122,14 @@ class Evidence:
         """The votes of both; those of sigma 1 with its pooling and without."""
         n, models = ("--draws", self.sizes.draws), self.out / "models"
         yield self._vote("clean/votes", models / "clean", 0.5, *n)
-        without_pooling(models / "coco-1", models / "smaller-0.5")
+        if (models / "coco-1").is_dir():
+            without_pooling(models / "coco-1", models / "smaller-0.5")
         yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
         yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
         yield self._vote("smaller-0.5/votes", models / "smaller-0.5", 0.5, *n)
 
-    def _vote(self, name: str, model: object, sigma: float, *options: object, images: int | None = None) -> "Step":
-        count = images or (self.sizes.training if "train" in options else self.sizes.images)
+    def _vote(self, name: str, model: object, sigma: float, *options: object) -> "Step":
+        count = self.sizes.training if "train" in options else self.sizes.images
         ranks = () if "threshold" in options else ("--k-max", 10)
         data = ("--data", "coco", "--root", self.coco, "--images", count, "--seed", 0, "--batch-size", self.sizes.batch)
         options = ("--model", model, "--sigma", sigma, *data, *ranks, *options)
@@ -158,9 +162,14 @@ class Step:
     copy: Path | None = None
     alone: bool = False  # whether nothing else uses the device
 
+    @property
+    def log(self) -> str:
+        """The name of its log."""
+        return self.name.replace("/", "-").replace(" ", "-")
+
     def __call__(self) -> None:
         """Run it unless it is done; a failure is printed and the next step follows."""
-        log = self.out / "logs" / f"{self.name.replace('/', '-').replace(' ', '-')}.log"
+        log = self.out / "logs" / f"{self.log}.log"
         done, started = log.with_suffix(".done"), time.perf_counter()
         if done.exists():
             return
@@ -196,9 +205,9 @@ def main() -> None:
     parser.add_argument("--lite0", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite0")
     parser.add_argument("--lite2", type=Path, required=True, help="ImageNet weights of tf_efficientnet_lite2")
     parser.add_argument("--rehearse", action="store_true", help="a few images and draws of each")
+    parser.add_argument("--only", nargs="+", default=(), metavar="STEP", help="the steps to run")
     given = parser.parse_args()
-    sizes = _REHEARSAL if given.rehearse else Sizes()
-    Evidence(given.coco, given.out, (given.lite0, given.lite2), sizes, rehearse=given.rehearse).run()
+    Evidence(given.coco, given.out, (given.lite0, given.lite2), given.only, rehearse=given.rehearse).run()
 
 
 if __name__ == "__main__":
