@@ -3,10 +3,10 @@
 python -m benchmarks.results EVIDENCE --comparison EVIDENCE --small-cases --digits runs/digits-figures
 
 EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all but the last:
-  coco-0.25/votes, coco-0.5/votes, coco-1/votes   one network for each noise; the first 1,000 draws are used
+  coco-0.25/votes, coco-0.5/votes, coco-1/votes   one network for each noise; the first 1,000 draws are used, all of
+                                                  coco-0.5 where more draws are compared with fewer
   coco-*/votes-train                              of the same networks on training images, to choose k' on
   coco-0.5/votes-threshold*, -threshold*-train    the same with --rule threshold, one for each score threshold
-  coco-0.5/votes-more                             more draws of some of the images
   coco-0.5/votes-adaptive                         adaptive draws of all images
   coco-0.5/attack*                                what `multiguard attack` wrote, at R = 0.5 and R = 1, k' = k = 3
   smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
@@ -15,21 +15,23 @@ EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all
   seconds.csv                                     what each `multiguard vote` took, with the device alone or shared
   full-data/votes                                 a network like older, from the full training set
   older/votes                                     a network from 3,000 images
-Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). What is missing is left as it is on the
-page, or said to be missing. Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The
-comparison needs older/votes and coco-0.5/votes alone, and uses all their draws; 2,000 show paper with twice the draws.
+Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). A part whose votes are missing keeps its
+text and its commit; the main parts, which show the same votes, are made together or not at all, and need every noise.
+Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The comparison needs older/votes and
+coco-0.5/votes alone, and uses the first 2,000 draws of the latter: they show paper with twice the draws.
 """
 
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from multiprocessing import Process
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.results import blocks, figure_rows
+from benchmarks.results.commits import made_block, page_parts, votes_rows
 from benchmarks.results.comparison import comparison_block
 from benchmarks.results.digits_run import digits_blocks
 from benchmarks.results.distance import distance_block, limit_block
@@ -50,13 +52,11 @@ from benchmarks.results.tradeoff import draws_block, tradeoff_block
 from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
 from benchmarks.results.waterfall import Networks, waterfall_block
 
-_SIGMAS, _MAIN = ("0.25", "0.5", "1"), "coco-0.5/votes"
+_MAIN = "coco-0.5/votes"
+_NOISES = ("coco-0.25/votes", _MAIN, "coco-1/votes")
+_OTHERS = ("older/votes", "full-data/votes", "smaller-0.5/votes")
 _ARRAYS_SIGMA, _DRAWS, _RESAMPLED = 0.5, 1000, 20_000
-# Parts whose votes may be missing, and what the page then says.
-_OPTIONAL, _MISSING = (
-    ("threshold", "sizes", "row-training", "waterfall", "vote-cost", "speed"),
-    "*Not measured on these networks.*",
-)
+Make = Callable[[], dict[str, str]]
 
 
 def main() -> None:
@@ -68,7 +68,8 @@ def main() -> None:
         if options.two:
             Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
-        made["made"] = _made()
+        page = (options.out / "results.md").read_text(encoding="utf-8")
+        made |= origin_blocks(page, made, list(evidence.found.values()), _commit())
     if options.comparison is not None:
         made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared()))
     if options.digits is not None:
@@ -86,33 +87,35 @@ class Evidence:
         self.folder = folder
         self.found: dict[str, Source] = {}
 
+    def has(self, *names: str) -> bool:
+        """Whether all these votes are there."""
+        return all((self.folder / name).is_dir() or self._arrays(name).is_file() for name in names)
+
     def get(self, name: str) -> Source | None:
         """The votes of this name; None where there are none."""
-        path = self.folder / name
-        arrays = path.with_name(f"{path.name}.npz")
-        if name not in self.found and arrays.is_file():
-            self.found[name] = open_arrays(arrays, name, _ARRAYS_SIGMA, self.folder / "kept")
-        elif name not in self.found and path.is_dir():
-            self.found[name] = open_votes(path, name, self.folder / "kept")
-        return self.found.get(name)
+        return self.open(name) if self.has(name) else None
+
+    def open(self, name: str) -> Source:
+        """The votes of this name, which must be there; `found` knows all that were opened."""
+        kept = self.folder / "kept"
+        if name not in self.found and self._arrays(name).is_file():
+            self.found[name] = open_arrays(self._arrays(name), name, _ARRAYS_SIGMA, kept)
+        elif name not in self.found:
+            self.found[name] = open_votes(self.folder / name, name, kept)
+        return self.found[name]
+
+    def _arrays(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"
+
+    def first_draws(self, name: str) -> Source:
+        """The first 1,000 draws of each image."""
+        return _shortened(self.open(name), _DRAWS)
 
     @cached_property
     def noises(self) -> list[Pair]:
-        """The first 1,000 draws of the network of each noise, with its votes on training images."""
-        names = [f"coco-{sigma}/votes" for sigma in _SIGMAS]
-        return [
-            (one.shortened([_DRAWS] * len(one)), self.get(f"{name}-train"))
-            for name in names
-            if (one := self.get(name)) is not None
-        ]
-
-    @property
-    def main(self) -> Pair:
-        """The votes that everything else is compared with."""
-        for pair in self.noises:
-            if pair[0].name == _MAIN:
-                return pair
-        raise SystemExit(f"{self.folder} has no {_MAIN}; copy them from where they were drawn")
+        """The first 1,000 draws of the network of each noise, with its votes on training images; all or none."""
+        names = _NOISES if self.has(*_NOISES) else ()
+        return [(self.first_draws(name), self.get(f"{name}-train")) for name in names]
 
     def thresholds(self) -> list[Pair]:
         """The votes of the threshold rule, each with those on training images."""
@@ -122,63 +125,82 @@ class Evidence:
         ]
 
     def compared(self) -> dict[str, Source]:
-        """The votes of the comparison that decides on the default method, with all their draws.
+        """The votes of the comparison that decides on the default method.
 
         A is the half of the images of the older network on which no bet was chosen, as voted on and with more
-        draws, resampled from these votes.
+        draws, resampled from these votes. C has the draws that show paper with twice the draws of the page.
         """
         found: dict[str, Source] = {}
         if (older := self.get("older/votes")) is not None:
             found["A"] = older.subset(range(1, len(older), 2))
             found["A resampled"] = found["A"].resampled(_RESAMPLED)
-        if (newest := self.get("coco-0.5/votes")) is not None:
-            found["C"] = newest
+        if (newest := self.get(_MAIN)) is not None:
+            found["C"] = _shortened(newest, 2 * _DRAWS)
         return found
 
 
+def _shortened(source: Source, draws: int) -> Source:
+    return source.shortened([draws] * len(source))
+
+
 def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
-    """All that the votes on MS-COCO show."""
+    """The parts on MS-COCO whose votes, or measured times, are there."""
     made: dict[str, str] = {}
     for name, make in _parts(evidence, docs):
         made |= _timed(name, make)
-    found, (source, _) = list(evidence.found.values()), evidence.main
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
     if (evidence.folder / "seconds.csv").is_file():
-        made |= vote_cost_block(evidence.folder / "seconds.csv", found)
-    made |= certify_cost_block(source) | votes_block(found)
-    made["headline"] = _headline(source)
-    return made | {name: _MISSING for name in _OPTIONAL if name not in made}
+        made |= vote_cost_block(evidence.folder / "seconds.csv", list(evidence.found.values()))
+    if not made:
+        raise SystemExit(f"{evidence.folder} has no votes that a part is made of; copy them from where they were drawn")
+    return made
 
 
-def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Callable[[], dict[str, str]]]]:
-    """Each part of the page by its name, if it has its votes."""
-    pairs, (source, _), get = evidence.noises, evidence.main, evidence.get
-    sources = [one for one, _ in pairs]
-    more, clean, attacks = get("coco-0.5/votes-more"), get("clean/votes"), evidence.folder.glob("coco-0.5/attack*")
-    older, full_data, smaller = get("older/votes"), get("full-data/votes"), get("smaller-0.5/votes")
-    for rule in (MAIN, SMALL, STRICT):
-        yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
-    yield "tuned", lambda: tuned_block(pairs)
+def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
+    """Each part by its name, if all its votes are there."""
+    if evidence.noises:
+        yield from _main_parts(evidence, docs)
     if thresholds := evidence.thresholds():
         yield "threshold", lambda: threshold_block(thresholds)
-    yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
-    yield "tradeoff", lambda: tradeoff_block(more or source, docs)
-    if smaller is not None:
-        yield "sizes", lambda: sizes_block(smaller, sources)
+    if evidence.has(_MAIN):
+        yield from _draws_parts(evidence, docs)
+
+
+def _main_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
+    """The parts about the first draws of the network of every noise."""
+    pairs = evidence.noises
+    sources = [one for one, _ in pairs]
+    now = pairs[_NOISES.index(_MAIN)]
+    source, _ = now
+    for rule in (MAIN, SMALL, STRICT):
+        yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
+    yield "headline", lambda: {"headline": _headline(source)}
+    yield "tuned", lambda: tuned_block(pairs)
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
-    yield "n", lambda: figure_rows.n_row(more or source, docs)
     yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
     yield "terms", lambda: figure_rows.second_terms_row(source)
     yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]))
-    if clean is not None and clean.draws == source.draws:
+    if (clean := evidence.get("clean/votes")) is not None and clean.draws == source.draws:
         yield "training", lambda: figure_rows.training_row(source, clean, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
-    if older is not None and full_data is not None and smaller is not None:
-        yield "waterfall", lambda: waterfall_block(Networks(older, full_data, smaller, evidence.main, pairs), docs)
-    yield "distance", lambda: distance_block(source, more, clean, sorted(attacks), (MAIN, STRICT))
+    if evidence.has("smaller-0.5/votes"):
+        yield "sizes", lambda: sizes_block(evidence.open("smaller-0.5/votes"), sources)
+    if evidence.has(*_OTHERS):
+        yield "waterfall", lambda: waterfall_block(Networks(*map(evidence.open, _OTHERS), now, pairs), docs)
     yield "labels", lambda: labels_block(source, docs)
+    yield "certify-cost", lambda: certify_cost_block(source)
+
+
+def _draws_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
+    """The parts about all draws of the main network."""
+    source, more, get = evidence.first_draws(_MAIN), evidence.open(_MAIN), evidence.get
+    attacks = sorted(evidence.folder.glob("coco-0.5/attack*"))
+    yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
+    yield "tradeoff", lambda: tradeoff_block(more, docs)
+    yield "n", lambda: figure_rows.n_row(more, docs)
+    yield "distance", lambda: distance_block(source, more, get("clean/votes"), attacks, (MAIN, STRICT))
 
 
 def _from_the_end(folder: Path) -> None:
@@ -188,7 +210,7 @@ def _from_the_end(folder: Path) -> None:
             make()
 
 
-def _timed(name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
+def _timed(name: str, make: Make) -> dict[str, str]:
     start = time.perf_counter()
     made = make()
     print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
@@ -207,19 +229,32 @@ def _headline(source: Source) -> str:
     return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
 
 
-def _made() -> str:
-    """The command, the commit and the time that the generated parts took."""
+def origin_blocks(page: str, made: Collection[str], sources: Sequence[Source], commit: str) -> dict[str, str]:
+    """The commits of all parts of the page, and the votes that they were made of.
+
+    Args:
+        page: The page as it is.
+        made: The blocks that were made now.
+        sources: The votes that they were made of.
+        commit: Their commit.
+    """
+    parts = page_parts(page, made, commit)
+    return made_block(parts, sum(SPENT.values())) | votes_block(sources, commit, votes_rows(page, parts))
+
+
+def _commit() -> str:
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    took = f"certifying took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
-    return f"Made by `python -m benchmarks.results evidence` at commit {found.stdout.strip()}; {took}."
+    return found.stdout.strip()
 
 
 def write(page: Path, made: Mapping[str, str]) -> None:
-    """Fill the blocks that the page has of these, and say which."""
+    """Fill the blocks that the page has of these, and say which, and which stay as they are."""
     text = page.read_text(encoding="utf-8")
-    own = {name: block for name, block in made.items() if name in blocks.names(text)}
+    known = blocks.names(text)
+    own = {name: block for name, block in made.items() if name in known}
     page.write_text(blocks.filled(text, own), encoding="utf-8")
-    print(f"{page}: {', '.join(own) or 'nothing'}")
+    left = [name for name in known if name not in own]
+    print(f"{page}: made {', '.join(own) or 'nothing'}; left as it was: {', '.join(left) or 'nothing'}")
 
 
 def _arguments() -> argparse.Namespace:

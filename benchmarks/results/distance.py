@@ -26,9 +26,17 @@ _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent"
 
 
 def distance_block(
-    source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK]
+    source: Source, more: Source, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK]
 ) -> dict[str, str]:
-    """Bounds of the recall that no attack can take, each beside what is certified of the same images."""
+    """Bounds of the recall that no attack can take, each beside what is certified of the same images.
+
+    Args:
+        source: The first draws of each image.
+        more: All draws of the same images; they have a row if they are more than the first.
+        clean: The votes of a network that was trained without noise, if there are any.
+        attacks: The folders of attacks.
+        rules: A table for each of these.
+    """
     found = [read_attacks(folder).attacks for folder in attacks]
     parts = []
     for rule in rules:
@@ -37,8 +45,8 @@ def distance_block(
     return {"distance": "\n\n".join(parts)}
 
 
-def _distance(source: Source, more: Source | None, clean: Source | None, attacks: Sequence[Attacks], rule: TopK) -> str:
-    certified = _certified(source, source.draws, rule)
+def _distance(source: Source, more: Source, clean: Source | None, attacks: Sequence[Attacks], rule: TopK) -> str:
+    certified = _certified(source, rule)
     rows = []
     if clean is not None and clean.run is not None and (found := _bare_recall(clean, rule)) is not None:
         own = certified[:, source.positions(clean.run.ids)]
@@ -55,9 +63,9 @@ def _distance(source: Source, more: Source | None, clean: Source | None, attacks
     rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, some))
     rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, some))
     rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
-    if more is not None:
-        fewer, values = (_certified(more, n, rule) for n in (source.draws, more.draws))
-        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values.mean(axis=1), fewer))
+    if more.draws > source.draws:
+        values = _certified(more, rule).mean(axis=1)
+        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values, certified))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
     bare = _smoothed_recall(source.subset(range(limits.shape[2])), rule)
     words = (
@@ -81,9 +89,9 @@ def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Flo
     return [words, kind, str(certified.shape[1]), *numbers, *own]
 
 
-def _certified(source: Source, draws: int, rule: TopK) -> Floats:
+def _certified(source: Source, rule: TopK) -> Floats:
     """(radii, images) the certified recall."""
-    each = zip(source.radii(rule, _METHOD, draws), source.labels, strict=True)
+    each = zip(source.radii(rule, _METHOD), source.labels, strict=True)
     return np.array([certified_size(radii.true, _AT) / len(true) for radii, true in each]).T
 
 

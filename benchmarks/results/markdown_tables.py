@@ -21,6 +21,12 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: int 
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def table_rows(text: str) -> list[list[str]]:
+    """The heads and the rows of the table in a text, as `markdown` took them; none without a table."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines[:1] + lines[2:]]
+
+
 def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Sequence[str] = ("recall",)) -> str:
     """Certified scores in percent at round radii, a row for each line and measure.
 

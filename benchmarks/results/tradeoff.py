@@ -59,21 +59,24 @@ def mean_draws(source: Source) -> float:
     return float(np.mean([len(each) for each in source.votes]))
 
 
-def draws_block(source: Source, more: Source | None, adaptive: Source | None) -> dict[str, str]:
-    """Certified recall at k' = 3, k = 10 with a fixed n, with more draws of some images, and with adaptive ones."""
-    rows = _fixed_rows(source, source.draws)
+def draws_block(source: Source, more: Source, adaptive: Source | None) -> dict[str, str]:
+    """Certified recall at k' = 3, k = 10 from the first draws of all images, from more of them and from adaptive ones.
+
+    Args:
+        source: The first draws.
+        more: All draws of the same images; they have rows if they are more than the first.
+        adaptive: Adaptive draws of the same images, if there are any.
+    """
+    fixed = [source, more] if more.draws > source.draws else [source]
+    rows = [row for one in fixed for row in _fixed_rows(one)]
     if adaptive is not None:
         rows.append(_adaptive_row(adaptive))
-    if more is not None:
-        rows += [row for n in (source.draws, more.draws) for row in _fixed_rows(more, n)]
-        if adaptive is not None and more.run is not None:
-            rows.append(_adaptive_row(adaptive.subset(adaptive.positions(more.run.ids))))
-    return {"draws": markdown(["images", "draws", "method", *RADIUS_HEADS], rows, words=3)}
+    return {"draws": markdown(["draws", "method", *RADIUS_HEADS], rows, words=2)}
 
 
-def _fixed_rows(source: Source, n: int) -> list[list[str]]:
-    words = f"{n:,}, fixed"
-    return [[str(len(source)), words, m, *cells(source.scores(MAIN, m, n), "recall")] for m in _DRAWS_METHODS]
+def _fixed_rows(source: Source) -> list[list[str]]:
+    words = f"{source.draws:,}, fixed"
+    return [[words, method, *cells(source.scores(MAIN, method), "recall")] for method in _DRAWS_METHODS]
 
 
 def _adaptive_row(source: Source) -> list[str]:
@@ -81,7 +84,7 @@ def _adaptive_row(source: Source) -> list[str]:
     assert source.run.provenance.stopping is not None
     radii = " and ".join(map(plain, source.run.provenance.stopping["radii"]))
     words = f"adaptive for R = {radii}: {mean_draws(source):,.0f} on average, at most {source.draws:,}"
-    return [str(len(source)), words, "betting", *cells(source.scores(MAIN, "betting"), "recall")]
+    return [words, "betting", *cells(source.scores(MAIN, "betting"), "recall")]
 
 
 def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:

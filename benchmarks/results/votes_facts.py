@@ -12,10 +12,19 @@ from benchmarks.results.sources import ALPHA, MAIN, Source
 from multiguard.io.rounding import plain
 
 
-def votes_block(sources: Sequence[Source]) -> dict[str, str]:
-    """Images, network, noise, device and versions of each votes folder."""
-    heads = ["votes", "images", "network", "sigma", "seed", "draws", "drawn on", "versions"]
-    return {"votes": markdown(heads, [_facts(one) for one in sources], words=len(heads))}
+def votes_block(sources: Sequence[Source], commit: str, old: Sequence[list[str]]) -> dict[str, str]:
+    """Images, network, noise, device and versions of each votes folder, and the commit of the parts made from it.
+
+    Args:
+        sources: The votes of the parts that were made now.
+        commit: The commit of these parts.
+        old: Rows of the old table; one of the same votes and commit is replaced.
+    """
+    heads = ["votes", "images", "network", "sigma", "seed", "draws", "drawn on", "versions", "commit"]
+    again = {f"`{one.name}`" for one in sources}
+    kept = [row for row in old if row[-1] != commit or row[0] not in again]
+    rows = [[*_facts(one), commit] for one in sources] + kept
+    return {"votes": markdown(heads, rows, words=len(heads))}
 
 
 def _facts(one: Source) -> list[str]:

@@ -21,7 +21,7 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
 
     Args:
         home: The folder.
-        ranked: The votes; some networks have more of them than others.
+        ranked: The votes; the main network has all of them.
         truth: (images, labels) of bool.
         draws: How many draws most networks have.
     """
@@ -35,7 +35,6 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
         _store(home / f"coco-{sigma:g}" / "votes-train", own, ranked[half, :draws], truth[half])
     for name in ("smaller-0.5", "full-data", "clean"):
         _store(home / name / "votes", run, ranked[:, :draws], truth)
-    _store(home / "coco-0.5" / "votes-more", run, ranked[np.sort(some)], truth[np.sort(some)], np.sort(some))
     adaptive = replace(run, **STOPS | {"draws": 100})
     _store(
         home / "coco-0.5" / "votes-adaptive",
@@ -62,9 +61,8 @@ def _run(ranked: np.ndarray, truth: np.ndarray) -> Provenance:
     return provenance(images=len(ranked), labels=truth.shape[1], k_max=ranked.shape[2], noise=Gaussian(0.5))
 
 
-def _store(home: Path, run: Provenance, votes, truth: np.ndarray, places=None) -> None:
-    places = range(len(votes)) if places is None else places
-    ids = tuple(run.image_ids[i] for i in places)
+def _store(home: Path, run: Provenance, votes, truth: np.ndarray) -> None:
+    ids = run.image_ids[: len(votes)]
     run = replace(run, image_ids=ids, draws=max(map(len, votes)))
     rows = [
         VoteRow(name, tuple(np.flatnonzero(own).tolist()), _packed(each, run), bare=_packed(each[:1], run))

@@ -1,12 +1,13 @@
 """The page is made of votes: what is there is shown, and choices never see the images that they are shown on."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.results import blocks
-from benchmarks.results.__main__ import Evidence, coco_blocks
+from benchmarks.results.__main__ import Evidence, _parts, coco_blocks, main
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import distance_block
 from benchmarks.results.main_table import STRICT, threshold_block, tuned_block
@@ -21,6 +22,10 @@ from multiguard.evaluate import set_scores
 from multiguard.io.rounding import percent_value, plain
 
 ROOT = Path(__file__).parents[2]
+DRAWN = {"draws", "tradeoff", "row-n", "distance", "threshold"}  # parts that coco-0.5 is enough for
+FOLDERS = {"older/votes", "full-data/votes", "smaller-0.5/votes", "clean/votes", "coco-0.5/votes-adaptive"}
+FOLDERS |= {f"coco-{sigma}/votes{end}" for sigma in ("0.25", "0.5", "1") for end in ("", "-train")}
+FOLDERS |= {f"coco-0.5/votes-threshold-{score}{end}" for score in (0.3, 0.5) for end in ("", "-train")}
 
 
 @pytest.fixture(scope="module")
@@ -92,19 +97,21 @@ def test_choice_elsewhere(folder):
 
 def test_limits(folder):
     """What is proved from the exact law is never above what no method can prove; an attack leaves what it left."""
-    get = Evidence(folder).get
-    (source, _), more, clean = Evidence(folder).noises[1], get("coco-0.5/votes-more"), get("clean/votes")
+    evidence = Evidence(folder)
+    (source, _), more, clean = evidence.noises[1], evidence.open("coco-0.5/votes"), evidence.get("clean/votes")
     attacks, rules = sorted(folder.glob("coco-0.5/attack*")), (MAIN, STRICT)
     first, made = distance_block(source, more, clean, attacks, rules)["distance"].split("k' = 3, k = 3:")
     assert "attacked" not in first, "the attack was on the other rule"
+    few, many = (one.scores(MAIN, "coupled", radius=[0.5, 1.0]).recall.tolist() for one in (source, more))
+    cells = " | ".join(map(percent_value, [*many, *few]))
+    assert f"| certified from 240 draws | proved | 6 | {cells} |" in first, "beside the first draws of the same images"
+    assert few[1] < many[1]
     rows = [line.split(" | ") for line in made.splitlines() if line.startswith("|")][2:]
     values = {(row[0].strip("| "), row[1]): [float(cell.strip(" |")) for cell in row[2:]] for row in rows}
     upper = values["no method can prove more from the distribution of the votes", "upper bound"]
     lower = values["proved from the distribution of the votes, if it were exact", "lower bound"]
-    certified = values["certified from 240 draws", "proved"]
     assert all(upper[i] >= max(lower[i], upper[i + 2]) for i in (1, 2)), "the last columns are certified"
     assert upper[2] > upper[4]
-    assert certified[0] == len(more) == 3
     assert values["undefended network, no perturbation", "observed"][0] == len(clean)
     attacked = np.mean([image % 2 for image in np.random.default_rng(0).permutation(6)[:3]])
     assert values["no perturbation, evaluated like the attack", "estimate"][:3] == [3, 100, 100]
@@ -118,8 +125,8 @@ def test_coco_blocks(folder, tmp_path):
     made = coco_blocks(evidence, tmp_path)
     pages = [ROOT / "docs" / name for name in ("results.md", "deployment.md")] + [ROOT / "README.md"]
     named = {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
-    assert set(made) == {name for name in named if not name.startswith("digits-")} - {"made", "limit", "wrong-claims"}
-    assert not any("Not measured" in text for text in made.values())
+    others = {"made", "votes", "limit", "wrong-claims"}
+    assert set(made) == {name for name in named if not name.startswith("digits-")} - others
     assert "| 224 x 224 | `smaller-0.5/votes` | 0.5 |" in made["sizes"]
     assert "At R = 0, 0.5, 1, 1.5 `coco-1/votes` certifies" in made["sizes"]
     assert "448-pixel input" in made["waterfall"]
@@ -129,8 +136,8 @@ def test_coco_blocks(folder, tmp_path):
     assert "Chosen on 3 training images" in made["tuned"]
     assert "| with noise |" in made["row-training"]
     assert made["speed"].splitlines()[-2:] == ["| sampler | 100 draws/s |", "| sampler / bare | 0.980 |"]
-    for name in evidence.found:
-        assert f"`{name}`" in made["votes"]
+    for text in (made["draws"], made["row-n"], made["distance"]):
+        assert "240" in text, "all draws"
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
     assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "training", "statistics", "tradeoff"} <= drawn
 
@@ -147,12 +154,14 @@ def test_tuned_block(folder):
     assert f"| 0.5 | R = 0.5 | {rule.k_prime} | coupled | {' | '.join(cells)} |" in made
 
 
-def test_first_draws(folder):
-    """Only the first draws of a network are used where nothing else is said; the comparison has all of them."""
+def test_first_draws(folder, monkeypatch):
+    """Only the first draws of a network are used where nothing else is said; the comparison has twice as many."""
     evidence = Evidence(folder)
     assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
     compared = evidence.compared()
     assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A resampled": 20_000, "C": 240}
+    monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 100)
+    assert evidence.compared()["C"].draws == 200
 
 
 def test_resampled_votes(folder):
@@ -191,13 +200,100 @@ def _f1(source: Source, rule: Threshold) -> float:
 
 
 def test_more_draws(folder):
-    """More draws of some images, and adaptive ones, have rows of their own."""
+    """All draws of the same images, and adaptive ones, have rows of their own."""
     evidence = Evidence(folder)
-    (source, _), more = evidence.noises[0], evidence.get("coco-0.5/votes-more")
-    alone = draws_block(source, None, None)["draws"].splitlines()
-    every = draws_block(source, more, evidence.get("coco-0.5/votes-adaptive"))["draws"].splitlines()
-    assert [line.split(" | ")[1] for line in alone[2:]] == ["120, fixed"] * 3
-    adaptive = [line for line in every if "adaptive for R = 0.5 and 1: " in line and "| betting |" in line]
-    assert [line.split(" | ")[0] for line in adaptive] == ["| 6", "| 3"]
-    assert ": 75 on average, at most 100 |" in adaptive[0]
-    assert len(every) == 2 + 3 + 1 + 6 + 1
+    (source, _), more = evidence.noises[1], evidence.open("coco-0.5/votes")
+    every = _cells(draws_block(source, more, evidence.get("coco-0.5/votes-adaptive"))["draws"])
+    assert [row[0] for row in every[:-1]] == ["120, fixed"] * 3 + ["240, fixed"] * 3
+    assert every[-1][:2] == ["adaptive for R = 0.5 and 1: 75 on average, at most 100", "betting"]
+    recall = [float(one.scores(MAIN, "coupled", radius=[1.0]).recall[0]) for one in (source, more)]
+    assert [every[0][6], every[3][6]] == [percent_value(each) for each in recall]
+    assert recall[0] < recall[1]
+    assert _cells(draws_block(source, source, None)["draws"]) == every[:3], "no more draws than the first"
+
+
+def _cells(table: str) -> list[list[str]]:
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
+def test_few_draws(folder, tmp_path, monkeypatch):
+    """Where no network has more than the first draws, everything is made, and nothing is shown twice."""
+    monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 240)
+    made = coco_blocks(_linked(tmp_path, folder, "coco-0.5"), tmp_path)
+    assert made["draws"].count("240, fixed") == 3
+    assert made["distance"].count("certified from 240 draws") == 2, "one for each rule"
+
+
+def _linked(home: Path, folder: Path, *names: str) -> Evidence:
+    """An evidence folder with some of the files."""
+    evidence = home / "evidence"
+    evidence.mkdir(exist_ok=True)
+    for name in names:
+        (evidence / name).symlink_to(folder / name)
+    return Evidence(evidence)
+
+
+def test_missing_votes(folder, tmp_path):
+    """Without the network of a noise only parts about the draws are made, of the votes that they need."""
+    (tmp_path / "evidence" / "coco-0.5").mkdir(parents=True)
+    evidence = _linked(tmp_path, folder, "coco-0.5/votes", "coco-0.5/votes-train", "coco-0.25", "older", "smaller-0.5")
+    made = coco_blocks(evidence, tmp_path)
+    assert set(made) == DRAWN - {"threshold"}
+    assert set(evidence.found) == {"coco-0.5/votes"}, "votes that no part is made of are not on the page"
+    assert "undefended" not in made["distance"]
+
+
+def test_missing_networks(folder, tmp_path):
+    """With all noises the main parts are made; those of other networks only if these are there."""
+    before: set[str] = set()
+    for names, parts in (
+        (["coco-0.25", "coco-0.5"], {"threshold", "draws", "tradeoff", "n", "distance"}),
+        (["coco-1"], {"methods", "headline", "tuned", "sigma", "terms", "jia", "statistics", "labels", "certify-cost"}),
+        (["smaller-0.5"], {"sizes"}),
+        (["clean"], {"training"}),
+        (["older"], set()),
+        (["full-data"], {"waterfall"}),
+    ):
+        found = {name for name, _ in _parts(_linked(tmp_path, folder, *names), tmp_path)}
+        assert {name for name in found - before if not name.endswith("_row")} == parts
+        before = found
+
+
+def test_no_votes(tmp_path):
+    """A folder without votes, perhaps a wrong one, is an error."""
+    with pytest.raises(SystemExit, match="has no votes"):
+        coco_blocks(Evidence(tmp_path), tmp_path)
+
+
+def test_kept_parts(folder, tmp_path, monkeypatch):
+    """What is not made keeps its text and its commit, until a later run makes it."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md"):
+        shutil.copy(page, docs)
+    page, other = docs / "results.md", "| `older/votes` | 500 |"
+    sentence = {"made": "Made at commit aaaaaaa; it took 1 s.", "votes": f"| votes | images |\n| --- | --- |\n{other}"}
+    page.write_text(blocks.filled(page.read_text(encoding="utf-8"), sentence), encoding="utf-8")
+    before, readme = blocks.texts(page.read_text(encoding="utf-8")), (docs / "README.md").read_text(encoding="utf-8")
+
+    def after(commit: str) -> dict[str, str]:
+        words = ["results", str(tmp_path / "evidence"), "--out", str(docs), "--readme", str(docs / "README.md")]
+        monkeypatch.setattr("sys.argv", words)
+        monkeypatch.setattr("benchmarks.results.__main__._commit", lambda: commit)
+        main()
+        return blocks.texts(page.read_text(encoding="utf-8"))
+
+    _linked(tmp_path, folder, "coco-0.5")
+    some = after("bbbbbbb")
+    assert {name for name in before if some[name] != before[name]} == DRAWN - {"tradeoff"} | {"made", "votes"}
+    assert (docs / "README.md").read_text(encoding="utf-8") == readme
+    new, old = _cells(some["made"].split("\n\n")[1])
+    assert (new[0], old[0]) == ("bbbbbbb", "aaaaaaa")
+    assert "Main result" in old[1]
+    assert some["votes"].endswith(f"{other} aaaaaaa |")
+    _linked(tmp_path, folder, *(path.name for path in folder.iterdir() if path.name not in ("coco-0.5", "kept")))
+    every = after("ccccccc")
+    assert [row[0] for row in _cells(every["made"].split("\n\n")[1])] == ["ccccccc"]
+    assert {row[-1] for row in _cells(every["votes"])} == {"ccccccc"}
+    assert {row[0] for row in _cells(every["votes"])} == {f"`{name}`" for name in FOLDERS}
+    assert (docs / "README.md").read_text(encoding="utf-8") != readme

@@ -1,0 +1,54 @@
+"""The commit of each part of docs/results.md: what is not made again keeps its text, its commit and its votes."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from benchmarks.results import blocks
+from benchmarks.results.markdown_tables import markdown, table_rows
+
+Parts = Mapping[str, Sequence[str]]  # for each commit the headings of its parts, in the order of the page
+_NO_PART = re.compile(r"made|votes|wrong-claims|limit|digits-.*")  # blocks that are not of the evidence alone
+_OLD_FORM = re.compile(r"at commit (\w+);")
+_UNKNOWN = "unknown"
+
+
+def page_parts(page: str, made: Collection[str], commit: str) -> Parts:
+    """The commits of the page's parts, the present one first.
+
+    Args:
+        page: The page as it is. Where its block `made` lists a heading at several commits, those parts of the heading
+            that are not made now stay at all of them; a heading that it does not list is of an unknown commit.
+        made: The blocks that are made now.
+        commit: Their commit.
+    """
+    places = {name: heading for name, heading in blocks.headings(page).items() if not _NO_PART.fullmatch(name)}
+    kept = {heading for name, heading in places.items() if name not in made}
+    parts = {commit: {heading for name, heading in places.items() if name in made}}
+    listed = _listed(page, kept)
+    for old, headings in [*listed.items(), (_UNKNOWN, kept.difference(*listed.values()))]:
+        parts[old] = parts.get(old, set()) | (kept & headings)
+    order = list(dict.fromkeys(places.values()))
+    return {one: [each for each in order if each in headings] for one, headings in parts.items() if headings}
+
+
+def _listed(page: str, headings: Collection[str]) -> dict[str, set[str]]:
+    """The headings of each commit in the block `made`; its old form is a sentence with one commit, that of all."""
+    text = blocks.texts(page).get("made", "")
+    if found := _OLD_FORM.search(text):
+        return {found[1]: set(headings)}
+    return {commit: set(parts.split("; ")) for commit, parts in table_rows(text)[1:]}
+
+
+def made_block(parts: Parts, seconds: float) -> dict[str, str]:
+    """The command, the time that this run's parts took, and the commits of all parts."""
+    took = f"certifying took {seconds:,.0f} s of processor time on one core of a CPU"
+    table = markdown(["commit", "parts"], [[commit, "; ".join(own)] for commit, own in parts.items()], words=2)
+    return {"made": f"Made by `python -m benchmarks.results evidence`; {took}.\n\n{table}"}
+
+
+def votes_rows(page: str, commits: Collection[str]) -> list[list[str]]:
+    """The rows of the page's table of votes that are of these commits; without a column of commits all are of one."""
+    heads, *rows = table_rows(blocks.texts(page).get("votes", "")) or [[]]
+    if "commit" not in heads:
+        rows = [[*row, commit] for row in rows for commit in _listed(page, ())]
+    return [row for row in rows if row[-1] in commits]
