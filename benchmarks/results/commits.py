@@ -8,7 +8,6 @@ from benchmarks.results.markdown_tables import markdown, table_rows
 
 Parts = Mapping[str, Sequence[str]]  # for each commit the headings of its parts, in the order of the page
 _NO_PART = re.compile(r"made|votes|wrong-claims|limit|digits-.*")  # blocks that are not of the evidence alone
-_OLD_FORM = re.compile(r"at commit (\w+);")
 _UNKNOWN = "unknown"
 
 
@@ -24,19 +23,11 @@ def page_parts(page: str, made: Collection[str], commit: str) -> Parts:
     places = {name: heading for name, heading in blocks.headings(page).items() if not _NO_PART.fullmatch(name)}
     kept = {heading for name, heading in places.items() if name not in made}
     parts = {commit: {heading for name, heading in places.items() if name in made}}
-    listed = _listed(page, kept)
+    listed = {old: set(headings.split("; ")) for old, headings in _rows(page, "made")}
     for old, headings in [*listed.items(), (_UNKNOWN, kept.difference(*listed.values()))]:
         parts[old] = parts.get(old, set()) | (kept & headings)
     order = list(dict.fromkeys(places.values()))
     return {one: [each for each in order if each in headings] for one, headings in parts.items() if headings}
-
-
-def _listed(page: str, headings: Collection[str]) -> dict[str, set[str]]:
-    """The headings of each commit in the block `made`; its old form is a sentence with one commit, that of all."""
-    text = blocks.texts(page).get("made", "")
-    if found := _OLD_FORM.search(text):
-        return {found[1]: set(headings)}
-    return {commit: set(parts.split("; ")) for commit, parts in table_rows(text)[1:]}
 
 
 def made_block(parts: Parts, seconds: float) -> dict[str, str]:
@@ -47,8 +38,10 @@ def made_block(parts: Parts, seconds: float) -> dict[str, str]:
 
 
 def votes_rows(page: str, commits: Collection[str]) -> list[list[str]]:
-    """The rows of the page's table of votes that are of these commits; without a column of commits all are of one."""
-    heads, *rows = table_rows(blocks.texts(page).get("votes", "")) or [[]]
-    if "commit" not in heads:
-        rows = [[*row, commit] for row in rows for commit in _listed(page, ())]
-    return [row for row in rows if row[-1] in commits]
+    """The rows of the page's table of votes that are of these commits."""
+    return [row for row in _rows(page, "votes") if row[-1] in commits]
+
+
+def _rows(page: str, name: str) -> list[list[str]]:
+    """The rows of the table in a block."""
+    return table_rows(blocks.texts(page).get(name, ""))[1:]

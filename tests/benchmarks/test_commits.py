@@ -10,11 +10,15 @@ from benchmarks.results.__main__ import origin_blocks
 from benchmarks.results.commits import made_block, page_parts, votes_rows
 from benchmarks.results.sources import Source, open_arrays
 
-SENTENCE = "Made by `python -m benchmarks.results evidence` at commit aaaaaaa; certifying took 9 s."
-VOTES = """| votes | images | draws |
-| --- | --- | --- |
-| `one/votes` | 6 |  |
-| `two/votes` | 6 | 10 |"""
+MADE = """Made by a command; certifying took 9 s.
+
+| commit | parts |
+| --- | --- |
+| aaaaaaa | Last; Draws; Cost |"""
+VOTES = """| votes | images | draws | commit |
+| --- | --- | --- | --- |
+| `one/votes` | 6 |  | aaaaaaa |
+| `two/votes` | 6 | 10 | aaaaaaa |"""
 
 
 def _block(name: str, text: str = "text") -> str:
@@ -24,7 +28,7 @@ def _block(name: str, text: str = "text") -> str:
 @pytest.fixture
 def page() -> str:
     """Two headings with a part each, one with two, and blocks that are no parts."""
-    start = f"# Results\n\n{_block('made', SENTENCE)}\n## Votes\n\n{_block('votes', VOTES)}\n"
+    start = f"# Results\n\n{_block('made', MADE)}\n## Votes\n\n{_block('votes', VOTES)}\n"
     parts = f"## Last\n{_block('z')}\n### Draws\n```console\n# no heading\n```\n{_block('draws')}\n"
     return f"{start}{parts}## Cost\n{_block('cost')}{_block('speed')}{_block('limit')}\n## Digits\n{_block('digits-k')}"
 
@@ -41,8 +45,8 @@ def test_headings(page: str) -> None:
     assert (found["made"], found["z"], found["draws"], found["speed"]) == ("Results", "Last", "Draws", "Cost")
 
 
-def test_old_sentence(page: str) -> None:
-    """All parts of the old form, one sentence, are of its commit; a heading of both commits is listed at both."""
+def test_parts(page: str) -> None:
+    """Parts that are not made keep their commit; a heading of both commits is listed at both."""
     assert page_parts(page, {"speed", "draws", "limit"}, "b") == {"b": ["Draws", "Cost"], "aaaaaaa": ["Last", "Cost"]}
     assert page_parts(page, {"limit", "votes"}, "b") == {"aaaaaaa": ["Last", "Draws", "Cost"]}, "no part was made"
 
@@ -85,7 +89,7 @@ def test_unlisted_heading(page: str) -> None:
 
 
 def test_votes_rows(page: str) -> None:
-    """Rows of a table without commits are of the old commit; rows stay as long as their commit is named."""
+    """Rows stay as long as their commit is named."""
     rows = [["`one/votes`", "6", "", "aaaaaaa"], ["`two/votes`", "6", "10", "aaaaaaa"]]
     assert votes_rows(page, ["b", "aaaaaaa"]) == rows
     assert votes_rows(page, ["b"]) == []
