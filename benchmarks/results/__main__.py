@@ -40,6 +40,7 @@ from benchmarks.results.main_table import (
     METHODS,
     SMALL,
     STRICT,
+    many_draws_block,
     methods_block,
     sizes_block,
     threshold_block,
@@ -198,6 +199,8 @@ def _draws_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     source, more, get = evidence.first_draws(_MAIN), evidence.open(_MAIN), evidence.get
     attacks = sorted(evidence.folder.glob("coco-0.5/attack*"))
     yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
+    if more.draws > source.draws:
+        yield "many-draws", lambda: many_draws_block(more, (MAIN, SMALL, STRICT))
     yield "tradeoff", lambda: tradeoff_block(more, docs)
     yield "n", lambda: figure_rows.n_row(more, docs)
     yield "distance", lambda: distance_block(source, more, get("clean/votes"), attacks, (MAIN, STRICT))

@@ -44,6 +44,18 @@ def methods_block(sources: Sequence[Source], rule: TopK, docs: Path) -> dict[str
     return {name: f"{image}\n\n{markdown(['sigma', 'method', 'score', *RADIUS_HEADS], rows, words=3)}"}
 
 
+def many_draws_block(source: Source, rules: Sequence[TopK]) -> dict[str, str]:
+    """Certified precision, recall and F1 of each method from all draws of one network."""
+    rows = [
+        [f"{rule.k_prime}, {rule.k}", method, WORDS[measure], *cells(source.scores(rule, method), measure)]
+        for rule in rules
+        for method in METHODS
+        for measure in WORDS
+    ]
+    table = markdown(["k', k", "method", "score", *RADIUS_HEADS], rows, words=3)
+    return {"many-draws": f"n = {source.draws:,}, sigma = {plain(source.sigma)}, {len(source)} images:\n\n{table}"}
+
+
 def sizes_block(smaller: Source, sources: Sequence[Source]) -> dict[str, str]:
     """Certified recall of networks of two input sizes, and at the same perturbation of the photo."""
     heads, rows = ["pixels", "votes", "sigma", *RADIUS_HEADS], []

@@ -10,7 +10,7 @@ from benchmarks.results import blocks
 from benchmarks.results.__main__ import Evidence, _parts, coco_blocks, main
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import distance_block
-from benchmarks.results.main_table import STRICT, threshold_block, tuned_block
+from benchmarks.results.main_table import STRICT, many_draws_block, threshold_block, tuned_block
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source, open_arrays
 from benchmarks.results.tradeoff import draws_block
@@ -22,7 +22,7 @@ from multiguard.evaluate import set_scores
 from multiguard.io.rounding import percent_value, plain
 
 ROOT = Path(__file__).parents[2]
-DRAWN = {"draws", "tradeoff", "row-n", "distance", "threshold"}  # parts that coco-0.5 is enough for
+DRAWN = {"draws", "many-draws", "tradeoff", "row-n", "distance", "threshold"}  # parts that coco-0.5 is enough for
 FOLDERS = {"older/votes", "full-data/votes", "smaller-0.5/votes", "clean/votes", "coco-0.5/votes-adaptive"}
 FOLDERS |= {f"coco-{sigma}/votes{end}" for sigma in ("0.25", "0.5", "1") for end in ("", "-train")}
 FOLDERS |= {f"coco-0.5/votes-threshold-{score}{end}" for score in (0.3, 0.5) for end in ("", "-train")}
@@ -210,6 +210,10 @@ def test_more_draws(folder):
     assert [every[0][6], every[3][6]] == [percent_value(each) for each in recall]
     assert recall[0] < recall[1]
     assert _cells(draws_block(source, source, None)["draws"]) == every[:3], "no more draws than the first"
+    title, table = many_draws_block(more, (MAIN, STRICT))["many-draws"].split("\n\n")
+    assert title == "n = 240, sigma = 0.5, 6 images:"
+    f1 = [percent_value(float(value)) for value in more.scores(STRICT, "paper", radius=RADII).f1]
+    assert ["3, 3", "paper", "F1", *f1] in _cells(table)
 
 
 def _cells(table: str) -> list[list[str]]:
@@ -221,6 +225,7 @@ def test_few_draws(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 240)
     made = coco_blocks(_linked(tmp_path, folder, "coco-0.5"), tmp_path)
     assert made["draws"].count("240, fixed") == 3
+    assert "many-draws" not in made
     assert made["distance"].count("certified from 240 draws") == 2, "one for each rule"
 
 
@@ -247,7 +252,7 @@ def test_missing_networks(folder, tmp_path):
     """With all noises the main parts are made; those of other networks only if these are there."""
     before: set[str] = set()
     for names, parts in (
-        (["coco-0.25", "coco-0.5"], {"threshold", "draws", "tradeoff", "n", "distance"}),
+        (["coco-0.25", "coco-0.5"], {"threshold", "draws", "many-draws", "tradeoff", "n", "distance"}),
         (["coco-1"], {"methods", "headline", "tuned", "sigma", "terms", "jia", "statistics", "labels", "certify-cost"}),
         (["smaller-0.5"], {"sizes"}),
         (["clean"], {"training"}),
