@@ -24,14 +24,13 @@ coco-0.5/votes alone, and uses the first 2,000 draws of the latter: they show pa
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from multiprocessing import Process
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.results import blocks, figure_rows
-from benchmarks.results.commits import made_block, page_parts, votes_rows
 from benchmarks.results.comparison import comparison_block
 from benchmarks.results.digits_run import digits_blocks
 from benchmarks.results.distance import distance_block, limit_block
@@ -46,7 +45,7 @@ from benchmarks.results.main_table import (
     threshold_block,
     tuned_block,
 )
-from benchmarks.results.markdown_tables import scores_table
+from benchmarks.results.markdown_tables import markdown, scores_table, table_rows
 from benchmarks.results.sources import MAIN, SPENT, Pair, Source, open_arrays, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
 from benchmarks.results.tradeoff import draws_block, tradeoff_block
@@ -63,14 +62,11 @@ Make = Callable[[], dict[str, str]]
 def main() -> None:
     """Reads the arguments, makes the blocks and writes the pages."""
     options = _arguments()
-    made: dict[str, str] = {}
-    if options.evidence is not None:
-        evidence = Evidence(options.evidence)
+    made, commit, evidence = dict[str, str](), _commit(), options.evidence and Evidence(options.evidence)
+    if evidence is not None:
         if options.two:
             Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
-        page = (options.out / "results.md").read_text(encoding="utf-8")
-        made |= origin_blocks(page, made, list(evidence.found.values()), _commit())
     if options.comparison is not None:
         made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared()))
     if options.digits is not None:
@@ -78,7 +74,12 @@ def main() -> None:
     if options.small_cases:
         made |= wrong_claims_block() | limit_block(options.cases)
     for page in (*(options.out / name for name in ("results.md", "deployment.md", "theory.md")), options.readme):
-        write(page, made)
+        write(page, made, commit)
+    if evidence is not None:
+        page = options.out / "results.md"
+        text = page.read_text(encoding="utf-8")
+        own = origin_blocks(text, list(evidence.found.values()), commit)
+        page.write_text(blocks.filled(text, own), encoding="utf-8")
 
 
 class Evidence:
@@ -232,17 +233,20 @@ def _headline(source: Source) -> str:
     return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
 
 
-def origin_blocks(page: str, made: Collection[str], sources: Sequence[Source], commit: str) -> dict[str, str]:
+def origin_blocks(page: str, sources: Sequence[Source], commit: str) -> dict[str, str]:
     """The commits of all parts of the page, and the votes that they were made of.
 
     Args:
-        page: The page as it is.
-        made: The blocks that were made now.
-        sources: The votes that they were made of.
+        page: The page with all other blocks.
+        sources: The votes of the parts that were made now.
         commit: Their commit.
     """
-    parts = page_parts(page, made, commit)
-    return made_block(parts, sum(SPENT.values())) | votes_block(sources, commit, votes_rows(page, parts))
+    took = f"certifying took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
+    parts = blocks.commits(page)
+    table = markdown(["commit", "parts"], [[one, "; ".join(own)] for one, own in parts.items()], words=2)
+    made = f"Made by `python -m benchmarks.results evidence`; {took}.\n\n{table}"
+    old = [row for row in table_rows(blocks.texts(page)["votes"])[1:] if row[-1] in parts]
+    return {"made": made} | votes_block(sources, commit, old)
 
 
 def _commit() -> str:
@@ -250,12 +254,12 @@ def _commit() -> str:
     return found.stdout.strip()
 
 
-def write(page: Path, made: Mapping[str, str]) -> None:
+def write(page: Path, made: Mapping[str, str], commit: str) -> None:
     """Fill the blocks that the page has of these, and say which, and which stay as they are."""
     text = page.read_text(encoding="utf-8")
     known = blocks.names(text)
     own = {name: block for name, block in made.items() if name in known}
-    page.write_text(blocks.filled(text, own), encoding="utf-8")
+    page.write_text(blocks.filled(text, own, commit), encoding="utf-8")
     left = [name for name in known if name not in own]
     print(f"{page}: made {', '.join(own) or 'nothing'}; left as it was: {', '.join(left) or 'nothing'}")
 
