@@ -56,6 +56,7 @@ _MAIN = "coco-0.5/votes"
 _NOISES = ("coco-0.25/votes", _MAIN, "coco-1/votes")
 _OTHERS = ("older/votes", "full-data/votes", "smaller-0.5/votes")
 _ARRAYS_SIGMA, _DRAWS, _RESAMPLED = 0.5, 1000, 20_000
+_ORIGIN = ("made", "votes")  # blocks that say where the others come from
 Make = Callable[[], dict[str, str]]
 
 
@@ -260,7 +261,7 @@ def write(page: Path, made: Mapping[str, str], commit: str) -> None:
     known = blocks.names(text)
     own = {name: block for name, block in made.items() if name in known}
     page.write_text(blocks.filled(text, own, commit), encoding="utf-8")
-    left = [name for name in known if name not in own]
+    left = [name for name in known if name not in own and name not in _ORIGIN]
     print(f"{page}: made {', '.join(own) or 'nothing'}; left as it was: {', '.join(left) or 'nothing'}")
 
 
