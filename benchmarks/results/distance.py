@@ -20,7 +20,7 @@ from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)
-_METHOD, _LIMIT_IMAGES = "coupled", 200
+_METHOD: Method = "coupled"
 _LIMIT_BINS, _LIMIT_WITHIN = 120, 1e-4
 _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent", "jia")
 
@@ -53,26 +53,22 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
         rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
     if (found := _bare_recall(source, rule)) is not None:
         rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
-    bare = _smoothed_recall(source, rule)
+    bare = _smoothed_recall(more, rule)
     rows.append(_row("smoothed classifier, no perturbation", "observed", [bare] * 2, certified))
     if attacks:
         rows += _attacked_rows(attacks, source, certified)
-    limits = _limits(source, rule)
-    some = certified[:, : limits.shape[2]]
-    upper, lower = limits.mean(axis=2)
-    rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, some))
-    rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, some))
-    rows.append(_row(f"certified from {source.draws:,} draws", "proved", certified.mean(axis=1), certified))
-    if more.draws > source.draws:
-        values = _certified(more, rule).mean(axis=1)
-        rows.append(_row(f"certified from {more.draws:,} draws", "proved", values, certified))
+    upper, lower = _limits(more, rule).mean(axis=2)
+    rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, certified))
+    rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, certified))
+    proved = {one.draws: _certified(one, rule).mean(axis=1) for one in (more, source)}
+    for draws, values in proved.items():
+        rows.append(_row(f"certified from {draws:,} draws", "proved", values, certified))
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
-    bare = _smoothed_recall(source.subset(range(limits.shape[2])), rule)
+    prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
     words = (
-        f"A better theorem could gain at most {_points(upper - lower, at_most=True)} on these {some.shape[1]} images. "
-        f"From there to what is certified, {_points(lower - some.mean(axis=1))}, is the price of {source.draws:,} "
-        f"draws. The rest of the way to the recall without a perturbation, {_points(bare - upper)}, no method can "
-        "prove: an attack takes it from some classifier with the same votes."
+        f"A better theorem could gain at most {_points(upper - lower, at_most=True)}. Of what is proved from the exact "
+        f"distribution, {'; '.join(prices)}. The rest of the way to the recall without a perturbation, "
+        f"{_points(bare - upper)}, no method can prove: an attack takes it from some classifier with the same votes."
     )
     return f"{markdown(heads, rows, words=2)}\n\n{words}"
 
@@ -138,11 +134,9 @@ def _at_most(image: AttackedImage) -> NDArray[np.int64]:
 
 def _limits(source: Source, rule: TopK) -> Floats:
     """(2, radii, images) the recall that is broken at most and proved at least, if their frequencies were exact."""
-    images = range(min(_LIMIT_IMAGES, len(source)))
-    path = source.path("limits", repr(rule), _METHOD, str(len(images)))
-    rows, _ = kept_rows(path, lambda: [_limit(source, i, rule) for i in images])
-    sizes = np.array(rows).T.reshape(2, len(_AT), len(images))
-    return sizes / np.array([len(source.labels[i]) for i in images])
+    path = source.path("limits", repr(rule), _METHOD)
+    rows, _ = kept_rows(path, lambda: [_limit(source, i, rule) for i in range(len(source))])
+    return np.array(rows).T.reshape(2, len(_AT), len(source)) / [len(true) for true in source.labels]
 
 
 def _limit(source: Source, image: int, rule: TopK) -> Floats:
