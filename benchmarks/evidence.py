@@ -4,7 +4,7 @@ COCO holds MS-COCO 2014 in its official layout, all of train2014. The files are 
 tf_efficientnet_lite0 and tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that
 `python -m benchmarks.results OUT` reads, the networks that are not built in, seconds.csv, sampler.txt and a log of each
 step. What is timed comes first and alone; then votes, the attack and training share the GPU. Steps that are done are
-not repeated, and commands that were interrupted resume. An H200 takes about half an hour.
+not repeated, and commands that were interrupted resume. An H200 takes half an hour or more.
 
 `--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work. `--only`
 runs some of the steps; their names are those of the logs.
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from multiguard.certify import Gaussian
 from multiguard.models.model_folder import WEIGHTS_FILE, read_card, write_card
+from multiguard.models.spec import CARD_FILE
 
 _TRAINING = shlex.split(
     "--split train --val-split train --size 448 --optimizer adamw --weight-decay 0.05 --crop 0.25 --colour 0.4 "
@@ -68,14 +69,20 @@ class Evidence:
 
     def run(self) -> None:
         """All of it: what is timed alone, then voting and training side by side."""
+        sides = (self._trained, self._main, self._attacked, self._built_in)
+        known = [step.log for side in (self._timed, *sides, self._votes_of_trained) for step in side()]
+        if strange := [name for name in self.only if name not in known]:
+            raise SystemExit(f"no step {', '.join(strange)}; --only takes {', '.join(known)}")
         self._each(replace(step, alone=True) for step in self._timed())
-        with ThreadPoolExecutor() as lanes:
-            trained = lanes.submit(self._each, self._trained())
-            for side in (self._main(), self._attacked(), self._built_in()):
-                lanes.submit(self._each, side)
-            trained.result()
-            for step in self._votes_of_trained():
-                lanes.submit(self._each, [step])
+        models = self.out / "models"
+        with ThreadPoolExecutor() as pool:
+            lanes = [pool.submit(self._each, side()) for side in sides]
+            lanes[0].result()
+            if (models / "coco-1" / CARD_FILE).is_file():
+                without_pooling(models / "coco-1", models / "smaller-0.5")
+            lanes += [pool.submit(self._each, [step]) for step in self._votes_of_trained()]
+            for lane in lanes:
+                lane.result()
 
     def _each(self, steps: Iterable["Step"]) -> None:
         for step in steps:
@@ -122,8 +129,6 @@ class Evidence:
         """The votes of both; those of sigma 1 with its pooling and without."""
         n, models = ("--draws", self.sizes.draws), self.out / "models"
         yield self._vote("clean/votes", models / "clean", 0.5, *n)
-        if (models / "coco-1").is_dir():
-            without_pooling(models / "coco-1", models / "smaller-0.5")
         yield self._vote("coco-1/votes", models / "coco-1", 1.0, *n)
         yield self._vote("coco-1/votes-train", models / "coco-1", 1.0, *n, "--split", "train")
         yield self._vote("smaller-0.5/votes", models / "smaller-0.5", 0.5, *n)

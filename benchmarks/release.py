@@ -5,8 +5,8 @@ Weights and card of the model are copied, without paths of the machine that trai
 measured.json, and the text of MODEL_CARD.md is made from it and from the records of training. The test suite compares
 every model with the reference logits that are written here.
 
-`--published` measures a model of the package again, of which RUN has only certificates: by a newer method, say. Only
-measured.json and the scores of the card change.
+`--published` measures a model of the package again, of which RUN has only certificates: by a newer method, say.
+measured.json changes, and the card up to its scores; what it says of data, training and limits stays.
 """
 
 import argparse
@@ -108,6 +108,8 @@ def main() -> None:
     parser.add_argument("--references", type=Path, default=REFERENCES)
     args = parser.parse_args()
     out = args.out / args.name
+    if args.published and args.start is not None:
+        parser.error("--start is about a new model, and --published about one that is there")
     if args.published:
         measure_again(args.run, args.name, args.root, out)
     else:
@@ -116,11 +118,17 @@ def main() -> None:
 
 def measure_again(run: Path, name: str, root: Path, out: Path) -> None:
     """Replace what the published folder says of its scores."""
-    card, (_, rest) = read_card(out), (out / TEXT_FILE).read_text().split(_AFTER_SCORES)
+    card = read_card(out)
     measured = measure(out, card, read_certificates(run / "certificates"), root)
+    text = with_scores((out / TEXT_FILE).read_text(), card_text(name, card, measured))
     _write_measured(out, measured)
-    scores, _ = card_text(name, card, measured).split(_AFTER_SCORES)
-    (out / TEXT_FILE).write_text(f"{scores}{_AFTER_SCORES}{rest}")
+    (out / TEXT_FILE).write_text(text)
+
+
+def with_scores(old: str, new: str) -> str:
+    """The text of a card with the scores of another, and everything after them as it was."""
+    (scores, _), (_, rest) = new.split(_AFTER_SCORES), old.split(_AFTER_SCORES)
+    return f"{scores}{_AFTER_SCORES}{rest}"
 
 
 def release(run: Path, name: str, root: Path, out: Path, references: Path, start: Path | None = None) -> None:

@@ -242,7 +242,7 @@ def origin_blocks(page: str, sources: Sequence[Source], commit: str) -> dict[str
         sources: The votes of the parts that were made now.
         commit: Their commit.
     """
-    took = f"certifying took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
+    took = f"the parts of {commit} took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
     parts = blocks.commits(page)
     table = markdown(["commit", "parts"], [[one, "; ".join(own)] for one, own in parts.items()], words=2)
     made = f"Made by `python -m benchmarks.results evidence`; {took}.\n\n{table}"

@@ -79,7 +79,7 @@ def _points(gaps: Floats, *, at_most: bool = False) -> str:
 
 
 def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Floats) -> list[str]:
-    rounding = ROUND_CEILING if kind == "upper bound" else ROUND_FLOOR
+    rounding = ROUND_CEILING if kind in ("upper bound", "estimate") else ROUND_FLOOR
     numbers = [percent_value(float(value), rounding) for value in values]
     own = [percent_value(float(value)) for value in certified.mean(axis=1)]
     return [words, kind, str(certified.shape[1]), *numbers, *own]
@@ -101,8 +101,15 @@ def _bare_recall(source: Source, rule: TopK) -> float | None:
 
 
 def _smoothed_recall(source: Source, rule: TopK) -> float:
-    """The recall of the labels that the smoothed classifier would return if the draws were all."""
-    returned = [rule.returned(votes, source.num_labels) for votes in source.votes]
+    """The recall of the labels that the smoothed classifier would return if the draws were all.
+
+    Where they hit fewer than k labels, those that fill up the k are not counted: nothing is known of their order.
+    """
+    hit = [np.unique(votes[:, : rule.k_prime]) for votes in source.votes]
+    returned = [
+        [label for label in rule.returned(votes, source.num_labels) if label in own]
+        for votes, own in zip(source.votes, hit, strict=True)
+    ]
     return float(prediction_scores(source.labels, returned).recall)
 
 

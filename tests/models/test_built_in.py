@@ -1,10 +1,11 @@
 """The models in the package: each is whole, is what its card says, and gives the logits that were released."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
-from benchmarks.release import REFERENCES, card_text, reference_logits
+from benchmarks.release import REFERENCES, card_text, reference_logits, with_scores
 from typer.testing import CliRunner
 
 from multiguard.certify import Gaussian
@@ -35,6 +36,16 @@ def tiny(tmp_path, monkeypatch):
     (tmp_path / "tiny" / TEXT_FILE).write_text(card_text("tiny", card, MEASURED))
     monkeypatch.setattr(spec, "BUILT_IN", tmp_path)
     return tmp_path / "tiny"
+
+
+def test_scores_measured_again(tiny):
+    """Newer scores replace those of a card; what it says of its training stays to the letter."""
+    old = (tiny / TEXT_FILE).read_text().replace("MS-COCO 2014 train", "of our own hand")
+    new = card_text("tiny", read_card(tiny), replace(MEASURED, recall=(0.9, 0.8, 0.7)))
+    card = with_scores(old, new)
+    head, tail = card.split("## Data and training")
+    assert "| 90.0% | 80.0% | 70.0% |" in head
+    assert tail == old.split("## Data and training")[1] != new.split("## Data and training")[1]
 
 
 def test_name(tiny, tmp_path, monkeypatch):
