@@ -30,9 +30,11 @@ _TRAINING = shlex.split(
     "--dropout 0.2 --drop-path 0.1 --keep last --half --seed 0"
 )
 _CLEAN = shlex.split("--model lite:2@288 --sigma 0 --loss bce --lr 0.0015")
-_OLDER = shlex.split(  # as the network from 3,000 images was trained, with the defaults of `train`
-    "--split train --val-split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --keep last "
-    "--seed 0"
+_OLDER = (
+    shlex.split(  # the network that `older` has from 3,000 images; what is not named here is the default of `train`
+        "--split train --val-split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --keep last "
+        "--seed 0"
+    )
 )
 _NOISY = shlex.split("--sigma 1 --loss asl+softmax --cutmix 0.1 --ema 0.9992 --denoise-weight 0.125 --lr 7e-4")
 

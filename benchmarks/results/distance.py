@@ -66,9 +66,9 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
     heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
     prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
     words = (
-        f"A better theorem could gain at most {_points(upper - lower, at_most=True)}. Of what is proved from the exact "
-        f"distribution, {'; '.join(prices)}. The rest of the way to the recall without a perturbation, "
-        f"{_points(bare - upper)}, no method can prove: an attack takes it from some classifier with the same votes."
+        f"If these frequencies were exact, a better theorem could gain at most {_points(upper - lower, at_most=True)}. "
+        f"Of what could then be proved, {'; '.join(prices)}. The rest of the way to the recall without a perturbation, "
+        f"{_points(bare - upper)}, no method could prove: an attack takes it from some classifier with them."
     )
     return f"{markdown(heads, rows, words=2)}\n\n{words}"
 

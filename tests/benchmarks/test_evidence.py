@@ -10,7 +10,8 @@ import pytest
 from benchmarks.results import blocks
 from benchmarks.results.__main__ import Evidence, _parts, coco_blocks, main
 from benchmarks.results.choice import Candidate, Choice
-from benchmarks.results.distance import distance_block
+from benchmarks.results.distance import _smoothed_recall, distance_block
+from benchmarks.results.figure_rows import n_row
 from benchmarks.results.main_table import STRICT, many_draws_block, threshold_block, tuned_block
 from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source, open_arrays
@@ -219,6 +220,26 @@ def test_more_draws(folder):
 
 def _cells(table: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
+def test_smoothed_recall(folder):
+    """Labels that no draw hit are not counted, though the smoothed classifier must return some of them."""
+    source = Evidence(folder).open("coco-0.5/votes")
+    unhit = sorted(set(range(24)) - set(source.votes[0].ravel().tolist()))[:2]
+    one = replace(source.subset([0]), labels=[[int(source.votes[0][0, 0]), *unhit]])
+    assert {*unhit} <= set(TopK(24, 3).returned(one.votes[0], 24))
+    assert _smoothed_recall(one, TopK(24, 3)) == pytest.approx(1 / 3)
+
+
+def test_n_row(folder, tmp_path):
+    """The verdict looks at the last step at every radius, not only where it is smallest."""
+    source = Evidence(folder).open("coco-0.5/votes")
+    before, after = (source.scores(MAIN, "joint", n, radius=RADII).recall for n in (100, 240))
+    gains = 100 * (after - before)
+    assert gains.min() < 0.5 < gains.max()
+    words = n_row(source, tmp_path)["row-n"].splitlines()[-1]
+    assert words.startswith("**Holds in part.**")
+    assert f"The last step adds {', '.join(f'{gain:.1f}' for gain in gains)} points at R = 0, 0.25" in words
 
 
 def test_few_draws(folder, tmp_path, monkeypatch):
