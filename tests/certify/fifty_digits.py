@@ -171,7 +171,8 @@ def jia(ballot: Ballot, labels: Sequence[int], k: int, k_prime: int, alpha: mpf)
 
 def joint(ballot: Ballot, labels: Sequence[int], k: int, k_prime: int, alpha: mpf) -> list[Claim | None]:
     sizes = min(len(labels), k)
-    each = alpha / sizes
+    uncertain = [e for e in range(1, sizes + 1) if k - e + 1 <= ballot.num_labels - len(labels)]
+    each = alpha / max(1, len(uncertain))
     side = every_subset if len(labels) <= 12 else labels_and_layers
     found: list[Claim | None] = []
     for e in range(1, sizes + 1):

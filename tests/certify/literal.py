@@ -376,9 +376,10 @@ def joint_size(
     reach = reach_of(rows, [1] * len(rows) if weights is None else weights, labels, k_prime)
 
     size = 0
+    uncertain = sum(k - e + 1 <= c - d for e in range(1, min(d, k) + 1))
     for e in range(1, min(d, k) + 1):
         s = k - e + 1
-        a_A, a_T, a_Q = (fraction * alpha / min(d, k) for fraction in fractions)
+        a_A, a_T, a_Q = (fraction * alpha / max(1, uncertain) for fraction in fractions)
         if s <= c - d:
             A = left_side(reach, labels, e, draws=draws, k_prime=k_prime, a_A=a_A, r=r, lower=lower)
             Q = q_layers(reach, labels, s, draws=draws, k_prime=k_prime, a_Q=a_Q, lower=lower)

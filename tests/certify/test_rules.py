@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from multiguard.certify import Threshold, TopK, make_rule
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, certified_radii_batch, make_rule
+from multiguard.certify.rules import default_method
 from multiguard.errors import InvalidInputError
 
 RANKED = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]], np.uint8)
@@ -109,3 +110,28 @@ def test_refused_options(name, options, message):
     """A rule takes exactly its own options."""
     with pytest.raises(InvalidInputError, match=message):
         make_rule(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("k_prime", "draws", "method"),
+    [
+        (1, 79, "joint"),
+        (1, 80, "coupled"),
+        (1, 50_000, "coupled"),
+        (1, 50_001, "joint"),
+        (3, 60_000, "coupled"),
+        (3, 100_001, "joint"),
+    ],
+)
+def test_default_method(k_prime: int, draws: int, method: str) -> None:
+    """The default follows the number of draws, and a few draws prove what `joint` proves of them."""
+    assert default_method(TopK(3, k_prime), Gaussian(0.5), draws) == method
+    if draws < 100:
+        votes = np.zeros((draws, 1), np.int64)
+        one = {"labels": [0], "rule": TopK(1, 1), "num_labels": 5, "sigma": 1.0}
+        assert certified_radii(votes, **one).true == certified_radii(votes, **one, method=method).true
+        batch = certified_radii_batch([votes, votes[:30]], [[0], [0]], TopK(1, 1), num_labels=5, sigma=1.0)
+        assert [each.true[0] for each in batch] == [
+            certified_radii(votes, **one).true[0],
+            certified_radii(votes[:30], **one, method="joint").true[0],
+        ]

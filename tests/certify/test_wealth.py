@@ -12,7 +12,7 @@ from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
 
 from multiguard.certify import Gaussian, Rule, Threshold, TopK, blocks, certified_radii, wealth
 from multiguard.certify.bets import Game, ladders, payoffs, stakes
-from multiguard.certify.betting import ceilings, floors, top_k_sizes
+from multiguard.certify.betting import betting_radii, ceilings, floors, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.shifts import GAUSSIAN_SHIFT
@@ -267,20 +267,24 @@ def test_prefix(rule: Rule) -> None:
     votes = rng.random((500, 6)) < [0.9, 0.8, 0.4, 0.2, 0.1, 0.05]
     if isinstance(rule, TopK):
         votes = random_ranked(rng, labels=6, depth=2, draws=500, spread=2.0)
-    options = {"sigma": 1.0, "alpha": 0.1, "num_labels": 6, "method": "betting"}
     labels = np.argsort(-np.bincount(votes.ravel(), minlength=6))[:2] if isinstance(rule, TopK) else [0, 1]
-    before = certified_radii(votes[:200], labels, rule, **options).row
+
+    def claimed(rows: np.ndarray) -> np.ndarray:
+        true, false = betting_radii(read_draws(rows, labels, rule, 6), rule, 0.1, Gaussian(1.0))
+        return true if false is None else np.concatenate([true, false])
+
+    before = claimed(votes[:200])
     garbage = votes.copy()
     garbage[200:] = garbage[200:][:, ::-1] if isinstance(rule, Threshold) else (garbage[200:] + 3) % 6
-    after = certified_radii(garbage, labels, rule, **options).row
+    after = claimed(garbage)
     assert np.any(before > 0)
     assert np.all(after >= before - 1e-12)
 
 
 def test_radii_list() -> None:
     """Radii are sigma times values of the list, rounded down."""
-    votes = [[0]] * 95 + [[1]] * 5
-    radius = certified_radii(votes * 3, [0], TopK(1, 1), sigma=0.3, num_labels=2, method="betting").true[0]
+    votes = np.random.default_rng(0).permutation([[0]] * 285 + [[1]] * 15)
+    radius = certified_radii(votes, [0], TopK(1, 1), sigma=0.3, num_labels=2, method="betting").true[0]
     step = round(float(radius) / 0.3 * 50)
     assert step > 10
     exact = Fraction(0.3) * Fraction(float(Gaussian.betting_r[step]))

@@ -5,11 +5,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
 
 from multiguard.certify.arguments import check_labels
-from multiguard.certify.arrays import Bools, Ints
+from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.counts import check_votes
 from multiguard.certify.rules import Rule, TopK
+from multiguard.errors import InvalidInputError
+
+# How many labels a test of the order looks at, and how often it may refuse independent draws.
+_LABELS_IN_ORDER, _NOT_DRAWN = 10, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,69 @@ def read_draws(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int)
     on_labels[draw[inside], -1 - hit[inside]] = True
     patterns, pattern = _distinct_rows(on_labels)
     return Draws(patterns, pattern, draw[~inside], hit[~inside], num_labels - len(true))
+
+
+def fixed_permutation(count: int) -> Ints:
+    """(count,) a permutation that depends on the number of draws alone.
+
+    >>> fixed_permutation(6)
+    array([1, 2, 3, 0, 5, 4])
+    """
+    order: Ints = np.argsort(np.random.PCG64(count).random_raw(count), kind="stable")
+    return order
+
+
+def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
+    """Raises `InvalidInputError` if the rows cannot be independent draws in the order in which they were drawn.
+
+    The labels with the most even counts each have a number of runs, rows in a row that all hit it or all miss it. Every
+    order of independent rows is equally likely, so given the counts the number of runs has a known distribution. Far
+    too few runs (sorted rows) or too many (rows in rotation) are refused; independent draws are refused with a
+    probability of at most 1e-9.
+    """
+    checked = check_votes(votes, rule, num_labels)
+    if isinstance(rule, TopK):
+        counts = np.bincount(checked[:, : rule.k_prime].ravel(), minlength=num_labels)
+    else:
+        counts = checked.sum(axis=0)
+    evenest = np.argsort(-np.minimum(counts, len(checked) - counts), kind="stable")[:_LABELS_IN_ORDER]
+    for label in evenest.tolist():
+        hits = (checked[:, : rule.k_prime] == label).any(axis=1) if isinstance(rule, TopK) else checked[:, label]
+        runs = 1 + int(np.count_nonzero(hits[1:] != hits[:-1]))
+        if _runs_tail(runs, int(counts[label]), len(hits)) < _NOT_DRAWN / len(evenest):
+            raise InvalidInputError(
+                f"the rows of votes are not in the order in which they were drawn: label {label} has {counts[label]} "
+                f"hits in {runs} runs, which independent draws hardly ever have; the method 'betting' needs every draw "
+                "in its place, so for sorted or counted votes use 'joint'"
+            )
+
+
+def _runs_tail(runs: int, hits: int, draws: int) -> float:
+    """Twice the smaller of the probabilities of at most and of at least so many runs, if all orders are alike."""
+    misses = draws - hits
+    if min(hits, misses) == 0:
+        return 1.0
+    chance = _run_chances(hits, misses)
+    return float(2 * min(chance[: runs + 1].sum(), chance[runs:].sum()))
+
+
+def _run_chances(hits: int, misses: int) -> Floats:
+    """(runs,) the probability of 0, 1, 2, ... runs of so many hits and misses in random order (Wald and Wolfowitz)."""
+    runs = np.arange(2 * min(hits, misses) + 2)
+    more, fewer = (runs + 1) // 2, runs // 2
+    ways = np.logaddexp(
+        _log_choose(hits - 1, more - 1) + _log_choose(misses - 1, fewer - 1),
+        _log_choose(hits - 1, fewer - 1) + _log_choose(misses - 1, more - 1),
+    )
+    chances: Floats = np.exp(ways - _log_choose(hits + misses, np.asarray(hits)))
+    return chances
+
+
+def _log_choose(n: int, k: Ints) -> Floats:
+    """The logarithms of binomial coefficients; -inf where k is not in 0..n."""
+    inside = (k >= 0) & (k <= n)
+    chosen = np.where(inside, k, 0)
+    return np.where(inside, gammaln(n + 1) - gammaln(chosen + 1) - gammaln(n - chosen + 1), -np.inf)
 
 
 def _distinct_rows(rows: Bools) -> tuple[Bools, Ints]:

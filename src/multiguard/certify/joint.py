@@ -28,11 +28,14 @@ FRACTION_U, FRACTION_V, FRACTION_CAP = 0.50, 0.40, 0.10
 
 
 def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
-    """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once."""
+    """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once.
+
+    Only the sizes that are not certain can be claimed falsely, so alpha is divided among these.
+    """
     sizes = group.uncertain_sizes(rule.k)
     if not sizes:
         return group.with_certain_sizes([], rule.k)
-    one_size = alpha / group.sizes(rule.k)
+    one_size = alpha / len(sizes)
     left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
     right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
     r = crossing(left, lambda r: right.moved(r).min(axis=1), right.rows, group.shift)

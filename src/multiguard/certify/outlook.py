@@ -86,7 +86,8 @@ def betting_outlooks(
         noise: The noise, any but a `BandAblation`.
         alpha: The error allowed, as in `certified_radii`.
 
-    >>> clear, open_, hopeless = [[0]] * 400, [[0]] * 75 + [[1]] * 25, [[0], [1]] * 200
+    >>> mixed = np.random.default_rng(0).permutation
+    >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
     >>> outlooks = betting_outlooks(
     ...     [clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), num_labels=2, sigma=0.5, radii=[0.2]
     ... )
@@ -116,7 +117,8 @@ def settled_by_betting(
     It is what `betting_outlooks` says, found without the bets wherever a claim that has hardly begun is reachable. The
     other arguments are those of `betting_outlooks`.
 
-    >>> clear, open_, hopeless = [[0]] * 400, [[0]] * 75 + [[1]] * 25, [[0], [1]] * 200
+    >>> mixed = np.random.default_rng(0).permutation
+    >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
     >>> options = {"num_labels": 2, "sigma": 0.5, "radii": [0.2], "draws": 10_000, "forecast_margin": 2}
     >>> settled_by_betting([clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), **options)
     [True, False, True]

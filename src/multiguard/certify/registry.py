@@ -91,7 +91,7 @@ def register_method(
     ...     least = clopper_pearson_lower(hits[:, labels[0]].sum(), len(hits), alpha)
     ...     return [noise.sigma * norm.ppf(least) if least > 0.5 else -np.inf]
     >>> register_method("majority", majority, guarantee="p > 1/2 by Clopper-Pearson, then Neyman-Pearson")
-    >>> votes = [[0]] * 90 + [[1]] * 10
+    >>> votes = np.random.default_rng(0).permutation([[0]] * 90 + [[1]] * 10)
     >>> certified_radii(votes, [0], TopK(1, 1), sigma=0.5, num_labels=3, method="majority").true.round(3)
     array([0.378])
     """

@@ -22,6 +22,9 @@ from multiguard.io.names import unknown_name
 RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
 Method = str  # one of `METHODS`, or a name given to `register_method`
+# The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 9.7):
+# the fewest, the most for k' = 1, and the most for larger k'.
+COUPLED_FROM, COUPLED_TO, COUPLED_TO_MANY = 80, 50_000, 100_000
 METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "cohen", "enumerated")
 
 
@@ -151,14 +154,20 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
     return TopK(k, k_prime)
 
 
-def default_method(rule: Rule, noise: Noise) -> Method:
-    """The method that certifies a fixed number of draws where none is named: the one that proves most.
+def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
+    """The method that certifies so many draws, fixed beforehand, where none is named: the one that proves most.
 
     >>> from multiguard.certify import Gaussian, Uniform
-    >>> default_method(TopK(k=10, k_prime=3), Gaussian(0.5)), default_method(TopK(k=10, k_prime=3), Uniform(0.5))
+    >>> rule = TopK(k=10, k_prime=3)
+    >>> default_method(rule, Gaussian(0.5), 1000), default_method(rule, Gaussian(0.5), 50)
     ('coupled', 'joint')
+    >>> default_method(rule, Uniform(0.5), 1000)
+    'joint'
     """
-    return "coupled" if isinstance(rule, TopK) and isinstance(noise, Gaussian) else default_label_method(noise)
+    if not (isinstance(rule, TopK) and isinstance(noise, Gaussian)):
+        return default_label_method(noise)
+    most = COUPLED_TO if rule.k_prime == 1 else COUPLED_TO_MANY
+    return "coupled" if COUPLED_FROM <= draws <= most else "joint"
 
 
 def default_label_method(noise: Noise) -> Method:

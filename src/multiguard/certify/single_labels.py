@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_alpha, check_labels, each_image
 from multiguard.certify.arrays import Floats
-from multiguard.certify.betting import BETTING_METHODS, betting_radii, course_of, floor_radii
+from multiguard.certify.betting import BETTING_METHODS, betting_radii, floor_radii, read_bets
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.counts import VoteCounts, check_votes, count_votes
-from multiguard.certify.draws import read_draws
 from multiguard.certify.enumerated import enumerated_radii
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.noise_arguments import resolve_noise
@@ -44,7 +43,7 @@ def label_radii(
         (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
 
     >>> from multiguard.certify import Threshold
-    >>> sets = np.array([[True, True], [True, False]] * 100)
+    >>> sets = np.random.default_rng(0).permutation([[True, True], [True, False]] * 100)
     >>> label_radii(sets, [1, 0], Threshold(t=0.4), num_labels=2, sigma=0.5).round(3)
     array([-inf, 1.04])
     """
@@ -105,8 +104,7 @@ def _alone(
         return np.array([enumerated_radii(votes, label, rule, num_labels, noise)[0][0] for label in own])
     r = np.empty(len(own))
     for i, label in enumerate(own):
-        draws = read_draws(votes, label, rule, num_labels)
-        course = course_of(method, draws)
+        draws, course = read_bets(method, votes, label, rule, num_labels)
         if isinstance(rule, TopK):
             r[i] = betting_radii(draws, rule, alpha, noise, course)[0][0]
         else:

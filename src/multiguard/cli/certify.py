@@ -75,7 +75,7 @@ def certify_command(
     if tuned is not None:
         job = with_choice(job, read_tuned(tuned))
     if "all" in part.methods:
-        every = every_method(job.part.config(job.rule).rule, run)
+        every = every_method(job.part.config(job.rule).rule, run, part.draws or run.draws)
         methods = tuple(dict.fromkeys((*every, *(method for method in part.methods if method != "all"))))
         job = replace(job, part=replace(job.part, methods=methods))
     if out is None:

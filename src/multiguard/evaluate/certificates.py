@@ -157,8 +157,8 @@ def certify_votes(
     Args:
         votes: What `read_votes` returns.
         config: The rule, alpha and n.
-        methods: The methods to prove with, on the same votes; by default "coupled" (the threshold rule: "joint"), for
-            adaptive votes "betting". The threshold rule has these three and "independent".
+        methods: The methods to prove with, on the same votes; by default that of `certified_radii` for this rule, noise
+            and n, for adaptive votes "betting". The threshold rule has "joint", "coupled", "betting" and "independent".
         labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
             certify the labels that the pilot draws choose. Then recall is the fraction of the predicted labels that
             provably stay.
@@ -171,7 +171,7 @@ def certify_votes(
     (('joint', 'paper'), 7, 5)
     """
     configs = [config.resolve(votes.provenance)]
-    proven_by = resolve_methods(methods, config.rule, votes.provenance)
+    proven_by = resolve_methods(methods, config, votes.provenance)
     return certify_configs(votes, configs, proven_by, labels, per_unit(progress, len(votes)))[0]
 
 

@@ -61,7 +61,7 @@ class Certifier:
         self.config, self._source, self._rule = config, source, config.rule
         self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
         self._label_method, self._enumerated = default_method(run), isinstance(run.noise, BandAblation)
-        self._raised = {self._label_method, set_method(config.rule, run)}
+        self._raised = {self._label_method, set_method(config.rule, run, config.draws)}
         self._is_one_claim = source == "pilot" and is_one_claim(config.rule, methods)
         if self._is_one_claim:
             self._label_method = methods[0]
@@ -170,14 +170,14 @@ def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
     return isinstance(rule, TopK) and rule.k == 1 and len(methods) == 1 and methods[0] in LABEL_METHODS
 
 
-def set_method(rule: Rule, run: Provenance) -> Method:
-    """The method that proves what is claimed of sets if none is named."""
-    return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise)
+def set_method(rule: Rule, run: Provenance, draws: int) -> Method:
+    """The method that proves what is claimed of sets by so many draws if none is named."""
+    return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise, draws)
 
 
-def every_method(rule: Rule, run: Provenance) -> tuple[Method, ...]:
+def every_method(rule: Rule, run: Provenance, draws: int) -> tuple[Method, ...]:
     """The methods that may certify these votes, the default first; without cohen, which is for a single label."""
-    first = set_method(rule, run)
+    first = set_method(rule, run, draws)
     if first == "enumerated" or _why_not_fixed(run):
         return (first,)
     return tuple(dict.fromkeys((first, *(each for each in rule.methods if each not in ("cohen", "enumerated")))))
@@ -197,9 +197,10 @@ def _why_not_fixed(run: Provenance) -> str | None:
     return None
 
 
-def resolve_methods(methods: Sequence[Method] | None, rule: Rule, run: Provenance) -> tuple[Method, ...]:
+def resolve_methods(methods: Sequence[Method] | None, config: CertifyConfig, run: Provenance) -> tuple[Method, ...]:
     """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
-    checked = check_methods((set_method(rule, run),) if methods is None else methods, rule, run.noise)
+    rule, draws = config.rule, run.draws if config.n is None else config.n
+    checked = check_methods((set_method(rule, run, draws),) if methods is None else methods, rule, run.noise)
     others = [method for method in checked if method != "betting"]
     why = _why_not_fixed(run)
     if why is not None and others:

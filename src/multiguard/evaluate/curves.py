@@ -68,7 +68,7 @@ def curves(
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
     >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
     >>> [(curve.method, curve.averaging, curve.scores.images) for curve in curves(certificates, [0.0, 0.25, 0.5])]
-    [('coupled', 'mean', 3), ('coupled', 'pooled', 3)]
+    [('joint', 'mean', 3), ('joint', 'pooled', 3)]
     """
     requested = check_radius(radius, certificates.noise)
     resampling = None if bands is None else Resampling(bands, resamples, seed)
@@ -85,7 +85,7 @@ def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, 
     >>> from multiguard import TopK, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
     >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
-    >>> method_curve(certificates, "coupled", [0.0, 0.25, 0.5]).scores.images
+    >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
     3
     """
     made = _method_curves(certificates, method, check_radius(radius, certificates.noise), None, (averaging,))

@@ -56,7 +56,7 @@ def sweep(
     [(5, 'mean'), (5, 'pooled'), (15, 'mean'), (15, 'pooled')]
     """
     run = votes.provenance
-    grid, proven_by = check_radius(radius, run.noise), resolve_methods(methods, config.rule, run)
+    grid, proven_by = check_radius(radius, run.noise), resolve_methods(methods, config, run)
     configs = sweep_configs(votes, config, vary)
     if not configs:
         return []

@@ -157,7 +157,9 @@ def tune(
     candidates: list[Candidate] = []
     for number, one in enumerate(votes):
         configs = [CertifyConfig(rule, alpha, n).resolve(one.provenance) for rule in rules]
-        (proven_by,) = resolve_methods((method or default_method(one.provenance),), rules[0], one.provenance)
+        (proven_by,) = resolve_methods(
+            (method or default_method(one.provenance),), CertifyConfig(rules[0]), one.provenance
+        )
         counter = per_unit(progress and _part(progress, number * len(rules), whole), len(rules))
         certified = certify_configs(one.subset(ids), configs, [proven_by], "truth", counter, sets_only=True)
         candidates += [_candidate(number, certificates, at, metric) for certificates in certified]

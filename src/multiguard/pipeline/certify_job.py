@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
@@ -138,10 +137,12 @@ def why_nothing(written: Results) -> str | None:
     """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)
-    limits = (proved.config.rule, labels, proved.noise, proved.config.alpha)
-    if draws == 0 or isinstance(proved.noise, BandAblation) or largest_radius(draws, *limits) >= 0:
+    rule, alpha, method = proved.config.rule, proved.config.alpha, proved.methods[0]
+    if draws == 0 or method not in ("joint", "coupled", "betting"):
         return None
-    return nothing_words(draws, proved.config.rule, labels, proved.config.alpha)
+    if largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
+        return None
+    return nothing_words(draws, rule, labels, alpha, method)
 
 
 def read_source(votes: Path) -> dict[str, Any]:

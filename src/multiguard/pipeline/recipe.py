@@ -35,7 +35,7 @@ class CertifyPart:
         tuple[Method, ...],
         Help(
             "coupled, joint, betting, paper, independent, jia, cohen or all "
-            "[coupled; threshold: joint; adaptive votes: betting; bands: enumerated].",
+            "[by the number of draws: coupled or joint; threshold: joint; adaptive votes: betting; bands: enumerated].",
             "method",
         ),
     ] = ()

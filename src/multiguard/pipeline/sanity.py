@@ -74,9 +74,10 @@ def radius_words(prepared: "PreparedVote") -> str:
     """The largest radius that the draws of a vote can prove, in words."""
     draws, labels = prepared.job.part.most_draws, len(prepared.classifier.label_names)
     rule: Rule = TopK(1, 1) if prepared.job.part.rule == "top-k" else Threshold(0.5)
-    radius = largest_radius(draws, rule, labels, prepared.noise, _ALPHA)
+    method = "betting" if prepared.job.part.adaptive else None
+    radius = largest_radius(draws, rule, labels, prepared.noise, _ALPHA, method)
     if radius < 0:
-        return nothing_words(draws, rule, labels, _ALPHA)
+        return nothing_words(draws, rule, labels, _ALPHA, method)
     if math.isinf(radius):
         return "one label cannot be lost: there are too few others"
     shown = prepared.noise.describe(math.floor(100 * radius) / 100)

@@ -141,7 +141,7 @@ def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> Results:
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)
     config = parse_config(metadata.config)
     _check_run(config, run)
-    methods = resolve_methods(metadata.methods, config.rule, run)
+    methods = resolve_methods(metadata.methods, config, run)
     fields = certificates_fields(file, certificates_schema(methods, config.rule), run.label_names, methods)
     fields |= {"config": config, "labelled": metadata.labelled, "failures": metadata.failures}
     certificates = Certificates(noise=run.noise, label_names=run.label_names, **fields)

@@ -1,0 +1,92 @@
+"""The order of draws: sorted votes are mixed by coupled and refused by betting; independent ones pass."""
+
+from collections import Counter
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from benchmarks.order import ALPHA, false_claims
+from scipy.stats import binomtest
+
+from multiguard.certify import Threshold, TopK, certified_radii, certified_radii_batch, label_radii
+from multiguard.certify.draws import _run_chances, check_order, fixed_permutation
+from multiguard.errors import InvalidInputError
+
+ONE = TopK(1, 1)
+SORTED = [[0]] * 841 + [[1]] * 159
+
+
+def test_counts_of_the_paper() -> None:
+    """Votes rebuilt from counts: the label stays up to 1.0 sigma, and no more is claimed by any function."""
+    options = {"num_labels": 3, "sigma": 1.0}
+    assert certified_radii(SORTED, [0], ONE, **options).true[0] <= 1.0
+    assert certified_radii_batch([SORTED], [[0]], ONE, **options)[0].true[0] <= 1.0
+    assert label_radii(SORTED, [0], ONE, method="coupled", **options)[0] <= 1.0
+
+
+@pytest.mark.parametrize(("r", "draws"), [(0.02, 300), (0.5, 300), (1.0, 300), (1.5, 300), (1.0, 1000)])
+def test_false_claims_of_sorted_votes(r: float, draws: int) -> None:
+    """Exact: sorted votes are claimed falsely nearly always as they stand, and less often than alpha if mixed."""
+    assert false_claims(r, draws, permuted=False) > 0.9
+    assert false_claims(r, draws, permuted=True) <= ALPHA
+
+
+def test_permutation() -> None:
+    """The permutation depends on n alone, and is one."""
+    for count in (1, 2, 7, 1000):
+        first, again = fixed_permutation(count), fixed_permutation(count)
+        np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(np.sort(first), np.arange(count))
+    assert fixed_permutation(8).tolist() == [2, 0, 7, 5, 6, 3, 4, 1]
+
+
+def test_same_rows_same_radius() -> None:
+    """Nothing but the rows in their places decides: the permutation is no function of the votes."""
+    rng = np.random.default_rng(3)
+    votes = rng.permutation(SORTED)
+    relabelled = 1 - votes  # other content, the same places
+    options = {"num_labels": 2, "sigma": 1.0, "method": "coupled"}
+    assert certified_radii(votes, [0], ONE, **options).true == certified_radii(relabelled, [1], ONE, **options).true
+
+
+@pytest.mark.parametrize("votes", [SORTED, SORTED[::-1], [[0], [1]] * 100, [[0]] * 90 + [[1]] * 10])
+def test_refused_order(votes: list[list[int]]) -> None:
+    """Betting refuses rows that are sorted or in rotation, and names the method that needs no order."""
+    for function in (certified_radii, label_radii):
+        with pytest.raises(InvalidInputError, match=r"order in which they were drawn.*use 'joint'"):
+            function(votes, [0], ONE, num_labels=2, sigma=1.0, method="betting")
+
+
+def test_refused_sets() -> None:
+    """The same for sets of labels."""
+    sets = np.repeat(np.array([[True, False], [False, True], [True, True]]), [60, 60, 60], axis=0)
+    with pytest.raises(InvalidInputError, match=r"order in which they were drawn"):
+        certified_radii(sets, [0], Threshold(0.5), sigma=1.0, method="betting")
+
+
+@pytest.mark.parametrize(("hits", "misses"), [(1, 1), (3, 4), (2, 7), (6, 6), (1, 9)])
+def test_runs(hits: int, misses: int) -> None:
+    """The distribution of the number of runs is that of all orders, counted one by one."""
+    places = range(hits + misses)
+    found: Counter[int] = Counter()
+    for chosen in combinations(places, hits):
+        marks = [place in chosen for place in places]
+        found[1 + sum(one != other for one, other in pairwise(marks))] += 1
+    chances = _run_chances(hits, misses)
+    total = sum(found.values())
+    expected = [found[runs] / total for runs in range(len(chances))]
+    np.testing.assert_allclose(chances, expected, atol=1e-12)
+
+
+def test_independent_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a level that can be seen, independent draws are refused no more often than the level says."""
+    monkeypatch.setattr("multiguard.certify.draws._NOT_DRAWN", 0.05)
+    rng, refused, trials = np.random.default_rng(4), 0, 1500
+    for _ in range(trials):
+        votes = np.argsort(rng.gumbel(size=(120, 6)) + np.array([1.5, 1, 0.5, 0, 0, -1]), axis=1)[:, ::-1]
+        try:
+            check_order(votes, TopK(3, 2), 6)
+        except InvalidInputError:
+            refused += 1
+    assert refused > 0
+    assert binomtest(refused, trials, 0.05, alternative="greater").pvalue > 1e-3
