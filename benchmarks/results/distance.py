@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from tests.certify.cases import random_distribution
 from tests.certify.limit import least_gap, limit_radius
 
+from benchmarks.exact_law import law_radii
 from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import Source, hits_of, kept_rows
-from multiguard.certify import Method, TopK, certified_size, exact_radii
+from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_radii
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import AttackedImage, Attacks, prediction_scores
 from multiguard.io.rounding import percent_value
@@ -150,7 +151,7 @@ def _limit(source: Source, image: int, rule: TopK) -> Floats:
     """The largest size that is not broken at each radius, then the largest that is proved."""
     hits, labels = hits_of(source, image, rule.k_prime), source.labels[image]
     sets, counts = np.unique(hits, axis=0, return_counts=True)
-    proved = exact_radii(sets, counts / len(hits), labels, rule, sigma=source.sigma, method=_METHOD).true
+    proved = law_radii(sets, counts / len(hits), labels, rule, Gaussian(source.sigma)).true
     lower = certified_size(proved, _AT)
     ends = zip(lower, _AT, strict=True)
     upper = [_unbroken(hits, labels, rule.k, int(size), radius / source.sigma) for size, radius in ends]
@@ -190,7 +191,9 @@ def limit_fractions(cases: int, labels: int, k_prime: int, k: int, true: int) ->
         sets, chances = random_distribution(np.random.default_rng(seed), labels=labels, k_prime=k_prime)
         chances = 0.99 * chances + 0.01 / len(sets)
         own = sorted(int(i) for i in np.argsort(-(chances @ sets))[:true])
-        radii = {m: exact_radii(sets, chances, own, TopK(k, k_prime), sigma=1.0, method=m).true for m in _SMALL_METHODS}
+        law, rule = (sets, chances, own), TopK(k, k_prime)
+        radii = {m: exact_radii(*law, rule, sigma=1.0, method=m).true for m in _SMALL_METHODS if m != _METHOD}
+        radii[_METHOD] = law_radii(*law, rule, Gaussian(1.0)).true
         for e, proved in enumerate(radii["joint"], start=1):
             if not 0.05 < proved < 5:
                 continue

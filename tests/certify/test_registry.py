@@ -88,7 +88,7 @@ def test_refusals(change, message):
 def test_unknown_method():
     """An unknown method is refused with the known ones; a registered one only where its rule is meant."""
     register_method("ranks-only", like_joint, guarantee="that of joint")
-    with pytest.raises(MultiGuardError, match="cohen, enumerated, mine, ranks-only"):
+    with pytest.raises(MultiGuardError, match="jia, enumerated, mine, ranks-only"):
         certified_radii(RANKED, [0], TopK(2, 1), sigma=0.5, num_labels=4, method="other")
     with pytest.raises(MultiGuardError, match="method of the threshold rule 'ranks-only'"):
         certified_radii(SETS, [0], Threshold(0.5), sigma=0.5, method="ranks-only")

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluate.votes_cases import assert_same_certificates, random_votes, stored_votes
 from tests.shared_data import COCO_VOTES
 
-from multiguard.certify import METHODS, TopK, certified_radii, hits_from_ranked
+from multiguard.certify import TopK, certified_radii, hits_from_ranked
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certificates, certify_votes, curves
@@ -91,15 +91,6 @@ def test_single_read(votes, monkeypatch) -> None:
     assert read == list(range(11))
 
 
-def test_cohen(tmp_path) -> None:
-    """Cohen is allowed where every image has at most one label."""
-    ranked = np.array([[4]] * 95 + [[3]] * 5)
-    votes = stored_votes(tmp_path, [ranked] * 2, [[4], []])
-    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), methods=METHODS[:-1])
-    assert found.radii["cohen"][0][0] > 0
-    assert found.radii["cohen"][1].shape == (0,)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -120,7 +111,7 @@ def test_refused_configs(votes, config, message) -> None:
 
 @pytest.mark.parametrize(
     ("methods", "message"),
-    [((), "at least one"), ("joint", "a list of methods"), (("jont",), "did you mean 'joint'"), (("cohen",), "cohen")],
+    [((), "at least one"), ("joint", "a list of methods"), (("jont",), "did you mean 'joint'")],
 )
 def test_refused_methods(votes, methods, message) -> None:
     """Unknown methods are refused."""

@@ -13,8 +13,6 @@ from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, check_votes, count_votes, equal_groups, hits_from_ranked
-from multiguard.certify.coupled import coupled_radii
-from multiguard.certify.draws import read_draws
 from multiguard.certify.enumerated import enumerated_radii
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
@@ -22,7 +20,7 @@ from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sa
 from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.certify.registry import own_method
 from multiguard.certify.rules import COUPLED_FROM, Method, Rule, TopK, check_method, default_method
-from multiguard.certify.theorem1 import cohen_radii, jia_radii, paper_radii
+from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
 
@@ -34,7 +32,6 @@ _TOP_K: dict[Method, Solver] = {
     "paper": paper_radii,
     "independent": partial(paper_radii, second_terms=False),
     "jia": jia_radii,
-    "cohen": cohen_radii,
 }
 _FLOORS: dict[Method, Solver] = {"joint": joint_floors, "independent": independent_floors}
 _CEILINGS: dict[Method, Solver] = {"joint": joint_ceilings, "independent": independent_ceilings}
@@ -102,12 +99,12 @@ def certified_radii(
         noise: The noise, which says what the attacker may do and what a radius counts.
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
         method: "coupled", "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
-            1, corrected), "jia" (each label on its own) and "cohen" (k = k' = d = 1). By default what proves most:
-            "coupled" for `TopK`, Gaussian noise and 80 to 50,000 draws (100,000 if k' > 1), otherwise "joint". It
-            depends on the number of draws alone, which was fixed beforehand. The radii of "coupled" and
-            "betting" are some of `noise.radii(noise.betting_r)`. Those of "betting" hold for any number of draws, also
-            one that was decided by looking at the votes, and a run may be extended by more draws. The other methods
-            need a number of draws fixed beforehand. "enumerated" is the one method of a `BandAblation`.
+            1, corrected) and "jia" (each label on its own). By default what proves most: "coupled" for `TopK`, Gaussian
+            noise and 80 to 50,000 draws (100,000 if k' > 1), otherwise "joint". The default depends on the number of
+            draws alone, which was fixed beforehand. The radii of "coupled" and "betting" are some of
+            `noise.radii(noise.betting_r)`. Those of "betting" hold for any number of draws, also one that was decided
+            by looking at the votes, and a run may be extended by more draws. The other methods need a number of draws
+            fixed beforehand. "enumerated" is the one method of a `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
     >>> draws = np.random.default_rng(0)
@@ -191,7 +188,7 @@ def exact_radii(
         rule: The smoothed classifier.
         sigma: The standard deviation of Gaussian noise; give this or `noise`.
         noise: The noise, any but a `BandAblation`.
-        method: The method to prove with, by default that of `certified_radii`.
+        method: The method to prove with, "joint" by default; those that bet on draws have no exact radii.
 
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
     >>> exact_radii(sets, [0.9, 0.1], [0], TopK(k=1, k_prime=1), sigma=1.0).true.round(4)
@@ -200,16 +197,13 @@ def exact_radii(
     sets = np.asarray(vote_sets)
     num_labels = _columns("vote_sets", sets)
     sampled = check_sampled(resolve_noise(sigma, noise))
-    options = check_options(rule, num_labels, sampled, 0.5, method, COUPLED_FROM)
+    options = check_options(rule, num_labels, sampled, 0.5, method or "joint", COUPLED_FROM)
     method = options[-1]
     if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
-    if own_method(method) is not None:
-        raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii")
-    if method in BETTING_METHODS:
-        draws = read_draws(sets, labels, rule, num_labels)
-        return _radii(sampled, coupled_radii(draws, weights, rule, sampled.shift))
+    if own_method(method) is not None or method in BETTING_METHODS:
+        raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii; use 'joint'")
     counts = count_votes(sets, labels, rule, num_labels, weights, layers=_has_layers(method))
     return solve([counts], rule, Exact(weights), *options)[0]
 

@@ -25,7 +25,7 @@ Method = str  # one of `METHODS`, or a name given to `register_method`
 # The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 9.7):
 # the fewest, the most for k' = 1, and the most for larger k'.
 COUPLED_FROM, COUPLED_TO, COUPLED_TO_MANY = 80, 50_000, 100_000
-METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "cohen", "enumerated")
+METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "enumerated")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The paper's Theorem 1 with its corrections: `paper`, `independent`, `jia` and `cohen`.
+"""The paper's Theorem 1 with its corrections: `paper`, `independent` and `jia`.
 
 Size e is certified at R = r sigma if
 
@@ -22,7 +22,6 @@ from multiguard.certify.counts import Group
 from multiguard.certify.layers import Layers, crossing
 from multiguard.certify.rules import TopK
 from multiguard.certify.shifts import Shift
-from multiguard.errors import InvalidInputError
 
 
 def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, second_terms: bool = True) -> Floats:
@@ -52,16 +51,6 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
         sides.append(terms.sides(own, upper, rule.k_prime - own[:, 0]))
     return -np.sort(-np.stack(_solve(sides, group.shift), axis=1), axis=1)[:, : group.sizes(rule.k)]
-
-
-def cohen_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
-    """The r, (images, 1), of Theorem 1 in its special case k = k' = d = 1; raises in any other."""
-    if not rule.k == rule.k_prime == group.num_true == 1:
-        raise InvalidInputError(
-            f"method 'cohen' is the case k = k_prime = 1 with one true label, got k = {rule.k}, k_prime = "
-            f"{rule.k_prime} and {group.num_true} labels; use 'joint' or 'paper'"
-        )
-    return paper_radii(group, rule, alpha, bounds)
 
 
 def _solve(sides: Sequence[tuple[Layers, Layers]], shift: Shift) -> list[Floats]:

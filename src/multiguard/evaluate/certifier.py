@@ -176,11 +176,11 @@ def set_method(rule: Rule, run: Provenance, draws: int) -> Method:
 
 
 def every_method(rule: Rule, run: Provenance, draws: int) -> tuple[Method, ...]:
-    """The methods that may certify these votes, the default first; without cohen, which is for a single label."""
+    """The methods that may certify these votes, the default first."""
     first = set_method(rule, run, draws)
     if first == "enumerated" or _why_not_fixed(run):
         return (first,)
-    return tuple(dict.fromkeys((first, *(each for each in rule.methods if each not in ("cohen", "enumerated")))))
+    return tuple(dict.fromkeys((first, *(each for each in rule.methods if each != "enumerated"))))
 
 
 def default_method(run: Provenance) -> Method:

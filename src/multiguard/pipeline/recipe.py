@@ -34,7 +34,7 @@ class CertifyPart:
     methods: Annotated[
         tuple[Method, ...],
         Help(
-            "coupled, joint, betting, paper, independent, jia, cohen or all "
+            "coupled, joint, betting, paper, independent, jia or all "
             "[by the number of draws: coupled or joint; threshold: joint; adaptive votes: betting; bands: enumerated].",
             "method",
         ),

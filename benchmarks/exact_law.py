@@ -13,12 +13,16 @@ largest C over all weights decides: where it is not above 0, some classifier wit
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
+from multiguard.certify.arguments import check_distribution
 from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.bets import Game, ladders
-from multiguard.certify.draws import Draws
+from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import crossing
+from multiguard.certify.noise import SampledNoise
+from multiguard.certify.radii import Radii
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
 from multiguard.certify.subsets import best_within, subset_sizes
@@ -35,7 +39,17 @@ _FURTHER, _STEPS, _MOST_PAIRS = 2.0, 16, 64
 _TRIES, _LEAST_MEAN = 60, 1e-9
 
 
-def coupled_radii(draws: Draws, chances: Floats, rule: Rule, shift: Shift) -> tuple[Floats, Floats | None]:
+def law_radii(
+    vote_sets: ArrayLike, probabilities: ArrayLike, labels: ArrayLike, rule: Rule, noise: SampledNoise
+) -> Radii:
+    """What bets prove with infinitely many draws: the arguments are those of `exact_radii`."""
+    sets = np.asarray(vote_sets)
+    weights = check_distribution(probabilities, len(sets))
+    true, false = _coupled(read_draws(sets, labels, rule, sets.shape[1]), weights, rule, noise.shift)
+    return Radii(noise.radii(true), None if false is None else noise.radii(false))
+
+
+def _coupled(draws: Draws, chances: Floats, rule: Rule, shift: Shift) -> tuple[Floats, Floats | None]:
     """As `betting_radii`, each row of `draws` with its chance in place of being a draw; every r counts."""
     d, rivals = draws.num_true, draws.rivals
     if isinstance(rule, TopK):
