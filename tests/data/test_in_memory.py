@@ -48,10 +48,44 @@ def test_single_labels():
     assert contents(as_dataset((ROWS, np.array(["emu", "cat", "dog", "dog"])), NAMES))[1] == [(2,), (0,), (1,), (1,)]
 
 
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ([0, 1, 1], NAMES),
+        ((1, 0, 0), NAMES),
+        ([0, 0, 0], NAMES),
+        ([np.int64(1), 0, 1], NAMES),
+        (list(torch.tensor([1, 0, 1])), NAMES),
+        (np.array([1, 0, 1], dtype=object), NAMES),
+        ([1, 0], NAMES[:2]),
+        ([0], NAMES[:1]),
+        (0, NAMES[:1]),
+        ([1.0, 0.0, 1.0], NAMES),
+        ([True, False, True], NAMES),
+        ([True], NAMES),
+        ([np.True_], NAMES),
+        ([torch.tensor(True)], NAMES),
+        (True, NAMES),
+        ([2, 2], NAMES),
+        (["cat", "cat"], NAMES),
+        ([0, 1, 1, 0], NAMES),
+    ],
+)
+def test_ambiguous_lists(row, names):
+    """A list that may be one 0 or 1 per label is not read as indices, and the message has the fix."""
+    with pytest.raises(DataError, match=r"np\.asarray\(Y\); names or a set of indices"):
+        label_set(row, names)
+    for data in ((np.zeros((1, 3)), [row]), [(np.zeros(3), row)] * 3):
+        with pytest.raises(DataError, match=r"np\.asarray\(Y\)"):
+            _ = as_dataset(data, names)[0]
+
+
 def test_list_and_array():
-    """Nothing is guessed from values: the list [0, 1, 1] holds indices, the array [0, 1, 1] is multi-hot."""
-    assert label_set([0, 1, 1], NAMES) == (0, 1)
+    """Nothing is guessed from values: a list holds indices, an array is multi-hot, a set of indices is never a row."""
+    assert label_set([0, 1], NAMES) == (0, 1)
     assert label_set(np.array([0, 1, 1]), NAMES) == (1, 2)
+    assert label_set({0, 1}, NAMES[:2]) == (0, 1)
+    assert label_set({0}, NAMES[:1]) == (0,)
 
 
 @pytest.mark.parametrize(

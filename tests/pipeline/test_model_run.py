@@ -124,6 +124,17 @@ def test_data_forms(tmp_path):
         np.testing.assert_array_equal(curve, curves[0])
 
 
+@pytest.mark.parametrize("rows", [HOT[:6].tolist(), [tuple(row) for row in HOT[:6].tolist()], HOT[:6] > 0])
+def test_rows_of_bits(rows):
+    """Rows of 0 and 1 in lists are never read as indices; the same rows in an array are multi-hot."""
+    smoother = Smoother(network(), SIGMA, labels=list("abcd"), device="cpu")
+    if isinstance(rows, list):
+        with pytest.raises(MultiGuardError, match=r"give an array for one 0 or 1 per label, np.asarray\(Y\)"):
+            smoother.certify((TEST[0], rows), RULE, **QUICK)
+    by_array = smoother.certify((TEST[0], np.asarray(rows)), RULE, **QUICK)
+    assert by_array.recall(0.0) == smoother.certify(TEST, RULE, **QUICK).recall(0.0)
+
+
 def test_same_path(tmp_path):
     """The results are those of the votes and the certificates in the folder, which the commands read."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)

@@ -1,8 +1,8 @@
 """Data that Python programs hold: arrays, torch datasets and data loaders as datasets to vote on. Never imports torch.
 
 A label set is given per input: an array holds one 0 or 1 per label (multi-hot), a list holds label indices or names, a
-number or a name alone is one label. Nothing is guessed from values: the list [0, 1] is two indices, the array [0, 1] is
-the second of two labels.
+number or a name alone is one label. Nothing is guessed from values: a list that could be either, one 0 or 1 per label
+or indices, raises `DataError`.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from multiguard.errors import DataError, ImageError
 Labels = tuple[int, ...]
 _OURS = ("name", "label_names", "ids")
 _LOADERS = ("dataset", "batch_sampler", "collate_fn")
+_FIX = "give an array for one 0 or 1 per label, np.asarray(Y); names or a set of indices, such as {0, 2}, otherwise"
 
 
 class MemoryDataset:
@@ -205,12 +206,26 @@ def label_set(labels: Any, label_names: Sequence[str]) -> Labels:
     >>> names = ["cat", "dog", "emu"]
     >>> label_set(["dog", "cat"], names), label_set([2], names), label_set(np.array([0, 1, 1]), names)
     ((0, 1), (2,), (1, 2))
+    >>> label_set([0, 1, 1], names)
+    Traceback (most recent call last):
+    multiguard.errors.DataError: the labels [0, 1, 1] are one 0 or 1 per label, or indices; ...
     """
     if hasattr(labels, "shape") and np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "biuf":
         return _from_multi_hot(np.asarray(labels), len(label_names))
     single = isinstance(labels, str) or np.ndim(labels) == 0
-    given = [labels] if single and not isinstance(labels, set | frozenset) else list(labels)
-    return tuple(sorted({_index(label, label_names) for label in given}))
+    if isinstance(labels, set | frozenset):
+        return tuple(sorted({_index(label, label_names) for label in labels}))
+    given = [labels] if single else list(labels)
+    if len(given) == len(label_names) and all(_is_bit(label) for label in given):
+        raise DataError(f"the labels {given} are one 0 or 1 per label, or indices; {_FIX}")
+    indices = sorted(_index(label, label_names) for label in given)
+    if len(set(indices)) < len(indices):
+        raise DataError(f"the labels {given} name a label twice; {_FIX}")
+    return tuple(indices)
+
+
+def _is_bit(label: Any) -> bool:
+    return not isinstance(label, str) and np.ndim(label) == 0 and label in (0, 1)
 
 
 def _from_multi_hot(row: NDArray[Any], count: int) -> Labels:
@@ -230,9 +245,11 @@ def _index(label: Any, label_names: Sequence[str]) -> int:
             raise DataError(f"the label {label!r} is none of the classifier's {len(label_names)} labels")
         return label_names.index(label)
     try:
+        if str(getattr(label, "dtype", type(label).__name__)).endswith("bool"):
+            raise TypeError
         index = operator.index(label)
     except TypeError as error:
-        raise DataError(f"a label is {label!r}; expected an index or a name") from error
+        raise DataError(f"a label is {label!r}; expected an index or a name: {_FIX}") from error
     if not 0 <= index < len(label_names):
         raise DataError(f"label {index} does not exist: the classifier has labels 0 to {len(label_names) - 1}")
     return index
