@@ -41,6 +41,16 @@ def test_top_label(goal, sigma):
             assert found.labels_after[0, 0] == (not broken)
 
 
+def test_bytes():
+    """uint8 images are attacked as pixels in [0, 1], uint8 rows in their own unit."""
+    options = {"radius": 0.1, "seed": 0, "steps": 2, "starts": 1, **OPTIONS}
+    row = pgd(scores, np.array([[200, 100]], np.uint8), Hide("cat"), TopK(1, 1), **options)
+    assert np.abs(row.inputs - [[200, 100]]).max() <= 0.1
+    image = np.array([200, 100], np.uint8).reshape(1, 1, 1, 2)
+    pixels = pgd(lambda x: scores(x.flatten(1)), image, Hide("cat"), TopK(1, 1), **options)
+    assert np.abs(pixels.inputs - image / 255).max() <= 0.1
+
+
 @pytest.mark.parametrize(("goal", "radius"), [(Hide("cat"), 2.0), (Add("dog"), 0.5), (Change(), 0.5)], ids=repr)
 def test_threshold(goal, radius):
     """Under the threshold rule a label leaves, or comes in, at the distance of its own logit from 0."""

@@ -89,14 +89,20 @@ def test_list_and_array():
 
 
 @pytest.mark.parametrize(
-    "rows", [ROWS, ROWS.astype(int), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()]
+    "rows", [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()]
 )
 def test_input_forms(rows):
-    """Arrays, tensors, sparse rows and lists become float32 rows; uint8 stays as it is."""
+    """Arrays, tensors, sparse rows and lists become float32 rows."""
     inputs, _ = contents(as_dataset((rows, SETS), NAMES))
     assert inputs.dtype == np.float32
     np.testing.assert_array_equal(inputs, ROWS)
-    assert as_dataset((ROWS.astype(np.uint8), SETS), NAMES)[0].image.dtype == np.uint8
+
+
+def test_bytes():
+    """Only images (channels, height, width) of uint8 are pixels; any other shape has values."""
+    for shape, dtype in (((4,), np.float32), ((4, 4), np.float32), ((3, 4, 4), np.uint8), ((2, 3, 4, 4), np.float32)):
+        image = as_dataset((np.full((1, *shape), 7, np.uint8), [[0]]), NAMES)[0].image
+        assert (image.dtype, image.max()) == (dtype, 7)
 
 
 def test_torch_data():

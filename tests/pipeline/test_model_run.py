@@ -135,6 +135,18 @@ def test_rows_of_bits(rows):
     assert by_array.recall(0.0) == smoother.certify(TEST, RULE, **QUICK).recall(0.0)
 
 
+def test_bytes_of_a_table():
+    """uint8 rows of a table are values, not pixels: they give the results of the same rows in floating point."""
+    rows = np.round(ROWS * 10).astype(np.uint8)
+    fitted = OneVsRestClassifier(LogisticRegression()).fit(rows, HOT)
+    smoother, curves = Smoother(fitted, 1.0, device="cpu"), []
+    for given in (rows[:6], rows[:6].astype(np.float64)):
+        curves.append(smoother.certify((given, TEST[1]), RULE, **QUICK).curve().scores.recall)
+        one = smoother.votes(given[0], 50, seed=0, image_id="a")
+        np.testing.assert_array_equal(one, smoother.votes(rows[0].astype(np.float32), 50, seed=0, image_id="a"))
+    np.testing.assert_array_equal(*curves)
+
+
 def test_same_path(tmp_path):
     """The results are those of the votes and the certificates in the folder, which the commands read."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)

@@ -25,7 +25,6 @@ from multiguard.io.names import unknown_name
 from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.batches import image_tensor
-from multiguard.smooth.engine import to_pixels
 from multiguard.smooth.noise_source import noise_key, resolve_seed
 from multiguard.smooth.settings import resolve_device
 
@@ -244,13 +243,15 @@ def _check_inputs(threat: Threat, inputs: Tensor, radius: float) -> None:
 
 
 def _batch(inputs: Any) -> Tensor:
-    """The inputs as one float32 tensor."""
+    """The inputs as one float32 tensor; a uint8 value x of an image is x / 255."""
     given = inputs if isinstance(inputs, Tensor) else np.asarray(inputs)
     tensor = image_tensor("inputs", given, None)
     if tensor.ndim < 2:
         shape = tuple(tensor.shape)
         raise InvalidInputError(f"inputs has shape {shape}; expected a batch (inputs, ...): use inputs[None].")
-    return to_pixels(tensor)
+    is_bytes = str(given.dtype).endswith("uint8")
+    values = tensor.to(torch.float32)
+    return values / 255 if is_bytes and values.ndim == _BATCH_DIMENSIONS else values
 
 
 def _aim(goal: Hide | Add, count: int, names: Sequence[str]) -> Bools:

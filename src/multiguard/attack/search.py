@@ -50,7 +50,7 @@ class Victim:
     """
 
     id: str  # its id, which keys the noise
-    image: NDArray[np.generic]  # (3, height, width) or any shape: uint8 (a value is x / 255) or floating point
+    image: NDArray[np.generic]  # (3, height, width), uint8 (x / 255 is meant) or floating point; or any other shape
     labels: tuple[int, ...]  # the indices of L, at least one
     radii: tuple[float, ...]  # the radii allowed, in the unit of the noise's attacker, from small to large, all above 0
 

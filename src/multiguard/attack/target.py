@@ -14,6 +14,7 @@ from multiguard.certify.noise import HIDDEN, BandAblation
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth import Smoother
+from multiguard.smooth.batches import image_tensor
 from multiguard.smooth.engine import check_scores, score_limit, to_pixels
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, Stream, key_words
 from multiguard.smooth.philox import device_noise
@@ -235,7 +236,7 @@ def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) ->
     'gradients are 0 everywhere'
     """
     device, target = smoother.settings.device, SmoothedTarget(smoother, TopK(1, 1), seed=0)
-    inputs = (to_pixels(torch.from_numpy(np.array(image))).to(device)[None] for image in images)
+    inputs = (to_pixels(image_tensor("image", image, None)).to(device)[None] for image in images)
     return find_gradient_error(target.scores, inputs)
 
 

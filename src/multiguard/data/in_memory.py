@@ -22,13 +22,15 @@ from multiguard.errors import DataError, ImageError
 Labels = tuple[int, ...]
 _OURS = ("name", "label_names", "ids")
 _LOADERS = ("dataset", "batch_sampler", "collate_fn")
+_IMAGE_DIMENSIONS = 3  # (channels, height, width)
 _FIX = "give an array for one 0 or 1 per label, np.asarray(Y); names or a set of indices, such as {0, 2}, otherwise"
 
 
 class MemoryDataset:
     """Inputs of any shape with their label sets, read one by one; an input that cannot be used raises `ImageError`.
 
-    Integers other than uint8, and booleans, become float32; uint8 inputs are images (x / 255 is meant).
+    Numbers of any type become float32, in their own unit; only uint8 inputs (channels, height, width) are pixels and
+    stay as they are (x / 255 is meant).
 
     >>> data = MemoryDataset("rows", ["cat", "dog"], 2, lambda index: ([[0.5, 2.0], [1.0, 3.0]][index], ["dog"]))
     >>> data[1].id, data[1].image, data[1].labels
@@ -256,9 +258,9 @@ def _index(label: Any, label_names: Sequence[str]) -> int:
 
 
 def as_input(given: Any) -> NDArray[Any]:
-    """The input as uint8 or float32; what is not a finite array of numbers raises `DataError`."""
+    """The input as float32, or uint8 pixels; what is not a finite array of numbers raises `DataError`."""
     array = _array(given)
-    if array.dtype == np.uint8:
+    if array.dtype == np.uint8 and array.ndim == _IMAGE_DIMENSIONS:
         return array
     with np.errstate(over="ignore"):
         values = array.astype(np.float32)

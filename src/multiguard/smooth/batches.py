@@ -31,7 +31,7 @@ class Job:
 
     image_id: str  # for messages
     key: bytes  # the 128-bit noise key
-    image: Tensor  # on the device: float32 in [0, 1], or uint8 (a pixel is x / 255)
+    image: Tensor  # on the device: float32, or uint8 pixels (x / 255 is meant)
     first_draw: int
     draws: int
     noisy: bool = True  # False for the image as it is, whose votes certify nothing
@@ -149,8 +149,13 @@ def check_draws(draws: int, first_draw: int = 0, *, name: str = "draws") -> int:
 
 
 def image_tensor(image_id: str, image: Image, image_size: tuple[int, int] | None) -> Tensor:
-    """The image as a finite uint8 or float32 tensor of the classifier's size; any other image is refused by its id."""
+    """The image as a finite float32 tensor, or uint8 pixels, of the classifier's size; any other raises an error.
+
+    Only (channels, height, width) are pixels: other uint8 values, such as a row of a table, are taken as they are.
+    """
     tensor = image.detach() if isinstance(image, Tensor) else _from_array(image_id, image)
+    if tensor.dtype == torch.uint8 and tensor.ndim != _IMAGE_DIMENSIONS:
+        tensor = tensor.to(torch.float32)
     if tensor.dtype != torch.uint8:
         if not tensor.is_floating_point():
             raise InvalidInputError(f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}.")

@@ -172,7 +172,8 @@ class Smoother:
         Memory does not grow with `draws`, except for the votes themselves.
 
         Args:
-            image: An array of any shape: uint8 (a value is x / 255) or floating point.
+            image: An array of any shape, uint8 or floating point. A uint8 value x of an image (channels, height,
+                width) is x / 255; those of any other shape are taken as they are.
             draws: n, the number of noisy copies to classify.
             seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
