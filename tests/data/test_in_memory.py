@@ -105,6 +105,40 @@ def test_bytes():
         assert (image.dtype, image.max()) == (dtype, 7)
 
 
+def test_frames():
+    """Columns of data frames take the classifier's order by their names; without names, theirs."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(ROWS, columns=["x", "y", "z"])
+    labels = pandas.DataFrame(HOT, columns=NAMES).astype({"dog": bool, "emu": float})
+    data = as_dataset((table[["z", "x", "y"]], labels[["emu", "cat", "dog"]]), NAMES, ("x", "y", "z"))
+    inputs, sets = contents(data)
+    np.testing.assert_array_equal(inputs, ROWS)
+    assert sets == SETS
+    assert data.name == as_dataset((ROWS, SETS), NAMES).name
+    np.testing.assert_array_equal(contents(as_dataset((table[["z", "x", "y"]], SETS), NAMES))[0], ROWS[:, [2, 0, 1]])
+    numbered = pandas.DataFrame(HOT[:, ::-1], columns=[2, 1, 0])
+    assert contents(as_dataset((ROWS, numbered), ("0", "1", "2")))[1] == SETS
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ({"y": "w"}, {}, "columns of X are not the classifier's own columns, missing: y; unknown: w"),
+        ({}, {"dog": "fox"}, r"columns of Y are not .* \(labels=.*\), missing: dog; unknown: fox"),
+        ({"y": "x"}, {}, "X has columns without numbers, or with one name: x"),
+    ],
+)
+def test_other_columns(x, y, message):
+    """Missing and unknown columns are named."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(ROWS, columns=["x", "y", "z"]).rename(columns=x)
+    labels = pandas.DataFrame(HOT, columns=NAMES).rename(columns=y)
+    with pytest.raises(DataError, match=message):
+        as_dataset((table, labels), NAMES, ("x", "y", "z"))
+    with pytest.raises(DataError, match="without numbers, or with one name: x"):
+        as_dataset((table.assign(x="red"), HOT), NAMES)
+
+
 def test_torch_data():
     """A torch dataset, and a loader of one, hold the same items, whatever the batches and the order."""
     items = TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(HOT))

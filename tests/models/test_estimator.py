@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
@@ -74,6 +75,20 @@ def test_estimator_of_sparse_rows():
     """An estimator fitted on sparse rows scores the dense, noisy ones."""
     model = OneVsRestClassifier(MultinomialNB()).fit(csr_matrix(X), Y)
     assert np.allclose(load(model)(torch.from_numpy(X)).numpy(), model.predict_proba(X), atol=1e-6)
+
+
+def test_named_columns(recwarn):
+    """An estimator that was fitted on a data frame gets one, so that columns are chosen by their names."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("uvwxyz"))
+    chosen = ColumnTransformer([("scaled", StandardScaler(), ["u", "w"]), ("rest", "passthrough", ["v"])])
+    model = make_pipeline(chosen, OneVsRestClassifier(LogisticRegression())).fit(frame, Y)
+    classifier = load(model)
+    assert classifier.feature_names == tuple("uvwxyz")
+    assert np.allclose(classifier(torch.from_numpy(X)).numpy(), model.predict_proba(frame), atol=1e-6)
+    assert not list(recwarn)
+    with pytest.raises(ModelError, match="fitted on 6 columns, and a row has 5 values"):
+        classifier(torch.from_numpy(X[:, :5]))
 
 
 def test_votes_of_rows():

@@ -147,6 +147,22 @@ def test_bytes_of_a_table():
     np.testing.assert_array_equal(*curves)
 
 
+def test_frames_in_another_order():
+    """Columns of X and Y in another order than in training are read by their names."""
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(ROWS.astype(np.float64), columns=list("stuvwxyz"))
+    y = pandas.DataFrame(HOT, columns=list("abcd"))
+    smoother = Smoother(OneVsRestClassifier(LogisticRegression()).fit(x, HOT), SIGMA, labels=list(y.columns), device="cpu")
+    orders = [(x, y), (x[list("zyxwvuts")], y), (x, y[list("dcab")])]
+    curves = [smoother.certify((x[:6], y[:6]), RULE, **QUICK).curve().scores.recall for x, y in orders]
+    np.testing.assert_array_equal(curves[1], curves[0])
+    np.testing.assert_array_equal(curves[2], curves[0])
+    with pytest.raises(MultiGuardError, match="missing: t; unknown: none"):
+        smoother.certify((x.drop(columns="t"), y), RULE, **QUICK)
+    with pytest.raises(MultiGuardError, match="missing: none; unknown: e"):
+        smoother.certify((x, y.assign(e=0)), RULE, **QUICK)
+
+
 def test_same_path(tmp_path):
     """The results are those of the votes and the certificates in the folder, which the commands read."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)

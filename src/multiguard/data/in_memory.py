@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError
+from multiguard.io.names import shorten_names
 
 Labels = tuple[int, ...]
 _OURS = ("name", "label_names", "ids")
 _LOADERS = ("dataset", "batch_sampler", "collate_fn")
+_NAMES_SHOWN = 5
 _IMAGE_DIMENSIONS = 3  # (channels, height, width)
 _FIX = "give an array for one 0 or 1 per label, np.asarray(Y); names or a set of indices, such as {0, 2}, otherwise"
 
@@ -86,31 +88,33 @@ class MemoryDataset:
         return f"MemoryDataset({self.name!r}, {len(self)} inputs, {len(self.label_names)} labels)"
 
 
-def as_dataset(data: Any, label_names: Sequence[str]) -> Dataset:
+def as_dataset(data: Any, label_names: Sequence[str], feature_names: Sequence[str] | None = None) -> Dataset:
     """The data as a dataset whose labels are these; anything else raises `DataError` and says what is accepted.
 
     Args:
         data: A pair (X, Y) of inputs and label sets, Y None where they are unknown; a torch dataset of items (x, y), or
-            a data loader of one; or a `Dataset`, which is returned as it is. X may be sparse (SciPy).
+            a data loader of one; or a `Dataset`, which is returned as it is. X may be sparse (SciPy). The columns of
+            data frames take the classifier's order by their names; a missing or a further column raises `DataError`.
         label_names: The label names of the classifier.
+        feature_names: The names of the columns of X in the classifier's order; None if it has none.
 
     >>> data = as_dataset((np.zeros((3, 4)), np.array([[1, 0], [0, 0], [1, 1]])), ["cat", "dog"])
     >>> [sample.labels for sample in map(data.__getitem__, range(3))]
     [(0,), (), (0, 1)]
     """
-    dataset = _open(data, label_names)
+    dataset = _open(data, label_names, feature_names)
     if isinstance(dataset, MemoryDataset):
         _ = dataset.labels  # those that are known are checked now
     return dataset
 
 
-def first_input(data: Any) -> NDArray[Any]:
+def first_input(data: Any, feature_names: Sequence[str] | None = None) -> NDArray[Any]:
     """The first input of the data that can be used, in whose form the model takes all of them; labels are not read.
 
     >>> first_input(([[1.0, 2.0], [3.0, 4.0]], [["any"], ["label"]]))
     array([1., 2.], dtype=float32)
     """
-    dataset = _open(data, ())
+    dataset = _open(data, (), feature_names)
     error: DataError = DataError("the data holds no input; give at least one")
     for index in range(len(dataset)):
         try:
@@ -120,12 +124,13 @@ def first_input(data: Any) -> NDArray[Any]:
     raise error
 
 
-def _open(data: Any, label_names: Sequence[str]) -> Dataset:
+def _open(data: Any, label_names: Sequence[str], feature_names: Sequence[str] | None) -> Dataset:
     if all(hasattr(data, name) for name in _OURS):
         dataset: Dataset = data
         return dataset
     if isinstance(data, tuple | list) and len(data) == 2:
-        return _from_arrays(data[0], data[1], label_names)
+        inputs, labels = (_values(*each) for each in (("X", data[0], feature_names), ("Y", data[1], label_names)))
+        return _from_arrays(inputs, labels, label_names)
     if all(hasattr(data, name) for name in _LOADERS):
         return _from_loader(data, label_names)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape"):
@@ -134,6 +139,24 @@ def _open(data: Any, label_names: Sequence[str]) -> Dataset:
         f"data is {_kind(data)}; expected a pair (X, Y), a torch Dataset or DataLoader with items (x, y), or a "
         "multiguard dataset. Give (X, None) for inputs without labels."
     )
+
+
+def _values(what: str, given: Any, names: Sequence[str] | None) -> Any:
+    """The values of a data frame, its columns in the order of these names if there are any; other data as it is."""
+    if not (hasattr(given, "columns") and hasattr(given, "dtypes")):
+        return given
+    columns = {str(column): np.asarray(given[column]) for column in given.columns}
+    unusable = [name for name, column in columns.items() if column.ndim > 1 or column.dtype.kind not in "biuf"]
+    if unusable or not columns:
+        raise DataError(f"{what} has columns without numbers, or with one name: {_list(unusable)}; encode them first")
+    missing, extra = ([one for one in a if one not in b] for a, b in ((names or (), columns), (columns, names or ())))
+    if names and (missing or extra):
+        known = "labels (labels=[...] names them in the order of the scores)" if what == "Y" else "own columns"
+        raise DataError(
+            f"the columns of {what} are not the classifier's {known}, missing: {_list(missing)}; unknown: "
+            f"{_list(extra)}"
+        )
+    return np.stack([columns[name] for name in names or columns], axis=1)
 
 
 def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> MemoryDataset:
@@ -289,6 +312,10 @@ def _digest(rows: Any) -> str:
         return image_hash(rows)
     parts = (image_hash(part) for part in (rows.data, rows.indices, rows.indptr))
     return hashlib.sha256(f"{rows.shape} {' '.join(parts)}".encode()).hexdigest()
+
+
+def _list(names: Sequence[str]) -> str:
+    return shorten_names(names, _NAMES_SHOWN) if names else "none"
 
 
 def _kind(value: object) -> str:

@@ -87,6 +87,11 @@ class Classifier(nn.Module):
             )
         return self._label_names
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the columns that a scikit-learn estimator was fitted on, in its order; None if it has none."""
+        return getattr(self.network, "feature_names", None)
+
     @torch.no_grad()
     def find_labels(self, inputs: Tensor) -> tuple[str, ...]:
         """The label names; where their number is unknown, one forward pass counts them, and indices name them.

@@ -1,5 +1,7 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -32,20 +34,35 @@ def wrap_estimator(model: Any, options: ModelOptions, spec: str) -> Classifier:
 
 
 class EstimatorNetwork(HostNetwork):
-    """A callable (B, ...) -> (B, c); each input is flattened to one row."""
+    """A callable (B, ...) -> (B, c); each input is flattened to one row.
+
+    An estimator that was fitted on named columns gets data frames with these names (`feature_names`).
+    """
 
     def __init__(self, model: Any, classes: Any) -> None:
+        names = getattr(model, "feature_names_in_", None)
+        self.feature_names = None if names is None else tuple(map(str, names))
         self.is_probability = hasattr(model, "predict_proba")
         self._score = model.predict_proba if self.is_probability else model.decision_function
         self._classes = classes
 
     def scores(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """One score per row and label."""
-        found = self._score(rows.reshape(len(rows), -1).astype(np.float64))
+        found = self._score(self._table(rows.reshape(len(rows), -1).astype(np.float64)))
         if isinstance(found, list):  # one array per label, with one column per class of it
             return np.stack([_present(one, own) for one, own in zip(found, self._classes, strict=True)], axis=1)
         found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
         return found if found.ndim > 1 else np.stack([-found, found], axis=1)  # two classes, one score
+
+    def _table(self, rows: NDArray[np.float64]) -> Any:
+        """The rows as the estimator takes them: a data frame if it was fitted on one."""
+        if self.feature_names is None:
+            return rows
+        if rows.shape[1] != len(self.feature_names):
+            raise ModelError(f"it was fitted on {len(self.feature_names)} columns, and a row has {rows.shape[1]} values")
+        if find_spec("pandas") is None:
+            raise ModelError("it was fitted on named columns, which needs pandas; install it, or fit it on arrays")
+        return import_module("pandas").DataFrame(rows, columns=list(self.feature_names))
 
 
 def _names(classes: Any) -> tuple[str, ...]:

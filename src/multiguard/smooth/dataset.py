@@ -105,9 +105,10 @@ def vote_dataset(
 
 def open_data(smoother: Smoother, data: Any) -> Dataset:
     """The data as a dataset with the classifier's labels, which its first input counts if nobody has named them."""
-    if smoother.classifier.num_labels is None:
-        smoother.find_labels(first_input(data))
-    return as_dataset(data, smoother.classifier.label_names)
+    classifier = smoother.classifier
+    if classifier.num_labels is None:
+        smoother.find_labels(first_input(data, classifier.feature_names))
+    return as_dataset(data, classifier.label_names, classifier.feature_names)
 
 
 def make_scheme(

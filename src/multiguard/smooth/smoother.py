@@ -346,7 +346,7 @@ class Smoother:
         Args:
             data: A pair (X, Y) of inputs and label sets, a torch dataset of items (x, y), a data loader of one, or a
                 `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names. A
-                list that could be either raises an error.
+                list that could be either raises an error. Columns of data frames are read by their names.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
             methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled" for a
