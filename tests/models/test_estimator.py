@@ -1,9 +1,14 @@
 """scikit-learn estimators: every shape in which they return one score per label."""
 
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
@@ -13,12 +18,13 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from multiguard.errors import ModelError
 from multiguard.models import load
+from multiguard.models.estimator import estimator_hash
 from multiguard.smooth import Smoother
 
 RNG = np.random.default_rng(0)
@@ -139,3 +145,36 @@ def test_label_of_three_classes():
     model = RandomForestClassifier(3, random_state=0).fit(X, np.stack([Y.sum(1), Y[:, 0]], axis=1))
     with pytest.raises(ModelError, match="expected 0 and 1"):
         load(model)(torch.from_numpy(X))
+
+
+FIT = """
+import sys
+sys.path[:0] = {path!r}
+from tests.models.test_estimator import HASHED, X, Y
+from multiguard.models.estimator import estimator_hash
+print([estimator_hash(model.fit(X, Y)) for model in HASHED])
+"""
+HASHED = [
+    RandomForestClassifier(5, random_state=0),
+    KNeighborsClassifier(3, algorithm="kd_tree"),
+    OneVsRestClassifier(LogisticRegression()),
+    make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression())),
+]
+
+
+def test_hash():
+    """Fitting again, using, copying and another process leave the hash as it is; other data changes it."""
+    found = [estimator_hash(model.fit(X, Y)) for model in HASHED]
+    for model, digest in zip(HASHED, found, strict=True):
+        model.predict_proba(X)
+        assert digest == estimator_hash(model) == estimator_hash(pickle.loads(pickle.dumps(model)))
+        assert load(model).weights_hash == digest
+        assert estimator_hash(clone(model).fit(X[::-1] + 1, Y)) != digest
+    again = subprocess.run([sys.executable, "-c", FIT.format(path=sys.path)], capture_output=True, text=True)
+    assert again.stdout == f"{found}\n", again.stderr
+
+
+def test_hash_of_a_function():
+    """An estimator that holds a function cannot be pickled, and is no more than a function."""
+    model = make_pipeline(FunctionTransformer(lambda rows: rows), OneVsRestClassifier(LogisticRegression())).fit(X, Y)
+    assert (load(model).weights_hash, load(model).name) == (None, "the callable")

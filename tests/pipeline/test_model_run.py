@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from multiguard import MultiGuardError, Smoother, Threshold, TopK, read_certificates, read_votes
 from multiguard.data import DigitsDataset
+from multiguard.models import load
 
 FEATURES, LABELS = 8, 4
 ROWS, HOT = make_multilabel_classification(60, FEATURES, n_classes=LABELS, random_state=0, allow_unlabeled=False)
@@ -189,6 +190,29 @@ def test_unnamed_function(tmp_path):
     smoother.certify(TEST, RULE, **QUICK)
     with pytest.raises(MultiGuardError, match="name"):
         smoother.certify(TEST, RULE, out=tmp_path, **QUICK)
+
+
+def test_another_estimator(tmp_path):
+    """A folder never returns the numbers of another estimator, whatever its name, nor of one fitted again."""
+    options = {"draws": 50, "progress": False, "out": tmp_path}
+    fitted = [OneVsRestClassifier(LogisticRegression(C=c)).fit(ROWS, HOT) for c in (1.0, 0.01)]
+    first = Smoother(fitted[0], SIGMA, device="cpu")
+    votes_hash = first.certify(TEST, RULE, **options).votes_hash
+    assert Smoother(fitted[0], SIGMA, device="cpu").certify(TEST, RULE, **options).votes_hash == votes_hash
+    with pytest.raises(MultiGuardError, match="weights_hash"):
+        Smoother(fitted[1], SIGMA, device="cpu").certify(TEST, RULE, **options)
+    fitted[0].fit(-ROWS, HOT)
+    with pytest.raises(MultiGuardError, match="was fitted or changed after it was loaded"):
+        first.certify(TEST, RULE, **options)
+
+
+def test_another_estimator_under_the_same_name(tmp_path):
+    """The name of an estimator does not stand for what it has learnt."""
+    fitted = [OneVsRestClassifier(LogisticRegression(C=c)).fit(ROWS, HOT) for c in (1.0, 0.01)]
+    one, other = (Smoother(load(each, name="mine"), SIGMA, device="cpu") for each in fitted)
+    one.certify(TEST, RULE, out=tmp_path, **QUICK)
+    with pytest.raises(MultiGuardError, match="weights_hash"):
+        other.certify(TEST, RULE, out=tmp_path, **QUICK)
 
 
 def test_adaptive_default():

@@ -1,14 +1,16 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
+import pickle
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from joblib.hashing import NumpyHasher
 from numpy.typing import NDArray
 
 from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier, ModelOptions, index_names
+from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, index_names
 from multiguard.models.host_network import HostNetwork
 
 _PRESENT = (1, True, 1.0)  # how a label's class says that the label is there
@@ -29,8 +31,37 @@ def wrap_estimator(model: Any, options: ModelOptions, spec: str) -> Classifier:
     if network.is_probability and options.output == "logits":
         raise ModelError(f"{spec}: predict_proba returns probabilities; leave out output='logits'.")
     options.check_count(len(classes), spec)
+    digest = estimator_hash(model)
+    spec = type(model).__name__ if spec == UNNAMED and digest is not None else spec
     output = "probabilities" if network.is_probability else None
-    return options.fill(labels=_names(classes), output=output).make_classifier(network, spec, None)
+    return options.fill(labels=_names(classes), output=output).make_classifier(network, spec, digest)
+
+
+def estimator_hash(model: Any) -> str | None:
+    """The sha256 of a fitted estimator, its parameters and all that it has learnt; None if it cannot be pickled.
+
+    It is the same in every process. What an estimator counts while it predicts is no part of it.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> one, other = ([[0.0], [1.0]], [0, 1]), ([[0.0], [2.0]], [0, 1])
+    >>> estimator_hash(LogisticRegression().fit(*one)) == estimator_hash(LogisticRegression().fit(*one))
+    True
+    >>> estimator_hash(LogisticRegression().fit(*one)) == estimator_hash(LogisticRegression().fit(*other))
+    False
+    """
+    try:
+        copy = pickle.loads(pickle.dumps(model))  # objects that an estimator shares are shared as in any copy of it
+        return str(_EstimatorHasher("sha256").hash(copy))
+    except Exception:  # any error of the user's classes
+        return None
+
+
+class _EstimatorHasher(NumpyHasher):  # type: ignore[misc]
+    """joblib's hash; the trees of nearest neighbours count their queries, so only their arrays are hashed."""
+
+    def save(self, obj: Any) -> None:
+        """Hash one object."""
+        super().save(list(map(np.asarray, obj.get_arrays())) if hasattr(obj, "get_tree_stats") else obj)
 
 
 class EstimatorNetwork(HostNetwork):
@@ -43,6 +74,7 @@ class EstimatorNetwork(HostNetwork):
         names = getattr(model, "feature_names_in_", None)
         self.feature_names = None if names is None else tuple(map(str, names))
         self.is_probability = hasattr(model, "predict_proba")
+        self.model = model
         self._score = model.predict_proba if self.is_probability else model.decision_function
         self._classes = classes
 

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from multiguard.data.sample import Dataset
-from multiguard.errors import InvalidInputError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import UNNAMED, Classifier, state_hash
+from multiguard.models.estimator import EstimatorNetwork, estimator_hash
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__
@@ -94,9 +95,13 @@ def tf32_flags() -> dict[str, bool]:
 def _check_name(classifier: Classifier) -> None:
     if classifier.weights_hash is None and classifier.name == UNNAMED:
         raise InvalidInputError(
-            "a function has no weights that identify it, and a resumed run must not mix the votes of two functions; "
-            "give load(..., name=...) a name that changes when the function does."
+            "a function, and an estimator that cannot be pickled, has no weights that identify it, and a resumed run "
+            "must not mix the votes of two functions; give load(..., name=...) a name that changes when the function "
+            "does."
         )
+    network = classifier.network
+    if isinstance(network, EstimatorNetwork) and estimator_hash(network.model) != classifier.weights_hash:
+        raise ModelError(f"{classifier.name} was fitted or changed after it was loaded; make a new Smoother of it.")
 
 
 def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
