@@ -83,6 +83,10 @@ BAD = {
     "hidden state": (sequence, "answers the same batch differently"),
     "batch statistics": (lambda x: good(x) - good(x).mean(0), "depends on the other images of the batch"),
     "place in the batch": (lambda x: good(x) * torch.linspace(1, 3, len(x))[:, None], "depends on the other images"),
+    "statistics of large batches": (
+        lambda x: good(x) - good(x).mean(0) if len(x) > 16 else good(x),
+        "depends on the other images",
+    ),
     "size of the batch": (lambda x: good(x) * len(x), "depends on the other images"),
 }
 WAYS = {
@@ -106,6 +110,40 @@ def test_no_fixed_function(tmp_path, kind, way):
     with pytest.raises(ModelError, match=message):
         WAYS[way](one, tmp_path)
     assert not list(tmp_path.glob("votes/*.parquet"))
+
+
+@pytest.mark.parametrize("rows", [32, 2048])
+def test_full_batch(rows):
+    """A model that depends on its batch only in batches as large as those that run is refused before they run."""
+
+    def centred(x: Tensor) -> Tensor:
+        return x - x.mean(0) if len(x) > rows - 1 else x.clone()
+
+    inputs = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    one, other = (Smoother(centred, 0.5, labels=LABELS, device="cpu", batch_size=size) for size in (rows, rows - 1))
+    with pytest.raises(ModelError, match="depends on the other images"):
+        one.certify((inputs, np.eye(5)[:4]), RULE, draws=20, progress=False)
+    other.certify((inputs, np.eye(5)[:4]), RULE, draws=20, progress=False)
+    another = Smoother(centred, 0.5, labels=LABELS, device="cpu", batch_size=rows)
+    another.votes(inputs[0], 5, image_id="a")
+    with pytest.raises(ModelError, match="depends on the other images"):
+        another.votes(inputs[0], rows, image_id="a")
+
+
+def test_full_batch_out_of_memory():
+    """A batch that does not fit is halved in the probe as in the run."""
+    sizes: list[int] = []
+
+    def small(x: Tensor) -> Tensor:
+        sizes.append(len(x))
+        if len(x) > 64:
+            raise torch.OutOfMemoryError
+        return x - x.mean(0) if len(x) > 16 else x.clone()
+
+    one = Smoother(small, 0.5, labels=LABELS, device="cpu", batch_size=256)
+    with pytest.raises(ModelError, match="depends on the other images"):
+        one.probe([np.arange(5, dtype=np.float32)])
+    assert sizes[-3:] == [256, 128, 64]
 
 
 def drawn(one, out):

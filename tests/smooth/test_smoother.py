@@ -158,7 +158,10 @@ def test_pixel_noise(source, clamp):
 
     f = load(watch, labels=["a", "b"], output="logits", mean=(0.5,) * 3, std=(0.25,) * 3)
     image = np.full((3, 8, 8), 51, dtype=np.uint8)
-    Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise_source=source).votes(image, 300, seed=0, image_id="a")
+    smoother = Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise_source=source)
+    smoother.probe([image])
+    seen.clear()
+    smoother.votes(image, 300, seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
     assert pixels.min() < (1e-6 if clamp else -0.4)
     assert (pixels.min() >= -1e-6) == clamp

@@ -69,7 +69,7 @@ class LivePrediction:
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )
         image = copy.deepcopy(image)  # the caller may reuse the array between draws
-        self._state = smoother.begin(image)
+        self._state = smoother.begin(image, _BATCH)
         self.label_names = smoother.classifier.label_names
         smoother.settings.check_rule(rule, len(self.label_names))
         self.rule, self.alpha = rule, check_alpha(alpha)

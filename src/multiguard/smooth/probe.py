@@ -25,10 +25,10 @@ _IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 _BYTE = 255
 
 
-def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job]) -> list[str]:
+def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows: int) -> list[str]:
     """What looks wrong with a model, seen on the images of these jobs, all of one shape.
 
-    A model that no certificate can be about raises `ModelError`. One that fails on these images is left to the vote,
+    Batches of the probe are small, except for one of as many `rows` as the batches of the run have. A model that no certificate can be about raises `ModelError`. One that fails on these images is left to the vote,
     which says at which image it fails.
     """
     _check_mode(classifier)
@@ -39,6 +39,7 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job]) -> li
     if scores is None or under_noise is None:  # the vote says at which image
         return []
     _check_function(classifier, noisy, under_noise)
+    _check_full_batch(classifier, noisy, under_noise, rows)
     scores = scores[: len(jobs)]
     _check_kind(classifier, scores, under_noise, settings)
     return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
@@ -94,7 +95,23 @@ def _check_function(classifier: Classifier, batch: Tensor, first: Tensor) -> Non
         )
     if state_checksum(classifier) != before:
         raise ModelError(f"{classifier.name} changes its own parameters or buffers when it is called; it must not")
-    if float((first[order] - torch.cat([parts[0], parts[1]])).abs().max()) > _TOLERANCE * spread:
+    _check_alike(classifier, first[order], torch.cat([parts[0], parts[1]]))
+
+
+def _check_full_batch(classifier: Classifier, batch: Tensor, first: Tensor, rows: int) -> None:
+    """Raises unless a batch of so many rows, these again and again, has the scores of the few; halved if it fails."""
+    while rows > len(batch):
+        places = torch.arange(rows) % len(batch)
+        scores = model_scores(classifier, batch[places])
+        if scores is not None:
+            return _check_alike(classifier, first[places], scores)
+        rows //= 2  # as the run does where memory is short; any other failure is left to the vote
+    return None
+
+
+def _check_alike(classifier: Classifier, scores: Tensor, others: Tensor) -> None:
+    """Raises unless the scores of the same images in other batches differ in the last digits only."""
+    if float((scores - others).abs().max()) > _TOLERANCE * (float(scores.max() - scores.min()) + 1e-6):
         raise ModelError(
             f"{classifier.name}: its answer for an image depends on the other images of the batch (batch statistics?); "
             "a certificate needs a function of one image"

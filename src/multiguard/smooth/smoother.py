@@ -103,7 +103,7 @@ class Smoother:
         self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
         self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
-        self._probed = ""  # the checksum of the state that was probed
+        self._probed = "", 0  # the checksum of the state that was probed, and the rows of its largest batch
         self._made: tuple[str, Step] | None = None  # the step, and the state of the model that it was made for
         self._making = Lock()
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
@@ -126,10 +126,10 @@ class Smoother:
             self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
         return self.classifier.label_names
 
-    def probe(self, images: Sequence[Image]) -> list[str]:
-        """What looks wrong with the model, seen on these images of one shape.
+    def probe(self, images: Sequence[Image], most_rows: int = MAX_ROWS) -> list[str]:
+        """What looks wrong with the model, seen on these images of one shape, in small batches and in one of full size.
 
-        A model that is no fixed function of one image, and one whose scores cannot be what they are declared to be,
+        The size is that of the batches of `run`, at most `most_rows`. A model that is no fixed function of one image, and one whose scores cannot be what they are declared to be,
         raises `ModelError`: certificates of it would be false. `vote_dataset`, `votes`, `stream`, `predict` and
         `certify` probe by themselves, and raise `ModelError` where the model has changed itself at the end.
 
@@ -140,20 +140,23 @@ class Smoother:
         """
         jobs = [self.job(image, 1, seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
         unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier)]
-        found = probe(self.classifier, self.settings, jobs[: self.rows(jobs[0])])
-        self._probed = state_checksum(self.classifier)
+        rows = min(self.rows(jobs[0]), most_rows)
+        found = probe(self.classifier, self.settings, jobs[:rows], rows)
+        self._probed = state_checksum(self.classifier), rows
         return unit[:1] + found
 
-    def begin(self, image: Image) -> str:
+    def begin(self, image: Image, most_rows: int = MAX_ROWS) -> str:
         """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of.
+
+        It sees it again before larger batches than so far.
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`check_state`).
         """
         check_unit(image_tensor("image", image, None), self.classifier)
-        state = state_checksum(self.classifier)
-        if state == self._probed:
+        state, (probed, rows) = state_checksum(self.classifier), self._probed
+        if state == probed and min(self.rows(self.job(image, 1, seed=0, image_id="image")), most_rows) <= rows:
             return state
-        for warning in self.probe([image]):
+        for warning in self.probe([image], most_rows):
             warnings.warn(warning, stacklevel=4)
         return state_checksum(self.classifier)
 
@@ -192,8 +195,9 @@ class Smoother:
         """
         seed = resolve_seed(seed)
         job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
-        state = self.begin(image)
-        ((_, votes),) = self._outcomes([job], most_rows=1 << (job.draws - 1).bit_length())
+        most_rows = 1 << (job.draws - 1).bit_length()
+        state = self.begin(image, most_rows)
+        ((_, votes),) = self._outcomes([job], most_rows=most_rows)
         check_state(self.classifier, state)
         return cast(DrawVotes, votes)
 
