@@ -89,7 +89,8 @@ def test_list_and_array():
 
 
 @pytest.mark.parametrize(
-    "rows", [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()]
+    "rows",
+    [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()],
 )
 def test_input_forms(rows):
     """Arrays, tensors, sparse rows and lists become float32 rows."""

@@ -1,6 +1,8 @@
 """One call from any model and any data to results: the models that people hold, each run for real."""
 
 import io
+import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MultiLabelBinarizer, StandardScaler
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -153,7 +155,9 @@ def test_frames_in_another_order():
     pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame(ROWS.astype(np.float64), columns=list("stuvwxyz"))
     y = pandas.DataFrame(HOT, columns=list("abcd"))
-    smoother = Smoother(OneVsRestClassifier(LogisticRegression()).fit(x, HOT), SIGMA, labels=list(y.columns), device="cpu")
+    smoother = Smoother(
+        OneVsRestClassifier(LogisticRegression()).fit(x, HOT), SIGMA, labels=list(y.columns), device="cpu"
+    )
     orders = [(x, y), (x[list("zyxwvuts")], y), (x, y[list("dcab")])]
     curves = [smoother.certify((x[:6], y[:6]), RULE, **QUICK).curve().scores.recall for x, y in orders]
     np.testing.assert_array_equal(curves[1], curves[0])
@@ -213,6 +217,93 @@ def test_another_estimator_under_the_same_name(tmp_path):
     one.certify(TEST, RULE, out=tmp_path, **QUICK)
     with pytest.raises(MultiGuardError, match="weights_hash"):
         other.certify(TEST, RULE, out=tmp_path, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": "joint"}, r"methods is the text 'joint'; give a list of methods"),
+        ({"methods": "all"}, r"methods is the text 'all'"),
+        ({"methods": ["jont"]}, "did you mean 'joint'"),
+        ({"methods": ["enumerated"]}, "is for band noise"),
+        ({"alpha": 2.0}, "alpha is the error allowed"),
+        ({"rule": "top-k"}, r"rule is 'top-k'; give TopK\(k, k_prime=...\) or Threshold"),
+        ({"rule": TopK}, "give TopK"),
+        ({"rule": TopK(9, 1)}, "k must be"),
+        ({"data": (TEST[0], 0 * TEST[1])}, "none of the 6 inputs has a label"),
+    ],
+)
+def test_refused_before_the_first_draw(options, message):
+    """What is wrong with the arguments is said before the model is called at all."""
+    calls = []
+
+    def counted(rows):
+        calls.append(len(rows))
+        return rows[:, :LABELS].clone()
+
+    smoother = Smoother(counted, SIGMA, labels=list("abcd"), device="cpu")
+    with pytest.raises(MultiGuardError, match=message):
+        smoother.certify(**{"data": TEST, "rule": RULE, **QUICK, **options})
+    assert not calls
+
+
+def test_predict_refusals():
+    """`predict` refuses a rule, and radii, before its first draw."""
+    calls = []
+
+    def counted(rows):
+        calls.append(len(rows))
+        return rows[:, :LABELS].clone()
+
+    smoother = Smoother(counted, SIGMA, labels=list("abcd"), device="cpu")
+    smoother.probe([TEST[0][0]])
+    calls.clear()
+    for options in ({"rule": "top-k"}, {"rule": RULE, "radii": [-1.0]}):
+        with pytest.raises(MultiGuardError, match=r"rule is|radii"):
+            smoother.predict(TEST[0][0], **options)
+    assert not calls
+
+
+def test_label_order():
+    """Labels in another order than the scores are warned of; the right order gives no warning."""
+    fitted = OneVsRestClassifier(LogisticRegression(C=100)).fit(ROWS, HOT)
+    for order, warned in (([0, 1, 2, 3], False), ([3, 2, 1, 0], True)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            Smoother(fitted, 0.01, device="cpu").certify((ROWS[:20], HOT[:20][:, order]), RULE, **QUICK)
+        assert [True for each in said if "hardly better than chance" in str(each.message)] == [True] * warned, said
+
+
+def test_unequal_scales():
+    """Columns of a table on unequal scales are warned of, by their names where there are any."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(ROWS.astype(np.float64), columns=list("stuvwxyz"))
+    for data, names in ((table.assign(t=1e4 * table.t), "of t is .*, of "), (1.0 * table, None)):
+        fitted = make_pipeline(StandardScaler(), OneVsRestClassifier(LogisticRegression())).fit(data, HOT)
+        with pytest.warns(match=f"columns differ in scale.*{names}") if names else nullcontext():
+            Smoother(fitted, SIGMA, device="cpu").certify((data, HOT), RULE, **QUICK)
+    constant = np.concatenate([ROWS, np.ones((60, 1), np.float32)], axis=1)
+    Smoother(lambda rows: rows[:, :LABELS].clone(), SIGMA, device="cpu").certify((constant, None), RULE, **QUICK)
+
+
+def test_sigma_of_bytes():
+    """A sigma in units of 0..255 is warned of where inputs are images in [0, 1], in `certify` and `predict`."""
+    image = np.zeros((3, 4, 4), np.uint8)
+    for run in (lambda one: one.certify((image[None], [[0]]), RULE, **QUICK), lambda one: one.predict(image, RULE)):
+        with pytest.warns(match=r"sigma is 64, and pixels lie in \[0, 1\]"):
+            run(Smoother(lambda x: x.mean((2, 3)), 64.0, device="cpu"))
+
+
+def test_label_sequences():
+    """Label names are any sequence; what has no order, or is one name, is refused with what is expected."""
+    classes = MultiLabelBinarizer().fit([["a", "b"], ["c", "d"]]).classes_
+    for labels in (classes, tuple("abcd"), classes.astype(object)):
+        assert Smoother(network(), SIGMA, labels=labels, device="cpu").classifier.label_names == tuple("abcd")
+        fitted = OneVsRestClassifier(LogisticRegression()).fit(ROWS, HOT)
+        assert Smoother(fitted, SIGMA, labels=labels, device="cpu").classifier.label_names == tuple("abcd")
+    for labels in ("abcd", {"a": 0, "b": 1, "c": 2, "d": 3}, set("abcd"), 4, [], [["a"], ["b"]]):
+        with pytest.raises(MultiGuardError, match="in the order of the scores"):
+            Smoother(network(), SIGMA, labels=labels, device="cpu")
 
 
 def test_adaptive_default():

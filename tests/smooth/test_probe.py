@@ -91,7 +91,7 @@ BAD = {
 }
 WAYS = {
     "vote_dataset": lambda one, out: vote_dataset(one, Images(9), out / "votes", draws=5, seed=0),
-    "certify": lambda one, out: one.certify(Images(9), RULE, draws=20, progress=False),
+    "certify": lambda one, out: one.certify(Images(3), RULE, draws=20, progress=False),  # too few to judge their labels
     "predict": lambda one, out: one.predict(Images(1)[0].image, RULE, draws=20),
     "live": lambda one, out: LivePrediction(one, Images(1)[0].image, RULE),
     "votes": lambda one, out: one.votes(Images(1)[0].image, 5, image_id="a"),

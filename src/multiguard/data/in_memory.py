@@ -8,7 +8,7 @@ or indices, raises `DataError`.
 import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,14 @@ class MemoryDataset:
         """An input without its labels."""
         with self._named(index):
             return as_input(self._read(index)[0])
+
+    def some_inputs(self, most: int) -> list[NDArray[Any]]:
+        """At most so many inputs, spread evenly over all; those that cannot be used are left out."""
+        found = []
+        for index in np.unique(np.linspace(0, len(self) - 1, most).astype(int)):
+            with suppress(ImageError):
+                found.append(self.read_input(int(index)))
+        return found
 
     @contextmanager
     def _named(self, index: int) -> Iterator[None]:

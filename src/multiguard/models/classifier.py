@@ -1,7 +1,7 @@
 """The base classifier f: images in [0, 1] to one score per label, with its normalisation inside."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -143,6 +143,23 @@ def index_names(count: int) -> tuple[str, ...]:
     ('0', '1', '2')
     """
     return tuple(map(str, range(count)))
+
+
+def label_tuple(labels: Any) -> tuple[str, ...]:
+    """The label names of any sequence of names or whole numbers, such as an array; anything else raises `ModelError`.
+
+    >>> label_tuple(np.array(["cat", "dog"]))
+    ('cat', 'dog')
+    """
+    if isinstance(labels, str | bytes | Mapping) or not (hasattr(labels, "__len__") and hasattr(labels, "__getitem__")):
+        raise ModelError(
+            f"labels is a {type(labels).__name__}; give a list of label names in the order of the scores, such as "
+            "labels=['cat', 'dog']."
+        )
+    names = tuple(labels)
+    if not names or not all(isinstance(name, str | int | np.integer) for name in names):
+        raise ModelError(f"labels is {labels!r}; give at least one label name, in the order of the scores.")
+    return tuple(map(str, names))
 
 
 def _channels(values: Sequence[float] | None) -> Tensor | None:

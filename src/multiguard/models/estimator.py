@@ -91,7 +91,9 @@ class EstimatorNetwork(HostNetwork):
         if self.feature_names is None:
             return rows
         if rows.shape[1] != len(self.feature_names):
-            raise ModelError(f"it was fitted on {len(self.feature_names)} columns, and a row has {rows.shape[1]} values")
+            raise ModelError(
+                f"it was fitted on {len(self.feature_names)} columns, and a row has {rows.shape[1]} values"
+            )
         if find_spec("pandas") is None:
             raise ModelError("it was fitted on named columns, which needs pandas; install it, or fit it on arrays")
         return import_module("pandas").DataFrame(rows, columns=list(self.feature_names))

@@ -7,7 +7,7 @@ from typing import Any
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.backbone import load_timm
-from multiguard.models.classifier import Classifier, ModelOptions, Output
+from multiguard.models.classifier import Classifier, ModelOptions, Output, label_tuple
 from multiguard.models.huggingface import hf_checksum, load_hf
 from multiguard.models.model_folder import folder_checksum, load_folder
 from multiguard.models.onnx_file import load_onnx, onnx_checksum
@@ -88,8 +88,9 @@ def load(
     >>> load(lambda rows: rows[:, :2]).num_labels is None
     True
     """
+    names = None if labels is None else label_tuple(labels)
     options = ModelOptions(
-        labels, None if weights is None else Path(weights), output, mean, std, image_size, name, detector
+        names, None if weights is None else Path(weights), output, mean, std, image_size, name, detector
     )
     if not isinstance(model, str):
         return wrap_model(model, options)

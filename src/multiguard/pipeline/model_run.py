@@ -1,6 +1,7 @@
 """From a smoothed classifier and data in Python to results, by way of a run folder."""
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -9,12 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from multiguard.certify import BandAblation, Method, Noise, Rule
+from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
+from multiguard.evaluate.certifier import check_methods
 from multiguard.io.ranks import this_rank
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
+from multiguard.pipeline.sanity import data_warnings
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.adaptive import default_radii
@@ -46,6 +50,8 @@ def certify_data(
             f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
             "vote_dataset or `multiguard vote`, then certify the votes in one"
         )
+    if isinstance(methods, str):
+        raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
     bands = isinstance(smoother.noise, BandAblation)
     if draws is None and not bands and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
@@ -54,12 +60,22 @@ def certify_data(
         )
     dataset = open_data(smoother, data)
     smoother.settings.check_rule(rule, len(dataset.label_names))
+    if methods:
+        check_methods(methods, rule, smoother.noise)
+    check_alpha(alpha)
     labelled = getattr(dataset, "labelled", True)
+    if labelled and (known := getattr(dataset, "labels", None)) is not None and not any(map(len, known)):
+        raise InvalidInputError(
+            f"none of the {len(dataset)} inputs has a label, so there is nothing to certify; give (X, None) to certify "
+            "the labels that are predicted"
+        )
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
     plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
     pilots = 0 if labelled or bands else pilot_draws
     scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
     run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
+    for warning in data_warnings(run, dataset, labelled=labelled):
+        warnings.warn(warning, stacklevel=3)
     with _folder(out) as home, _progress_bars(progress) as report:
         check_content(home / VOTES, "votes")
         run.write(home / VOTES, progress=partial(report, "voting"))

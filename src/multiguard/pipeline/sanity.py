@@ -9,13 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from multiguard.certify.noise import BandAblation, Gaussian
+from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import Rule, Threshold, TopK
+from multiguard.data.in_memory import MemoryDataset
+from multiguard.data.sample import Dataset
 from multiguard.models.classifier import Classifier
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words, rule_words
+from multiguard.smooth.dataset import VoteRun
 from multiguard.smooth.engine import noisy_images, score_limit, to_pixels
 from multiguard.smooth.probe import model_scores
 
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
     from multiguard.pipeline.vote_job import PreparedVote
 
 _MOST_RETURNED = 5  # the highest scores that count as returned, for recall
-_LARGE_SIGMA = 2.0  # pixels lie in [0, 1]
+_LARGE_RATIO = 10  # of the standard deviations of two columns of a table
+_MOST_ROWS, _FEWEST_ROWS = 256, 16  # of a table that its scales are taken from
 _ALPHA = 0.001
 
 
@@ -41,33 +46,69 @@ def look_at(prepared: "PreparedVote") -> Sanity:
     A model that fails on these images is left to the vote, which says at which image.
     """
     warnings, facts = prepared.run.check(), list[str]()
-    if isinstance(noise := prepared.noise, Gaussian) and noise.sigma > _LARGE_SIGMA:
-        warnings.append(f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255")
     radius = radius_words(prepared)
     (warnings if "nothing" in radius else facts).append(radius)
-    _look_at_scores(prepared, warnings, facts)
+    if (look := _look(prepared.run)) is not None:
+        if prepared.job.source.labelled and (recall := _recalls(look)) is not None:
+            facts.append(f"recall on {len(look.labels)} images: {recall[0]:.0%} clean, {recall[1]:.0%} under noise")
+            warnings += _recall_warnings(look, *recall)
+        facts.append(_time_words(prepared, look))
     return Sanity(tuple(warnings), tuple(facts))
 
 
-def _look_at_scores(prepared: "PreparedVote", warnings: list[str], facts: list[str]) -> None:
-    smoother, samples = prepared.run.smoother, prepared.run.some_images()
+def data_warnings(run: VoteRun, data: Dataset, *, labelled: bool) -> list[str]:
+    """What looks wrong with a model and its data in Python, before the first vote; it raises as `look_at` does."""
+    warnings = [*run.check(), *_scale_warnings(run, data)]
+    if labelled and (look := _look(run)) is not None and (recall := _recalls(look)) is not None:
+        warnings += _recall_warnings(look, *recall)
+    return warnings
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """A few images and one noisy copy of each, with their scores."""
+
+    classifier: Classifier
+    labels: list[tuple[int, ...]]
+    limit: float | None  # the score from which on a label is returned; None for ranked labels
+    noisy: Tensor
+    scores: Tensor
+    noisy_scores: Tensor
+
+
+def _look(run: VoteRun) -> _Look | None:
+    """A look at the model; None where it fails, or there is no image."""
+    smoother, samples = run.smoother, run.some_images()
     if not samples:
-        return
+        return None
     classifier, settings = smoother.classifier, smoother.settings
     jobs = [smoother.job(sample.image, 1, seed=0, image_id=sample.id) for sample in samples]
     noisy = noisy_images(jobs, settings)
     scores = model_scores(classifier, torch.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
     noisy_scores = model_scores(classifier, noisy)
     if scores is None or noisy_scores is None:
-        return
-    labels = [one.labels for one in samples]
+        return None
     limit = None if settings.score_threshold is None else score_limit(classifier, settings.score_threshold)
-    if any(labels) and prepared.job.source.labelled:
-        recall, under_noise = (_recall(found, labels, limit) for found in (scores, noisy_scores))
-        facts.append(f"recall on {len(samples)} images: {recall:.0%} clean, {under_noise:.0%} under noise")
-        if limit is None:
-            warnings += _recall_warnings(recall, under_noise, sum(map(len, labels)), scores.shape[1])
-    facts.append(_time_words(prepared, classifier, noisy))
+    return _Look(classifier, [one.labels for one in samples], limit, noisy, scores, noisy_scores)
+
+
+def _scale_warnings(run: VoteRun, data: Dataset) -> Iterator[str]:
+    """What the scales of the columns of a table say: the noise is the same for all of them."""
+    in_memory = isinstance(data, MemoryDataset) and data.labels is not None
+    rows = data.some_inputs(_MOST_ROWS) if in_memory else [one.image for one in run.some_images()]  # type: ignore[attr-defined]
+    if len(rows) < _FEWEST_ROWS or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows):
+        return
+    spread = np.std(np.stack(rows), axis=0, dtype=np.float64)
+    names = run.smoother.classifier.feature_names or [f"column {index}" for index in range(len(spread))]
+    used = np.flatnonzero(spread)  # a constant column has no scale
+    if len(used) == 0 or spread.max() <= _LARGE_RATIO * spread[used].min():
+        return
+    small, large = used[spread[used].argmin()], spread.argmax()
+    yield (
+        f"columns differ in scale, and the noise is the same for all: the standard deviation of {names[large]} is "
+        f"{spread[large]:.2g}, of {names[small]} {spread[small]:.2g}. Bring all columns to one scale before the noise, "
+        "outside of the model"
+    )
 
 
 def radius_words(prepared: "PreparedVote") -> str:
@@ -86,6 +127,13 @@ def radius_words(prepared: "PreparedVote") -> str:
     return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule_words(rule)})"
 
 
+def _recalls(look: _Look) -> tuple[float, float] | None:
+    """Recall without and with noise; None without labels."""
+    if not any(look.labels):
+        return None
+    return _recall(look.scores, look.labels, look.limit), _recall(look.noisy_scores, look.labels, look.limit)
+
+
 def _recall(scores: Tensor, labels: Sequence[Sequence[int]], limit: float | None) -> float:
     """The fraction of true labels among the highest scores, or among those that reach the limit."""
     if limit is None:
@@ -96,13 +144,20 @@ def _recall(scores: Tensor, labels: Sequence[Sequence[int]], limit: float | None
     return sum(kept) / len(kept)
 
 
-def _recall_warnings(clean: float, noisy: float, count: int, num_labels: int) -> Iterator[str]:
-    """What recall on so many true labels says of the order of labels and of the noise."""
-    chance = _returned(num_labels) / num_labels
-    if clean < chance + 2 * math.sqrt(chance * (1 - chance) / count):
+def _recall_warnings(look: _Look, clean: float, noisy: float) -> Iterator[str]:
+    """What recall of ranked labels says of their order and of the noise, where the images are enough to tell."""
+    count = look.scores.shape[1]
+    returned = _returned(count)
+    sizes = np.array([len(true) for true in look.labels if true])
+    chance, best = returned / count, float(np.mean(np.minimum(returned, sizes) / sizes))
+    variance = returned * (sizes / count) * (1 - sizes / count) * (count - returned) / max(1, count - 1) / sizes**2
+    deviation = math.sqrt(variance.sum()) / len(sizes)  # of the recall of a random choice
+    if look.limit is not None or best - chance < 3 * deviation:
+        return
+    if clean < chance + 2 * deviation:
         yield (
-            f"clean recall is {clean:.0%}, hardly better than chance ({chance:.0%}): check the order of --labels, "
-            "--mean, --std and --size"
+            f"clean recall is {clean:.0%}, hardly better than chance ({chance:.0%}): check the order of --labels "
+            "(labels=[...]), --mean, --std and --size"
         )
     elif noisy - chance < (clean - chance) / 2:
         yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take less of it"
@@ -112,12 +167,13 @@ def _returned(num_labels: int) -> int:
     return max(1, min(_MOST_RETURNED, num_labels // 2))
 
 
-def _time_words(prepared: "PreparedVote", classifier: Classifier, noisy: Tensor) -> str:
+def _time_words(prepared: "PreparedVote", look: _Look) -> str:
     """How long the vote will take, from one more batch."""
+    noisy = look.noisy
     if noisy.is_cuda:
         torch.cuda.synchronize()
     started = time.perf_counter()
-    model_scores(classifier, noisy)
+    model_scores(look.classifier, noisy)
     seconds = (time.perf_counter() - started) / len(noisy)
     part, images = prepared.job.part, len(prepared.images)
     draws = part.most_draws + part.pilots(prepared.job.source.labelled)

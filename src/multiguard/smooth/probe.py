@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from multiguard.certify.noise import Gaussian, Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier, state_checksum
 from multiguard.smooth.batches import Job
@@ -20,6 +21,7 @@ _FEWEST_ROWS = 2
 _ENOUGH_IMAGES = 4  # weak logits of a single image may all lie in [0, 1]; those of several do not
 _AGAIN = 0.001  # of the spread of all scores: the same batch differs by the order of sums at most
 _TOLERANCE = 0.01  # of the spread of all scores: batches of other sizes differ in the last digits only
+_LARGE_SIGMA = 2.0  # pixels lie in [0, 1]
 _LARGE_STATISTIC = 1.5  # of a mean or a standard deviation of pixels in [0, 1]
 _IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 _BYTE = 255
@@ -28,7 +30,8 @@ _BYTE = 255
 def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows: int) -> list[str]:
     """What looks wrong with a model, seen on the images of these jobs, all of one shape.
 
-    Batches of the probe are small, except for one of as many `rows` as the batches of the run have. A model that no certificate can be about raises `ModelError`. One that fails on these images is left to the vote,
+    Batches of the probe are small, except for one of as many `rows` as the batches of the run have.
+    A model that no certificate can be about raises `ModelError`. One that fails on these images is left to the vote,
     which says at which image it fails.
     """
     _check_mode(classifier)
@@ -144,13 +147,15 @@ def _sum_to_one(scores: Tensor) -> bool:
     return bool(((scores.sum(1) - 1).abs() < 1e-3).all())
 
 
-def check_unit(image: Tensor, classifier: Classifier) -> list[str]:
-    """Refuses an image whose pixels do not lie in [0, 1], and warns of what only looks like one."""
+def check_unit(image: Tensor, classifier: Classifier, noise: Noise) -> list[str]:
+    """Refuses an image whose pixels do not lie in [0, 1], and warns of what only looks like one, and of its noise."""
     looks = image.ndim == _IMAGE_DIMENSIONS and len(image) in _CHANNELS
-    if image.dtype == torch.uint8 or not (looks or classifier.image_size):
+    if not (looks or classifier.image_size or image.dtype == torch.uint8):
         return []
     low, high = float(image.min()), float(image.max())
-    if low >= 0 and high <= 1:
+    if image.dtype == torch.uint8 or (low >= 0 and high <= 1):
+        if isinstance(noise, Gaussian) and noise.sigma > _LARGE_SIGMA:
+            return [f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255"]
         return []
     values = f"an image holds values from {low:g} to {high:g}"
     if classifier.image_size or (low >= 0 and high <= _BYTE and bool((image == image.round()).all())):

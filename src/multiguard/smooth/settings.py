@@ -54,6 +54,8 @@ class Settings:
 
     def check_rule(self, rule: Rule, num_labels: int) -> None:
         """Raises `InvalidInputError` unless these votes can certify this rule."""
+        if not isinstance(rule, Rule):
+            raise InvalidInputError(f"rule is {rule!r}; give TopK(k, k_prime=...) or Threshold(t).")
         if rule.name != self.rule_name:
             raise InvalidInputError(
                 f"{rule} does not fit this smoother, whose votes are for the {self.rule_name} rule; score_threshold "

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
+from multiguard.certify.arguments import check_radii
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.errors import ImageFailure
@@ -59,7 +60,8 @@ class Smoother:
         sigma: The noise is N(0, sigma^2) in the unit of the input, which for images is that of pixels in [0, 1].
             Certificates are then about perturbations of bounded l2-norm.
         noise: Instead of sigma, another noise, and so another attacker: `Uniform`, `PixelAblation` or `BandAblation`.
-        labels: The label names in the order of the scores; by default the model's own, or else their indices.
+        labels: The label names in the order of the scores, any sequence of them; by default the model's own, or else
+            their indices.
         output: Whether scores are "logits" or "probabilities"; only a score threshold needs to know.
         image_size: (height, width) of images; it declares inputs to be images, whose values must lie in [0, 1].
         k_max: K', the number of ranked labels kept per draw, for `TopK`; by default 10, or all if there are fewer.
@@ -129,9 +131,10 @@ class Smoother:
     def probe(self, images: Sequence[Image], most_rows: int = MAX_ROWS) -> list[str]:
         """What looks wrong with the model, seen on these images of one shape, in small batches and in one of full size.
 
-        The size is that of the batches of `run`, at most `most_rows`. A model that is no fixed function of one image, and one whose scores cannot be what they are declared to be,
-        raises `ModelError`: certificates of it would be false. `vote_dataset`, `votes`, `stream`, `predict` and
-        `certify` probe by themselves, and raise `ModelError` where the model has changed itself at the end.
+        The size is that of the batches of `run`, at most `most_rows`. A model that is no fixed function of one image,
+        and one whose scores cannot be what they are declared to be, raises `ModelError`: certificates of it would be
+        false. `vote_dataset`, `votes`, `stream`, `predict` and `certify` probe by themselves, and raise `ModelError`
+        where the model has changed itself at the end.
 
         >>> dropout = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 3))
         >>> Smoother(lambda rows: dropout(rows), sigma=0.5, device="cpu").probe([np.ones(3)])
@@ -139,7 +142,7 @@ class Smoother:
         multiguard.errors.ModelError: the callable answers the same batch differently each time: ...
         """
         jobs = [self.job(image, 1, seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
-        unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier)]
+        unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier, self.noise)]
         rows = min(self.rows(jobs[0]), most_rows)
         found = probe(self.classifier, self.settings, jobs[:rows], rows)
         self._probed = state_checksum(self.classifier), rows
@@ -152,7 +155,7 @@ class Smoother:
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`check_state`).
         """
-        check_unit(image_tensor("image", image, None), self.classifier)
+        check_unit(image_tensor("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = state_checksum(self.classifier), self._probed
         if state == probed and min(self.rows(self.job(image, 1, seed=0, image_id="image")), most_rows) <= rows:
             return state
@@ -302,8 +305,9 @@ class Smoother:
         if isinstance(self.noise, BandAblation):
             return self._predict_by_bands(image, rule, self.noise, image_id)
         how: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "seed": seed, "image_id": image_id}
-        live = LivePrediction(self, image, rule, **how)
         most = check_draws(draws)
+        live = LivePrediction(self, image, rule, **how)
+        stops = () if radii is None else AdaptivePlan(rule, tuple(check_radii(radii)), most).stops
         live.draw(live.pilot_draws)
         chosen = live.prediction()
         if radii is None:
@@ -311,7 +315,7 @@ class Smoother:
             live.check_state()
             options: dict[str, Any] = {"num_labels": len(live.label_names), "noise": self.settings.noise}
             return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
-        for stop in AdaptivePlan(rule, tuple(radii), most).stops:
+        for stop in stops:
             live.draw(stop - live.draws)
             if live.settled(radii, most):
                 break
@@ -345,6 +349,8 @@ class Smoother:
     ) -> "Results":
         """What is proved of the data: the claims on each input hold with probability at least 1 - alpha.
 
+        What looks wrong with the model or the data is warned of before the first draw: labels in another order than
+        the scores, columns of a table on unequal scales, noise that the model cannot bear.
         Without labels (Y is None) pilot draws choose the labels that are certified, as in `predict`.
 
         Args:
