@@ -302,8 +302,8 @@ def test_two_processes(inputs, tmp_path):
     assert code == 0, err
     again = certify(CertifyJob(inputs / "votes", tmp_path / "fresh", CertifyPart(k=3, k_prime=2, alpha=1e-9)))
     for one, other in zip(
-        read_certificates(tmp_path / "out").certificates.radii["coupled"],
-        again.certificates.radii["coupled"],
+        read_certificates(tmp_path / "out").certificates.radii["joint"],
+        again.certificates.radii["joint"],
         strict=True,
     ):
         assert one.tolist() == other.tolist()

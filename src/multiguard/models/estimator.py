@@ -1,8 +1,6 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
 import pickle
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -94,9 +92,12 @@ class EstimatorNetwork(HostNetwork):
             raise ModelError(
                 f"it was fitted on {len(self.feature_names)} columns, and a row has {rows.shape[1]} values"
             )
-        if find_spec("pandas") is None:
-            raise ModelError("it was fitted on named columns, which needs pandas; install it, or fit it on arrays")
-        return import_module("pandas").DataFrame(rows, columns=list(self.feature_names))
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            wanted = "it was fitted on named columns, which needs pandas; install it, or fit it on arrays"
+            raise ModelError(wanted) from error
+        return DataFrame(rows, columns=list(self.feature_names))
 
 
 def _names(classes: Any) -> tuple[str, ...]:

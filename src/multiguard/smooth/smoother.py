@@ -300,7 +300,7 @@ class Smoother:
         >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
         >>> smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0)
         Prediction of 1 label, seed 0:
-          cat: stays up to 0.590
+          cat: stays up to 0.600
         """
         if isinstance(self.noise, BandAblation):
             return self._predict_by_bands(image, rule, self.noise, image_id)
