@@ -26,12 +26,14 @@ def small_network() -> nn.Module:
 
 def expected_votes(scores, draws: int = 20, size: int = 32) -> np.ndarray:
     reference = load(scores, labels=LABELS, output="logits")
-    return Smoother(reference, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
+    return Smoother(reference, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, noise_seed=0, image_id="a")
 
 
 def votes_of(classifier: Classifier, draws: int = 20, size: int = 32) -> np.ndarray:
     assert classifier.label_names == tuple(LABELS)
-    return Smoother(classifier, sigma=0.5, device="cpu").votes(IMAGE[:, :size, :size], draws, seed=0, image_id="a")
+    return Smoother(classifier, sigma=0.5, device="cpu").votes(
+        IMAGE[:, :size, :size], draws, noise_seed=0, image_id="a"
+    )
 
 
 def write_onnx(file, rows):

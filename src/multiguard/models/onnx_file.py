@@ -1,7 +1,11 @@
-"""`onnx:FILE`: an exported model, run by onnxruntime."""
+"""`onnx:FILE`: an exported model, run by onnxruntime.
 
+Each file is opened once. Its bytes are hashed, and the session is made from the same bytes.
+"""
+
+import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_checksum, files_checksum
+from multiguard.io.files import is_regular, joined_checksum, read_regular
 from multiguard.models.classifier import Classifier, ModelOptions, index_names
 from multiguard.models.detector import NO_LABEL, Detector, DetectorNetwork, parse_detector
 from multiguard.models.host_network import HostNetwork
@@ -18,18 +22,25 @@ from multiguard.models.weight_files import import_library, summary
 
 _HINT = "; if it is a detector, --detector says how to read its boxes"
 _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers
+_MOST = (1 << 31) - 1  # bytes of a protobuf message, and so of a session made from bytes
+_LARGE = f"; onnx:FILE takes at most {_MOST:,} bytes with all tensors, load(session, name=...) takes more."
+_SEPARATORS = frozenset("/\\:\0")  # no part of a file name on any system
 
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
     """The classifier in an ONNX file with one input and one output, or the detector in one.
 
-    Only the file and the tensors in its folder are read, and no library that it names is loaded.
+    Only the file and the files in its folder that contain its tensors are read, and no library that it names is loaded.
     """
-    path, spec = Path(file), f"onnx:{file}"
+    spec = f"onnx:{file}"
     options.refuse_weights(spec)
-    weights_hash, runtime = onnx_checksum(file, options.detector), import_library("onnxruntime", "onnx")
+    runtime = import_library("onnxruntime", "onnx")
+    model, weights_hash = _complete(file, options.detector)
+    settings = runtime.SessionOptions()
+    settings.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the first bytes
     try:
-        session = runtime.InferenceSession(str(path), providers=runtime.get_available_providers())
+        providers = runtime.get_available_providers()
+        session = runtime.InferenceSession(model.SerializeToString(), settings, providers=providers)
     except Exception as error:
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
     return wrap_session(session, options, spec, weights_hash)
@@ -112,39 +123,95 @@ class OnnxNetwork(HostNetwork):
 
 
 def onnx_checksum(file: str, detector: str | None = None) -> str:
-    """The hash of the file and of the files in its folder that contain its tensors; files elsewhere are refused.
+    """The hash of the file and of the files in its folder that contain its tensors; other places raise `ModelError`.
 
     The same file read as another detector has another hash.
     """
-    path, *files = onnx_files(file)
-    digest = files_checksum([path, *files]) if files else file_checksum(path)
-    return digest if detector is None else hashlib.sha256(f"{digest} {detector}".encode()).hexdigest()
+    return _checksum(_read(file)[1], detector)
 
 
 def onnx_files(file: str) -> list[Path]:
-    """The file, and the files in its folder that contain its tensors; files elsewhere are refused."""
+    """The file, and the files in its folder that contain its tensors; other places raise `ModelError`."""
+    return [Path(file).parent / name for name in _read(file)[1]]
+
+
+def _checksum(files: Mapping[str, bytes], detector: str | None) -> str:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digest = joined_checksum(digests.items()) if len(digests) > 1 else next(iter(digests.values()))
+    return digest if detector is None else hashlib.sha256(f"{digest} {detector}".encode()).hexdigest()
+
+
+def _read(file: str) -> tuple[Any, dict[str, bytes]]:
+    """The model without its external tensors, and each of its files by name: the model's own first."""
     path = Path(file)
     if not path.is_file():
         raise ModelError(f"onnx:{path}: no such file.")
-    onnx = import_library("onnx", "onnx")
+    onnx, files = import_library("onnx", "onnx"), {path.name: _content(path)}
     try:
-        model = onnx.load(str(path), load_external_data=False)
+        model = onnx.load_model_from_string(files[path.name], format="protobuf")
     except Exception as error:  # protobuf raises its own errors
         raise ModelError(f"onnx:{path} cannot be loaded: {summary(error)}") from error
-    files = [path.parent / name for name in sorted(set(_external_names(model)))]
-    for other in files:  # in the model's folder after all links are resolved
-        if not other.is_file() or not other.resolve().is_relative_to(path.parent.resolve()):
-            raise ModelError(f"onnx:{path} keeps tensors in '{other}', which is no file in its folder; move it there.")
-    return [path, *files]
+    for name in sorted({_entries(tensor).get("location", "") for tensor in _external_tensors(model)} - files.keys()):
+        other = path.parent / name
+        if _SEPARATORS & set(name) or not is_regular(other):
+            raise ModelError(
+                f"onnx:{path} keeps tensors in {name!r}, which is not the plain name of a regular file in its folder; "
+                "export it with its tensors in a file beside it, neither a link nor in another folder."
+            )
+        files[name] = _content(other)
+    return model, files
 
 
-def _external_names(message: Any) -> Iterator[str]:
-    """The files that contain any tensor of the model, however deep in it; a precompiled part is refused."""
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MOST)
+    except OSError as error:
+        hint = _LARGE if error.errno == errno.EFBIG else "."
+        raise ModelError(f"{path} cannot be read: {error.strerror}{hint}") from error
+
+
+def _complete(file: str, detector: str | None) -> tuple[Any, str]:
+    """The model with its external tensors in it, and the hash of its files; onnxruntime is given no file name."""
+    model, files = _read(file)
+    left = _MOST - model.ByteSize()
+    for tensor in list(_external_tensors(model)):
+        entries = _entries(tensor)
+        content = files[entries["location"]]
+        try:
+            start, stop = _span(entries, len(content))
+        except ValueError as error:
+            where = f"tensor {tensor.name!r} is no part of {entries['location']!r} ({len(content):,} bytes)"
+            raise ModelError(f"onnx:{file}: {where}; export the model again, or complete that file.") from error
+        left -= stop - start
+        if left < 0:
+            raise ModelError(f"onnx:{file} is too large with its tensors{_LARGE}")
+        tensor.raw_data = content[start:stop]
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    return model, _checksum(files, detector)
+
+
+def _span(entries: Mapping[str, str], size: int) -> tuple[int, int]:
+    """Where an external tensor begins and ends in its file; outside of it, or no number, raises `ValueError`."""
+    start = int(entries.get("offset", 0))
+    stop = start + int(entries["length"]) if "length" in entries else size
+    if not 0 <= start <= stop <= size:
+        raise ValueError(f"{start} to {stop} of {size}")
+    return start, stop
+
+
+def _entries(tensor: Any) -> dict[str, str]:
+    """Where the bytes of an external tensor are: its location, offset and length."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _external_tensors(message: Any) -> Iterator[Any]:
+    """The tensors in other files, however deep in the model; a precompiled part raises `ModelError`."""
     if message.DESCRIPTOR.name == "NodeProto" and message.op_type == "EPContext":
         raise ModelError("the ONNX model has a part compiled for one machine (EPContext); export it without that part")
-    if message.DESCRIPTOR.name == "TensorProto":
-        yield from (entry.value for entry in message.external_data if entry.key == "location")
+    if message.DESCRIPTOR.name == "TensorProto" and message.data_location == message.EXTERNAL:
+        yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
             for part in [value] if hasattr(value, "DESCRIPTOR") else value:
-                yield from _external_names(part)
+                yield from _external_tensors(part)
