@@ -4,14 +4,25 @@ BIN := .venv/bin
 DEMO_READY := .venv/.ready-demo
 READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
+LOWEST := .venv/lowest
+TORCH_FREE := $(addprefix tests/,certify data evaluate io report results votes test_rooms.py) \
+	$(addprefix tests/cli/test_,compare.py main_start.py options.py progress.py tune.py)
+NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attack_outcomes.py
 
-.PHONY: demo test soak check bench docs clean
+.PHONY: demo test lowest soak check bench docs clean
 
 demo: $(DEMO_READY)
 	$(BIN)/multiguard demo
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# The lowest versions that pyproject.toml allows, without torch; PYTHON is 3.11, for which all of them have wheels.
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv hypothesis mpmath playwright pytest pytest-xdist
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable .
+	$(LOWEST)/bin/pytest -n 2 --dist loadfile $(TORCH_FREE) $(addprefix --ignore=,$(NEED_TORCH))
 
 soak: $(READY)
 	$(BIN)/pytest -n 2 -m soak

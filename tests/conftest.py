@@ -1,15 +1,19 @@
 """What every test may need: the real images where they are, and a timm that imports beside a CPU torch."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
-from multiguard.models.torchvision_operators import declare_absent_operators
+from multiguard.io import files
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
-declare_absent_operators()  # for tests that import timm or transformers themselves
+if importlib.util.find_spec("torch") is not None:  # `make lowest` runs without it
+    from multiguard.models.torchvision_operators import declare_absent_operators
+
+    declare_absent_operators()  # for tests that import timm or transformers themselves
 
 
 def _real(path: str) -> Path:
@@ -37,3 +41,22 @@ def ffdnet_weights() -> Path:
 @pytest.fixture
 def lite0_weights() -> Path:
     return _real("weights/tf_efficientnet_lite0.safetensors")
+
+
+@pytest.fixture
+def replace_after_reading(monkeypatch):
+    """Gives a function after which a file has another content from the second time on that it is opened."""
+
+    def plan(path, content):
+        opened, first = files.open_regular, [True]
+
+        def open_then_replace(given):
+            if given == path and not first:
+                path.write_bytes(content)
+            if given == path:
+                first.clear()
+            return opened(given)
+
+        monkeypatch.setattr(files, "open_regular", open_then_replace)
+
+    return plan

@@ -122,6 +122,7 @@ def test_file_system_without_locks(tmp_path, monkeypatch):
 
 def test_note_of_the_command(tmp_path, monkeypatch):
     """The command shows the warning as one line."""
+    pytest.importorskip("torch")
     monkeypatch.setattr("multiguard.io.lock._lock", no_locks)
     options = [
         "--data",
