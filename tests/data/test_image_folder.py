@@ -7,6 +7,7 @@ from PIL import Image
 from multiguard.data import open_images
 from multiguard.data.image_folder import open_folder
 from multiguard.errors import DataError
+from multiguard.io import names
 
 
 @pytest.fixture
@@ -61,6 +62,42 @@ def test_given_label_names(images):
     assert dataset[0].labels == (0, 2)
     with pytest.raises(DataError, match="line 2: unknown label 'cat': did you mean 'cats'"):
         open_folder(images, separator="|", label_names=["cats", "dog"])
+
+
+@pytest.fixture
+def comparisons(monkeypatch):
+    """The known names that unknown ones were compared with, one entry for each comparison."""
+    compared, search = [], names.get_close_matches
+
+    def counted(word, known, **options):
+        compared.extend(known)
+        return search(word, known, **options)
+
+    monkeypatch.setattr(names, "get_close_matches", counted)
+    return compared
+
+
+def test_many_rows_with_unknown_labels(images, comparisons):
+    """The first different names get a suggestion, all others are named only: rows times labels would take minutes."""
+    known = [f"label {number}" for number in range(50)]
+    write(images, "file,labels\na.jpg,label 0\n" + "".join(f"{row}.jpg,lable {row % 200}\n" for row in range(400)))
+    failures = []
+    open_folder(images, label_names=known, failures=failures)
+    assert len(failures) == 400
+    assert failures[0].reason.startswith("unknown label 'lable 0': did you mean 'label 0'?")
+    assert failures[200].reason == failures[0].reason
+    assert failures[399].reason == "unknown label 'lable 199' (the known labels are the model's)"
+    assert len(comparisons) <= 20 * len(known)
+
+
+def test_many_unknown_labels_in_one_row(images, comparisons):
+    """The message names the first unknown labels and the number of the others."""
+    known = [f"label {number}" for number in range(50)]
+    write(images, "file,labels\na.jpg," + ";".join(f"lable {number:03}" for number in range(300)) + "\n")
+    with pytest.raises(DataError, match=r"unknown label 'lable 000': .* and 29\d more unknown labels") as raised:
+        open_folder(images, label_names=known)
+    assert len(str(raised.value)) < 2000
+    assert len(comparisons) <= 20 * len(known)
 
 
 @pytest.mark.parametrize(

@@ -81,17 +81,21 @@ def read_image(path: Path, size: int | None = None, *, home: Path | None = None)
     >>> read_image(out / "red.png").shape, read_image(out / "red.png", 8)[:, 0, 0].tolist()
     ((3, 2, 4), [255, 0, 0])
     """
+    return decode_image(read_image_bytes(path, home=home), size, source=path)
+
+
+def read_image_bytes(path: Path, *, home: Path | None = None) -> bytes:
+    """The bytes of an image file, for `decode_image`; arguments and errors as in `read_image`."""
     try:
         _check_file(path, home)
         # Decode from memory: from a file, a decoder would allocate the 4 GB that a damaged length field claims.
-        content = read_regular(path, MAX_BYTES)
+        return read_regular(path, MAX_BYTES)
     except (DataError, MemoryError):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
             raise DataError(f"{path}: cannot be read now ({error.strerror}); run the command again later") from error
         raise _unreadable(path, error) from error
-    return decode_image(content, size, source=path)
 
 
 def decode_image(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, LabelTable, Row, label_positions, list_images, normal_name, read_table
+from multiguard.data.label_table import Failures, LabelIndex, LabelTable, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.names import shorten_names
@@ -39,12 +39,12 @@ def open_folder(
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
     names = list(label_names) if label_names is not None else _all_labels(listing, separator)
     _check_columns(listing, names)
-    positions = label_positions(names, listing.path)
     note = "" if label_names is None else " (the known labels are the model's)"
+    index = LabelIndex(names, listing.path, note)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["file"])
-        return ImageFile(name, root / name, row.label_indices(_row_labels(row, listing, separator), positions, note))
+        return ImageFile(name, root / name, index.of(row, _row_labels(row, listing, separator)))
 
     files = list_images(listing.split_rows("split", split, [ALL]), make, failures)
     chosen = "" if split == ALL else f", split {split}"

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 from multiguard.data.sample import ImageFile
 from multiguard.errors import DataError, ImageError, ImageFailure
 from multiguard.io.files import read_regular
-from multiguard.io.names import unknown_name
+from multiguard.io.names import UnknownNames, unknown_name
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -27,13 +27,6 @@ class Row:
     source: str  # the file and the line, for messages
     line: int
     fields: dict[str, str]
-
-    def label_indices(self, names: Iterable[str], positions: Mapping[str, int], note: str = "") -> tuple[int, ...]:
-        """The sorted indices of these label names, looked up exactly; unknown ones raise `ImageError` with the note."""
-        given = set(names)
-        if unknown := [unknown_name("label", name, positions) for name in sorted(given - positions.keys())]:
-            raise ImageError(self.source, f"{'; '.join(unknown).replace('?;', '?')}{note}")
-        return tuple(sorted(positions[name] for name in given))
 
 
 @dataclass(frozen=True)
@@ -135,13 +128,28 @@ def normal_name(name: str) -> str:
     return Path(os.path.normpath(name)).as_posix()
 
 
-def label_positions(names: Sequence[str], source: object) -> dict[str, int]:
-    """The index of each label name; a repeated name raises `DataError`."""
-    positions = {name: index for index, name in enumerate(names)}
-    for index, name in enumerate(names):
-        if positions[name] != index:
-            raise DataError(f"{source}: the label '{name}' is listed twice; label names must be unique")
-    return positions
+class LabelIndex:
+    """The index of each label name; a repeated name raises `DataError`.
+
+    Args:
+        names: The label names in order.
+        source: Where they come from, for messages.
+        note: What the message about an unknown label ends in.
+    """
+
+    def __init__(self, names: Sequence[str], source: object, note: str = "") -> None:
+        self._positions = {name: index for index, name in enumerate(names)}
+        self._unknown, self._note = UnknownNames("label", names), note
+        for index, name in enumerate(names):
+            if self._positions[name] != index:
+                raise DataError(f"{source}: the label '{name}' is listed twice; label names must be unique")
+
+    def of(self, row: Row, names: Iterable[str]) -> tuple[int, ...]:
+        """The sorted indices of the label names of a row, looked up exactly; unknown ones raise `ImageError`."""
+        given = set(names)
+        if unknown := sorted(given - self._positions.keys()):
+            raise ImageError(row.source, f"{self._unknown.of(unknown)}{self._note}")
+        return tuple(sorted(self._positions[name] for name in given))
 
 
 def read_lines(path: Path) -> list[str]:

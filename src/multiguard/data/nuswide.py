@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, Row, label_positions, list_images, normal_name, read_lines, read_table
+from multiguard.data.label_table import Failures, LabelIndex, Row, list_images, normal_name, read_lines, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 
@@ -22,13 +22,13 @@ def open_nuswide(
     concepts = read_lines(path)
     if len(concepts) != NUSWIDE_CONCEPTS:
         raise DataError(f"{path}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one per line")
-    positions = label_positions(concepts, path)
+    index = LabelIndex(concepts, path)
     listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS, failures=failures)
     rows = listing.split_rows("split_name", split)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))
-        return ImageFile(name, _image_path(root, name), row.label_indices(_read_concepts(row), positions))
+        return ImageFile(name, _image_path(root, name), index.of(row, _read_concepts(row)))
 
     return FileDataset(f"nuswide {split}", concepts, list_images(rows, make, failures), size=size, home=root)
 

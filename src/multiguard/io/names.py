@@ -7,6 +7,8 @@ from difflib import get_close_matches
 # A spreadsheet takes a cell that starts like this for a formula, also in full-width characters; an apostrophe in front
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_COMPARED = 100  # characters of a name; to compare two takes up to the product of their lengths
+_SUGGESTED = 10  # unknown names of one list that get a hint; to find one takes a comparison with every known name
 
 
 def is_unicode(name: str) -> bool:
@@ -41,10 +43,45 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
         "unknown split 'trian': did you mean 'train'?"
     """
     names = list(known)
-    folded = {name.casefold(): name for name in names}
-    near = get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
+    folded = {_folded(name): name for name in names}
+    near = get_close_matches(_folded(given), folded, n=1, cutoff=0.5)
     hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shorten_names(names)}"
     return f"unknown {kind} '{given}': {hint}"
+
+
+class UnknownNames:
+    """Messages for the unknown names of one list, however many: the first few different ones get a hint.
+
+    Args:
+        kind: What the names name, as in "label".
+        known: The known names.
+
+    Example:
+        >>> messages = UnknownNames("label", ["cat", "dog"])
+        >>> messages.of(["cta", "dgo"])
+        "unknown label 'cta': did you mean 'cat'? unknown label 'dgo': did you mean 'dog'?"
+    """
+
+    def __init__(self, kind: str, known: Iterable[str]) -> None:
+        self._kind, self._known, self._hints = kind, list(known), dict[str, str]()
+
+    def of(self, names: Sequence[str]) -> str:
+        """The messages for the first of these names, and the number of the others."""
+        shown = [self._message(name) for name in names[:_SUGGESTED]]
+        others = len(names) - len(shown)
+        text = "; ".join(shown).replace("?;", "?")
+        return text if not others else f"{text} and {others} more unknown {self._kind}s"
+
+    def _message(self, name: str) -> str:
+        if name not in self._hints:
+            if len(self._hints) == _SUGGESTED:
+                return f"unknown {self._kind} '{name}'"
+            self._hints[name] = unknown_name(self._kind, name, self._known)
+        return self._hints[name]
+
+
+def _folded(name: str) -> str:
+    return name.casefold()[:_COMPARED]
 
 
 def shorten_names(names: Sequence[str], most: int = 12) -> str:

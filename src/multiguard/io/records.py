@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -118,8 +119,8 @@ def _plain(message: str) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"duplicate key {next(name for name in names if names.count(name) > 1)!r}")
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"duplicate key {next(name for name, count in counts.items() if count > 1)!r}")
     return mapping
 
 
