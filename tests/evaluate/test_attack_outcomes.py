@@ -100,7 +100,7 @@ def test_sizes_by_sorting(rule):
     """Estimates and the margins of the objective count what sorting counts: ties go to L, a fraction of t is in."""
     rng = np.random.default_rng(0)
     for _ in range(100):
-        counts = rng.integers(0, 31, 7)
+        counts = rng.integers(1, 31, 7)
         labels = tuple(sorted(rng.choice(7, rng.integers(1, 7), replace=False)))
         inside = torch.zeros(1, 7, dtype=torch.bool)
         inside[0, list(labels)] = True
@@ -115,6 +115,16 @@ def test_sizes_by_sorting(rule):
             assert bool((margins[:, 1:] <= margins[:, :-1]).all()), "margins never rise"
             value = float(objective.value(fractions, aim))
             assert size - 1 <= value <= size if size else value < 0
+
+
+@pytest.mark.parametrize("beta", [0.001, None])
+def test_labels_without_a_hit(beta):
+    """A label of L that no draw hit is not counted as staying, unless too few others are left to take its place."""
+    rule = TopK(2, 1)
+    estimate, at_most = evaluated_size([20, 0, 0, 0], 20, (1,), rule, "in", beta=beta)
+    assert (estimate, at_most) == (0, 0 if beta is None else 1)
+    assert evaluated_size([20, 0, 0, 0], 20, (0, 1), rule, "in", beta=beta)[0] == 1
+    assert evaluated_size([20, 0, 0, 0], 20, (1, 2, 3), rule, "in", beta=beta) == (1, 1)
 
 
 def test_fraction_of_t():

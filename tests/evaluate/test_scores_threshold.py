@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
-from multiguard.evaluate.bootstrap import Resampling, bootstrap_bands
-from multiguard.evaluate.scores import CertifiedCounts
-from multiguard.io.ragged import Ragged
 
 INF = np.inf
 RADII = [
@@ -108,23 +105,6 @@ def test_top_k_case() -> None:
         radius=0.25,
     )
     assert (both.true_floor, both.false_ceiling) == (1, 2)
-
-
-@pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_literal_bands(averaging: str) -> None:
-    """Bands are those of a slow loop."""
-    true, false = (Ragged.of([getattr(each, side) for each in RADII], float) for side in ("true", "false"))
-    counts = CertifiedCounts(true, false, np.array(TRUE), RULE, GRID)
-    found = bootstrap_bands(counts, averaging, Resampling(0.8, 70, 3))
-    kept = [each for each in RADII if len(each.true) or averaging == "pooled"]
-    rng, averages = np.random.default_rng(3), []
-    for _ in range(70):
-        drawn = [kept[i] for i in rng.integers(len(kept), size=len(kept))]
-        averages.append([_average(drawn, radius, averaging) for radius in GRID])
-    low, high = np.quantile(averages, [0.1, 0.9], axis=0)
-    for column, name in enumerate(("precision", "recall", "f1")):
-        np.testing.assert_allclose(getattr(found, name), (low[:, column], high[:, column]), atol=1e-12)
-    assert np.any(found.precision[0] < found.precision[1])
 
 
 def _average(images, radius: float, averaging: str) -> np.ndarray:

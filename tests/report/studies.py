@@ -86,7 +86,7 @@ def make_run(
     methods = methods if run.stops is None else ("betting",)
     methods = ("enumerated",) if isinstance(own, BandAblation) else methods
     certificates = certify_votes(votes, config, methods=methods, labels=source)
-    made = curves(certificates, grid, bands=bands, resamples=50)
+    made = curves(certificates, grid, bands=bands)
     if swept:
         every = THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT
         vary = dict(every if swept is True else swept)

@@ -131,7 +131,7 @@ def test_bands(tmp_path: Path) -> None:
     with fixed_style():
         figure = family_figure(banded, banded.families[0])
     assert all(len(axes.collections) == 1 for axes in figure.axes)
-    assert "90 % bootstrap" in figure_text(figure)
+    assert "90 % confidence" in figure_text(figure)
 
 
 def test_label_bars(study: Study) -> None:

@@ -50,19 +50,20 @@ def test_common_images(runs) -> None:
             assert each.curves["mean"].scores.recall[index] == pytest.approx(own.mean(), abs=1e-12)
             if each.differences is not None:
                 paired = own - own_recall(runs["before"], "joint", board.images, radius)
-                value, low, high = (ends[index] for ends in each.differences["mean"].recall)
+                value, low, high = (ends[index] for ends in each.differences.recall)
                 assert value == pytest.approx(paired.mean(), abs=1e-12)
                 assert low <= value <= high
 
 
 def test_pairing(runs) -> None:
-    """Intervals are paired: a run is no better and no worse than itself, with certainty."""
+    """Intervals are paired: narrower than those of the two runs by themselves, and symmetric for a run and itself."""
     board = compare_runs({"one": runs["before"], "same": runs["before"]}, radius=RADII)
-    for averaging in ("mean", "pooled"):
-        found = board.contenders[1].differences[averaging]
-        assert not any(np.any(ends) for score in (found.precision, found.recall, found.f1) for ends in score)
+    found = board.contenders[1].differences
+    for difference, low, high in (found.precision, found.recall, found.f1):
+        assert not difference.any()
+        np.testing.assert_allclose(low, -high, atol=1e-8)
     apart = compare_runs({"one": runs["before"], "other": runs["after"]}, radius=RADII).contenders[1]
-    low, high = apart.differences["mean"].recall[1:]
+    low, high = apart.differences.recall[1:]
     widest = np.argmax(high - low)
     unpaired = [each.curves["mean"].bands.recall for each in (apart, board.baseline)]
     assert 0 < (high - low)[widest] < sum((band[1] - band[0])[widest] for band in unpaired)
@@ -71,9 +72,9 @@ def test_pairing(runs) -> None:
 def test_baseline(runs) -> None:
     """Any of the runs may be the baseline; its differences to the others change sign."""
     first, second = (compare_runs(runs, radius=RADII, baseline=name) for name in ("before", "after"))
-    forth = next(each for each in first.contenders if each.name == "after").differences["pooled"].f1[0]
-    back = next(each for each in second.contenders if each.name == "before").differences["pooled"].f1[0]
-    assert np.array_equal(forth, -back)
+    forth = next(each for each in first.contenders if each.name == "after").differences.f1[0]
+    back = next(each for each in second.contenders if each.name == "before").differences.f1[0]
+    np.testing.assert_allclose(forth, -back, atol=1e-12)
     with pytest.raises(InvalidInputError, match="unknown baseline 'befor': did you mean 'before'"):
         compare_runs(runs, baseline="befor")
 

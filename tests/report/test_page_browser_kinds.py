@@ -20,13 +20,12 @@ from tests.report.browsing import (
 )
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
-from multiguard.certify import certified_size
-from multiguard.evaluate import Curve
+from multiguard.certify import TopK, certified_size
+from multiguard.evaluate import CertifyConfig, Curve
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
 
 MOST_CEILINGS = 4
-FILLING = "fills up k, 0\u00a0draws"
 CARD = {
     "sizes": ".ceilings .size",
     "ceilings": ".ceilings .value",
@@ -222,23 +221,17 @@ def test_hostile_names_unlabelled(hostile_unlabelled: Study, paths: dict[str, Pa
     assert page.evaluate(strangers) == 0
 
 
-def test_filling_labels(tmp_path: Path, opened) -> None:
-    """A label that only fills up k is marked and not ticked."""
-    main = make_run(tmp_path)
-    hits = tuple((*found[:3], 0, 0) for found in main.certificates.predicted_hits)
-    study = Study(replace(main, certificates=replace(main.certificates, predicted_hits=hits)))
-    write_page(study, tmp_path / "report.html")
-    page = opened(tmp_path / "report.html").page
-    words = page.locator("#images .words").inner_text()
-    assert "Predicted labels in bold are true." in words
-    assert "is returned only because the rule returns 5 labels." in words
-    unticked = 0
-    for card in cards(page, percents=".prediction small", marks=".mark"):
-        index = main.certificates.ids.index(card["id"])
-        assert [text == FILLING for text in card["percents"]] == [False, False, False, True, True]
-        predicted, labels = main.certificates.predicted[index], main.certificates.labels[index]
-        assert card["marks"] == ["✓" if label in predicted[:3] else "✗" for label in labels]
-        unticked += len(set(labels) & set(predicted[3:]))
+def test_labels_without_a_hit(tmp_path: Path, opened) -> None:
+    """A card lists the labels that some draw returned, fewer than k, and ticks no other."""
+    main = make_run(tmp_path, draws=4, config=CertifyConfig(TopK(k=5, k_prime=1)), methods=("joint",))
+    write_page(Study(main), tmp_path / "report.html")
+    proved, unticked = main.certificates, 0
+    for card in cards(opened(tmp_path / "report.html").page, percents=".prediction small", marks=".mark"):
+        index = proved.ids.index(card["id"])
+        assert card["percents"] == [f"{25 * hits}\u00a0%" for hits in proved.predicted_hits[index]]
+        assert len(card["percents"]) < 5
+        assert card["marks"] == ["✓" if label in proved.predicted[index] else "✗" for label in proved.labels[index]]
+        unticked += card["marks"].count("✗")
     assert unticked
 
 
@@ -247,4 +240,3 @@ def test_full_alpha(paths: dict[str, Path], opened) -> None:
     page = opened(paths["threshold"]).page
     heading = page.locator(".card .true li:first-child").first
     assert heading.locator("span").last.text_content() == "alone (full α) up to"
-    assert "fills up k" not in page.locator("#images").inner_text()

@@ -34,7 +34,7 @@ def hits(labels, returned, averaging: str, score: str) -> float:
     """Precision, recall or F1 of what was returned, the slow way."""
     kept = [i for i, own in enumerate(labels) if own or averaging == "pooled"]
     found = np.array([len({*labels[i]} & {*returned[i]}) for i in kept], float)
-    true, given = (np.array([len(each[i]) for i in kept], float) for each in (labels, returned))
+    true, given = np.array([len(labels[i]) for i in kept], float), np.full(len(kept), 5.0)  # k = 5
     parts = {"recall": (found, true), "precision": (found, given), "f1": (2 * found, true + given)}[score]
     if averaging == "pooled":
         return parts[0].sum() / parts[1].sum()

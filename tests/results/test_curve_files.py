@@ -21,7 +21,7 @@ COLUMNS = (
     "method,k,k_prime,alpha,n,R,averaging,precision,recall,f1,images,without_labels,failed,noise,attacker,"
     "rule,threshold,mean_draws,true_floor,false_ceiling"
 )
-BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_high,resamples,seed"
+BANDS = "level,precision_low,precision_high,recall_low,recall_high,f1_low,f1_high"
 
 fraction = st.floats(0, 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
@@ -47,7 +47,7 @@ def any_curve(draw) -> Curve:
     counts = [column(st.floats(0, 1e6)) for _ in range(2)]
     scores = Scores(radius, column(), column(), column(), *counts, draw(count), draw(st.integers(0, 9)))
     pairs = [(column(), column()) for _ in range(3)]
-    bands = draw(st.sampled_from([None, Bands(draw(st.floats(0.01, 0.99)), draw(count), draw(count), *pairs)]))
+    bands = draw(st.sampled_from([None, Bands(draw(st.floats(0.01, 0.99)), *pairs)]))
     known = [method for method in config.rule.methods if (method == "enumerated") == isinstance(noise, BandAblation)]
     method, averaging = draw(st.sampled_from(known)), draw(st.sampled_from(["mean", "pooled"]))
     return Curve(method, config, noise, averaging, scores, draw(st.floats(1, 1e6)), draw(st.integers(0, 9)), bands)
@@ -105,6 +105,16 @@ def test_repeated_curve(tmp_path) -> None:
     with pytest.raises(InvalidInputError, match="two curves have"):
         write_curves(tmp_path / "curves.csv", [one_curve(), one_curve(averaging="pooled"), one_curve()])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_curves(tmp_path, monkeypatch) -> None:
+    """A repeated curve is found in linear time: a forged file may hold very many."""
+    compared, equal = [], CertifyConfig.__eq__
+    monkeypatch.setattr(CertifyConfig, "__eq__", lambda one, other: compared.append(one) or equal(one, other))
+    curves = [one_curve(config=CertifyConfig(TopK(3, 2), 0.001, n)) for n in (*range(1, 301), 300)]
+    with pytest.raises(InvalidInputError, match=r"two curves have .*n=300"):
+        write_curves(tmp_path / "curves.csv", curves)
+    assert len(compared) < 10 * len(curves)
 
 
 def test_missing_n(tmp_path) -> None:

@@ -74,8 +74,12 @@ class TopK:
         return np.bincount(votes[:, : self.k_prime].ravel(), minlength=num_labels)
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
-        """The labels that g would return if these draws were all, most hits first; ties go to the smaller index."""
-        return tuple(np.argsort(-self.hits(votes, num_labels), kind="stable")[: self.k].tolist())
+        """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
+
+        They are k, or fewer if the draws hit fewer: of labels without a hit nothing is known.
+        """
+        hits = self.hits(votes, num_labels)
+        return tuple(int(label) for label in np.argsort(-hits, kind="stable")[: self.k] if hits[label] > 0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class Threshold:
         return math.ceil(Fraction(repr(self.t)) * draws)
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
-        """The labels that g would return if these draws were all, most hits first, perhaps none; ties as in `TopK`."""
+        """The labels that g returns according to these draws, most hits first, perhaps none; ties as in `TopK`."""
         hits = self.hits(votes, num_labels)
         return tuple(int(label) for label in np.argsort(-hits, kind="stable") if hits[label] >= self.needed(len(votes)))
 

@@ -22,7 +22,7 @@ _Out = Annotated[Path | None, Option(help="The folder for the page and the table
 def compare_command(runs: _Runs, part: ComparePart, out: _Out = None, force: Force = False) -> None:
     """Compare certificates of several models or methods on the same images.
 
-    Differences to the baseline have paired bootstrap intervals over the images that all runs have.
+    Differences to the baseline have 95 % confidence intervals over the images that all runs have.
 
     Example: multiguard compare before=runs/one after=runs/two --radius 0.25,0.5 --out runs/comparison
     """
@@ -69,7 +69,7 @@ def _scores_table(board: "Leaderboard") -> "Table":
             values = measure.values(each.curves["mean"])
             table.add_row("" if number else each.name, measure.word, *(measure.text(values[i]) for i in positions))
             if each.differences is not None:
-                found = [difference_words(board.difference(each, "mean", measure, i)) for i in positions]
+                found = [difference_words(board.difference(each, measure, i)) for i in positions]
                 table.add_row("", "  difference", *(value for value, _, _ in found))
                 table.add_row("", "  interval", *(f"{low} to {high}" for _, low, high in found))
     return table

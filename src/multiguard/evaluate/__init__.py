@@ -9,11 +9,11 @@ from multiguard.evaluate.attack_outcomes import (
     attack_curves,
     evaluated_size,
 )
-from multiguard.evaluate.bootstrap import Bands, Differences
 from multiguard.evaluate.certificates import Certificates, certify_votes
 from multiguard.evaluate.certifier import LabelSource
 from multiguard.evaluate.config import CertifyConfig, Parameter
 from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid, typical_radius
+from multiguard.evaluate.intervals import Bands, Differences, mean_interval
 from multiguard.evaluate.scores import (
     Averaging,
     LabelScores,
@@ -52,6 +52,7 @@ __all__ = [
     "evaluated_size",
     "image_scores",
     "label_scores",
+    "mean_interval",
     "method_curve",
     "paired_differences",
     "prediction_scores",

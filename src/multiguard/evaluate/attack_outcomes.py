@@ -33,7 +33,8 @@ def evaluated_size(
     """An estimate of how many labels stay, and an upper bound that holds with probability at least 1 - beta.
 
     The probability is over the draws, which must be fresh: the perturbation was fixed before them. A label whose
-    fraction ties with another's, or with t, counts as in: a label of L stays, another label does not stay out.
+    fraction ties with another's, or with t, counts as in: a label of L stays, another label does not stay out. The
+    estimate counts no label that no draw hit, unless too few other labels are left to take its place.
 
     Args:
         counts: (c,), how many draws of the perturbed image f returned each label in.
@@ -48,11 +49,14 @@ def evaluated_size(
     (1, 1)
     >>> evaluated_size([1, 9, 8, 2], 10, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)  # ten draws say little
     (1, 2)
+    >>> evaluated_size([0, 1000, 0, 0], 1000, (0, 1), TopK(k=2, k_prime=1), "in", beta=0.001)  # one was never hit
+    (1, 2)
     """
     hits = np.asarray(counts)
     inside = np.zeros(len(hits), dtype=np.bool_)
     inside[list(labels)] = True
-    size = _most_staying(hits / draws, hits / draws, inside, rule, goal)
+    fractions = hits / draws
+    size = _most_staying(fractions, np.where(hits > 0, fractions, -1.0), inside, rule, goal)
     if beta is None:
         return size, size
     level = beta / (2 * len(hits))

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
+from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.bootstrap import Bands, Differences, Resampling, bootstrap_bands, bootstrap_differences
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.intervals import Bands, Differences, mean_bands, mean_differences
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, check_radius
 from multiguard.io.short_repr import short_repr
 
@@ -39,19 +40,12 @@ class Curve:
     scores: Scores  # precision, recall and F1, each (radii,), and how many images they are taken over
     mean_draws: float  # how many draws these images took on average
     failed: int  # how many images could not be voted on and are left out
-    bands: Bands | None = None  # how far the averages would vary with other images; None where not requested
+    bands: Bands | None = None  # intervals of the means; None where not requested, and of pooled scores
 
     __repr__ = short_repr
 
 
-def curves(
-    certificates: Certificates,
-    radius: ArrayLike,
-    *,
-    bands: float | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> list[Curve]:
+def curves(certificates: Certificates, radius: ArrayLike, *, bands: float | None = None) -> list[Curve]:
     """The certified scores at exactly these radii, of every method and in both averagings.
 
     Images without labels are counted: they have no part in means of scores, but in pooled ones and in the mean number
@@ -60,9 +54,8 @@ def curves(
     Args:
         certificates: What `certify_votes` returns.
         radius: (radii,), in the unit of the noise's attacker.
-        bands: The level of bootstrap bands over images, such as 0.95; None for no bands.
-        resamples: How many times the bootstrap draws the images again.
-        seed: The seed of the bootstrap; all curves use the same resamples.
+        bands: The confidence of the intervals of mean scores, such as 0.95; None for none. They hold for any number of
+            images; pooled scores, which are ratios of sums, have none.
 
     >>> from multiguard import TopK, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -71,11 +64,9 @@ def curves(
     [('joint', 'mean', 3), ('joint', 'pooled', 3)]
     """
     requested = check_radius(radius, certificates.noise)
-    resampling = None if bands is None else Resampling(bands, resamples, seed)
+    level = None if bands is None else check_fraction("the level of bands", bands)
     return [
-        curve
-        for method in certificates.methods
-        for curve in _method_curves(certificates, method, requested, resampling)
+        curve for method in certificates.methods for curve in _method_curves(certificates, method, requested, level)
     ]
 
 
@@ -96,7 +87,7 @@ def _method_curves(
     certificates: Certificates,
     method: Method,
     radius: Floats,
-    resampling: Resampling | None,
+    level: float | None,
     averagings: Sequence[Averaging] = AVERAGINGS,
 ) -> list[Curve]:
     """The curves of one method, one per averaging."""
@@ -111,7 +102,7 @@ def _method_curves(
             average_scores(counts, radius, averaging),
             float(np.mean(with_labels)),
             len(certificates.failures),
-            None if resampling is None else bootstrap_bands(counts, averaging, resampling),
+            None if level is None or averaging == "pooled" else mean_bands(counts, level),
         )
         for averaging in averagings
     ]
@@ -123,24 +114,19 @@ def paired_differences(
     radius: ArrayLike,
     *,
     methods: tuple[Method, Method],
-    averaging: Averaging = "mean",
     level: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
 ) -> Differences:
-    """How much more one run certifies than another on the same images, with paired bootstrap intervals.
+    """With probability at least `level`, the mean difference of two scores on images like these lies in its interval.
 
-    An interval is about the choice of images. It says nothing of other noise draws, nor of the best of many runs.
+    The images are a random sample, and each is compared with itself. An interval holds for one score at one radius. It
+    says nothing of other noise draws, nor of the best of many runs.
 
     Args:
         ours: What one run proves.
         theirs: What the other proves, of the same images in the same order, with as many labels each.
         radius: (radii,), in the unit of the noise's attacker.
         methods: The method of each.
-        averaging: As in `set_scores`.
-        level: The level of the intervals.
-        resamples: How many times the bootstrap draws the images again, the same ones for both.
-        seed: The seed of the bootstrap.
+        level: The confidence of each interval.
 
     >>> from multiguard import TopK, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -150,7 +136,7 @@ def paired_differences(
     >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
     ((2,), True)
     """
-    requested, resampling = check_radius(radius, ours.noise), Resampling(level, resamples, seed)
+    requested = check_radius(radius, ours.noise)
     if ours.noise.attacker != theirs.noise.attacker:
         raise InvalidInputError(
             f"one run is about {ours.noise.axis_label}, the other about {theirs.noise.axis_label}: the same radius is "
@@ -159,11 +145,7 @@ def paired_differences(
     if ours.ids != theirs.ids or not np.array_equal(ours.labels.lengths > 0, theirs.labels.lengths > 0):
         raise InvalidInputError("paired differences need the same images with labels, in the same order; see `only`")
     mine, others = (each.counts(method, requested) for each, method in zip((ours, theirs), methods, strict=True))
-    one, other = (average_scores(counts, requested, averaging) for counts in (mine, others))
-    ends = bootstrap_differences(mine, others, averaging, resampling)
-    values = (one.precision - other.precision, one.recall - other.recall, one.f1 - other.f1)
-    precision, recall, f1 = ((value, low, high) for value, (low, high) in zip(values, ends, strict=True))
-    return Differences(level, resamples, seed, precision, recall, f1)
+    return mean_differences(mine, others, level)
 
 
 def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = None) -> Floats:

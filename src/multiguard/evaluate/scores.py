@@ -138,7 +138,11 @@ def set_scores(
 
 
 def prediction_scores(
-    labels: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], averaging: Averaging = "mean"
+    labels: Sequence[Sequence[int]],
+    predicted: Sequence[Sequence[int]],
+    averaging: Averaging = "mean",
+    *,
+    k: int | None = None,
 ) -> Scores:
     """Precision, recall and F1 of predictions as they are, at R = 0: an observation, not a certificate.
 
@@ -146,12 +150,13 @@ def prediction_scores(
         labels: For each image its true labels; images with none are counted in `without_labels`.
         predicted: For each image the labels that a classifier returns for it.
         averaging: As in `set_scores`.
+        k: How many labels the classifier returns, if it returns a fixed number of which some are not known.
 
     >>> prediction_scores([(0, 1), (2,)], [(0, 3), (2, 1)]).recall
     array(0.75)
     """
     pairs = zip(labels, predicted, strict=True)
-    each = ((len({*own} & {*answer}), len({*answer}), len(own)) for own, answer in pairs)
+    each = ((len({*own} & {*answer}), len({*answer}) if k is None else k, len(own)) for own, answer in pairs)
     found, returned, true = np.fromiter(each, np.dtype((np.float64, 3)), len(labels)).T
     if not true.any():
         raise InvalidInputError(f"none of the {len(labels)} images has a true label, so there is nothing to average")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 Metric = Literal["recall", "precision", "f1"]
-INTERVAL = 0.95  # the level of the bootstrap intervals
+INTERVAL = 0.95  # the confidence of the intervals
 _CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "noise", "rule", "score_threshold")
 _THRESHOLDS = tuple(step / 20 for step in range(1, 20))
 
@@ -43,7 +43,7 @@ class Candidate:
     noise: Noise  # their noise
     rule: Rule
     score: float  # the mean over the tuning images that have labels
-    low: float  # where that mean lies in the middle 95 % of resamples of the images: from here
+    low: float  # the 95 % confidence interval of that mean over images like these: from here
     high: float  # to here
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -134,7 +134,6 @@ def _curves_at(run: Results, method: Method, grid: Floats) -> dict[Averaging, Cu
         return None
     if set(own) == set(AVERAGINGS) and all(np.array_equal(curve.scores.radius, grid) for curve in own.values()):
         return own
-    bands = next(iter(own.values())).bands
-    options: Any = {} if bands is None else {"bands": bands.level, "resamples": bands.resamples, "seed": bands.seed}
-    computed = curves(run.certificates, grid, **options)
+    levels = [curve.bands.level for curve in own.values() if curve.bands is not None]
+    computed = curves(run.certificates, grid, bands=levels[0] if levels else None)
     return {curve.averaging: curve for curve in computed if curve.method == method}

@@ -94,7 +94,7 @@ def _subtitle(study: Study, family: Family) -> str:
     if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
         sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
-    sentences += [f"Shaded: {plain_percent(level)} % bootstrap over images" for level in levels[:1]]
+    sentences += [f"Shaded: {plain_percent(level)} % confidence for images like these" for level in levels[:1]]
     tops = [top for measure in family.measures if (top := family.top(measure)) is not None]
     sentences += [f"The axis of labels ends at {plain(top)}" for top in tops[:1]]
     return f"{'. '.join(sentences)}.\n{family.note}"

@@ -42,7 +42,7 @@ CSV_NAME, JSON_NAME = "comparison.csv", "comparison.json"
 _HALVES = range(3)
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
-_PAIRED = "Intervals are a paired bootstrap over the images, and reflect the choice of images."
+_PAIRED = "Intervals are about mean differences on images like these, of which these are a random sample."
 _NOT_DRAWS = "They do not reflect the noise draws."
 
 
@@ -55,7 +55,7 @@ class Contender:
     method: Method
     certificates: Certificates  # of the common images
     curves: Mapping[Averaging, Curve]  # with bands
-    differences: Mapping[Averaging, Differences] | None  # to the baseline; None for the baseline itself
+    differences: Differences | None  # of the means to the baseline; None for the baseline itself
 
     __repr__ = short_repr
 
@@ -81,8 +81,8 @@ class Leaderboard:
         >>> board = compare_runs({"before": run, "after": run}, radius=[0.0, 0.5])
         >>> board.baseline.name, len(board.images)
         ('before', 4)
-        >>> board.difference(board.contenders[1], "mean", board.measures[0], 0)
-        (0.0, 0.0, 0.0)
+        >>> board.difference(board.contenders[1], board.measures[0], 0)[0]  # the interval follows
+        0.0
     """
 
     title: str
@@ -133,18 +133,16 @@ class Leaderboard:
         what = {"averaging": averaging, "score": measure.word, "images": curve.scores.images}
         for radius in self.radius:
             index = int(np.searchsorted(curve.scores.radius, radius))
-            found = self.difference(each, averaging, measure, index) or (None, None, None)
-            difference = dict(zip(("difference", "low", "high"), found, strict=True))
+            found = self.difference(each, measure, index) if averaging == "mean" else None
+            difference = dict(zip(("difference", "low", "high"), found or (None, None, None), strict=True))
             value = float(measure.values(curve)[index])
             yield {**each.words, **numbers, **what, "R": radius, "certified": value, **difference}
 
-    def difference(
-        self, each: Contender, averaging: Averaging, measure: Measure, index: int
-    ) -> tuple[float, float, float] | None:
-        """The difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
+    def difference(self, each: Contender, measure: Measure, index: int) -> tuple[float, float, float] | None:
+        """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
         if each.differences is None:
             return None
-        value, low, high = getattr(each.differences[averaging], measure.key)
+        value, low, high = getattr(each.differences, measure.key)
         return float(value[index]), float(low[index]), float(high[index])
 
 
@@ -168,7 +166,7 @@ def compare_runs(
         methods: Of each run those of these methods that it has; by default its first one.
         baseline: The name of the run, or of the run with its method, that others are compared with; the first one.
         radius: The radii of the table; by default multiples of half the typical radius of the baseline's noise.
-        level: The level of the bootstrap intervals.
+        level: The confidence of the intervals.
         title: The heading; by default made of the number of runs and the dataset.
 
     Example:
@@ -189,9 +187,8 @@ def compare_runs(
     contenders = []
     for name, (run, method) in chosen.items():
         own = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
-        options: dict[str, Any] = {"methods": (method, chosen[first][1]), "level": level}
-        both = proved[name], proved[first]
-        found = {each: paired_differences(*both, grid, averaging=each, **options) for each in AVERAGINGS}
+        methods_of_both = method, chosen[first][1]
+        found = paired_differences(proved[name], proved[first], grid, methods=methods_of_both, level=level)
         contenders.append(Contender(name, run, method, proved[name], own, None if name == first else found))
     heading = title or f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
     return Leaderboard(heading, tuple(table.tolist()), images, tuple(contenders), tuple(_notes(runs, images)))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from multiguard.evaluate import typical_radius
-from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.report.attackers import DIAL_WORDS, unit_words
 from multiguard.report.leaderboard import Contender, Leaderboard
 from multiguard.report.page_data import family_data
@@ -73,14 +72,8 @@ def _data(board: Leaderboard, start: int) -> dict[str, Any]:
 def _differences(board: Leaderboard, each: Contender) -> dict[str, Any] | None:
     if each.differences is None:
         return None
-    found = each.differences
-    return {
-        averaging: {
-            measure.key: [ends.tolist() for ends in getattr(found[averaging], measure.key)]
-            for measure in board.measures
-        }
-        for averaging in AVERAGINGS
-    }
+    keys = [measure.key for measure in board.measures]
+    return {"mean": {key: [ends.tolist() for ends in getattr(each.differences, key)] for key in keys}}
 
 
 def _table(board: Leaderboard) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
@@ -90,8 +83,7 @@ def _table(board: Leaderboard) -> Iterator[tuple[str, str, list[tuple[str, str]]
         for measure in board.measures:
             values = measure.values(each.curves["mean"])
             cells = [
-                (measure.text(float(values[i])), _interval_words(board.difference(each, "mean", measure, i)))
-                for i in positions
+                (measure.text(float(values[i])), _interval_words(board.difference(each, measure, i))) for i in positions
             ]
             yield each.name, measure.word, cells
 

@@ -174,10 +174,8 @@ def _score_values(study: Study, measures: Sequence[Measure]) -> dict[str, Any]:
 
 def _gallery_values(study: Study, shown: Sequence[int], thumbnails: Thumbnails) -> dict[str, Any]:
     """How many images are shown, and why others are not."""
-    hits = study.main.certificates.predicted_hits
     return {
         "shown": len(shown),
-        "fills_up": any(0 in hits[index] for index in shown),
         "illustrated": sum(bool(each.looks) for each in thumbnails.made.values()),
         "replaced": thumbnails.replaced,
         "missing": len(shown) - len(thumbnails.made) - thumbnails.replaced,

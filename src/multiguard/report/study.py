@@ -12,7 +12,7 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import BandAblation, Noise
-from multiguard.certify.rules import RuleName
+from multiguard.certify.rules import RuleName, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
@@ -121,6 +121,7 @@ class Study:
         proved = self.main.certificates
         if not self.labelled:
             return {}
+        k = self.config.rule.k if isinstance(self.config.rule, TopK) else None
         returned: dict[Prediction, Ragged[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
         found: dict[Prediction, dict[Averaging, Scores]] = {}
         for name, predicted in returned.items():
@@ -130,7 +131,7 @@ class Study:
                 known = np.flatnonzero(~predicted.missing).tolist()
                 labels, answers = [labels[i] for i in known], [answers[i] for i in known]
             if any(labels):
-                found[name] = {each: prediction_scores(labels, answers, each) for each in AVERAGINGS}
+                found[name] = {each: prediction_scores(labels, answers, each, k=k) for each in AVERAGINGS}
         return found
 
     def staying(self, method: Method) -> list[int]:

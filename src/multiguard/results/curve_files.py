@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, product
 from pathlib import Path
@@ -31,7 +32,7 @@ _COLUMNS = (
     *("method", "k", "k_prime", "alpha", "n", "R", "averaging", *_SCORES, "images", "without_labels", "failed"),
     *("noise", "attacker", "rule", "threshold", "mean_draws", *_COUNTS),
 )
-_BAND_COLUMNS = ("level", *_BAND_ENDS, "resamples", "seed")
+_BAND_COLUMNS = ("level", *_BAND_ENDS)
 # The columns that all rows of one curve share.
 _CURVE = tuple(name for name in _COLUMNS if name not in ("R", *_SCORES, *_COUNTS))
 _LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attacker")
@@ -71,8 +72,8 @@ def read_curves(path: str | Path) -> list[Curve]:
 
 def curves_text(curves: Sequence[Curve]) -> str:
     """The content of curves.csv."""
-    keys = [(curve.method, curve.config, curve.noise, curve.averaging) for curve in curves]
-    repeated = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+    keys = Counter((curve.method, curve.config, curve.noise, curve.averaging) for curve in curves)
+    repeated = next((key for key, count in keys.items() if count > 1), None)
     if repeated is not None:
         raise InvalidInputError(f"two curves have the same method, config, noise and averaging: {repeated}; give one")
     banded = any(curve.bands is not None for curve in curves)
@@ -150,7 +151,7 @@ def _curve_rows(curve: Curve) -> Iterable[dict[str, object]]:
     }
     columns = {"R": scores.radius, **{name: getattr(scores, name) for name in (*_SCORES, *_COUNTS)}}
     if bands is not None:
-        same |= {"level": bands.level, "resamples": bands.resamples, "seed": bands.seed}
+        same["level"] = bands.level
         columns |= zip(_BAND_ENDS, (end for name in _SCORES for end in getattr(bands, name)), strict=True)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield {**same, **dict(zip(columns, values, strict=True))}
@@ -190,7 +191,7 @@ def _bands(rows: Sequence[Row]) -> Bands | None:
     low, high = ([_column(rows, f"{name}_{end}", most=1.0) for name in _SCORES] for end in ("low", "high"))
     precision, recall, f1 = zip(low, high, strict=True)
     level = check_fraction("level", float(first["level"]))
-    return Bands(level, parse_count(first["resamples"]), parse_count(first["seed"]), precision, recall, f1)
+    return Bands(level, precision, recall, f1)
 
 
 def _column(rows: Sequence[Row], name: str, most: float = np.finfo(np.float64).max) -> Floats:

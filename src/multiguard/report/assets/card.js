@@ -35,9 +35,7 @@ function ceilingRows(radii) {
 
 const span = (from, to) => (from < to ? `${from}–${to}` : `${from}`);
 
-// A label that no draw returned is there only because the rule returns k labels.
 function drawFraction(hits, draws) {
-  if (!hits) return `fills up k, 0\u00a0${DRAWS_WORD}`;
   const percents = Math.round((100 * hits) / draws);
   return percents ? `${percents}\u00a0%` : "<1\u00a0%";
 }
@@ -89,10 +87,10 @@ class Card {
   }
 
   trueLabels() {
-    const { labels, own, predicted, hits } = this.image;
+    const { labels, own, predicted } = this.image;
     const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, data.exact ? "alone up to" : "alone (full α) up to"));
     return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, index) => {
-      const found = hits[predicted.indexOf(label)] > 0;
+      const found = predicted.includes(label);
       const radius = radiusOf(own[index]);
       const alone = [unseen(Number.isFinite(radius) ? data.exact ? ", alone, up to " : ", alone, at the full α, up to " : `, alone ${radiusText(radius)}`),
         Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];

@@ -96,7 +96,7 @@ const signed = (value, round) => `${value < 0 ? "−" : "+"}${(Math.abs(round(10
 
 // By how many points a line is above the baseline, and the interval, rounded outwards.
 function differenceWords(line, score, index) {
-  const found = line.differences?.[state.averaging][score].map((values) => values[index]);
+  const found = line.differences?.[state.averaging]?.[score].map((values) => values[index]);
   if (!found) return [];
   const [value, low, high] = [signed(found[0], Math.round), signed(found[1], Math.floor), signed(found[2], Math.ceil)];
   const sure = found[1] > 0 ? " above" : found[2] < 0 ? " below" : "";

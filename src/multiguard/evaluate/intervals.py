@@ -1,0 +1,148 @@
+"""Confidence intervals for means over images, and for paired differences of two means. They hold for any sample size.
+
+Let x_1, ..., x_n be independent with values in [0, 1] and a mean of at most m. For 0 < theta < 1 each factor of
+
+    K(m) = mean over theta of  prod_i (1 - theta + theta x_i / m)
+
+is positive and has mean at most 1, so K(m) has mean at most 1 and reaches 1/a with probability at most a (Markov). K
+falls as m rises, so the m with K(m) >= 1/a lie below one number: with probability at least 1 - a the mean is no less.
+The stakes theta are fixed by n alone, and K does not depend on the order of the images. (Waudby-Smith and Ramdas 2024
+bet on images in turn; a mixture of fixed stakes needs no order.) Images drawn without replacement from a larger set are
+negatively associated, so K has mean at most 1 for them too.
+
+A difference of two scores of one image lies in [-1, 1]; (difference + 1) / 2 is bounded in the same way. Images on
+which both agree keep their place in the product, so few discordant images give a narrow interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from multiguard.certify.arguments import check_fraction
+from multiguard.certify.arrays import Floats, Ints
+from multiguard.evaluate.scores import Counts, ratio
+from multiguard.io.short_repr import short_repr
+
+_STAKES, _LARGEST_STAKE = 8, 0.99
+_STEPS = 30  # of a bisection, whose safe end is returned
+_ROUNDING = 1e-9  # by which log K must exceed what is needed
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Where the mean scores of images like these lie, at each radius with the confidence `level`.
+
+    They are about the choice of images only, a random sample, not about the noise draws, which alpha covers.
+    """
+
+    level: float  # the confidence of each interval
+    precision: tuple[Floats, Floats]  # low and high, each (radii,)
+    recall: tuple[Floats, Floats]  # low and high, each (radii,)
+    f1: tuple[Floats, Floats]  # low and high, each (radii,)
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """By how much the mean scores of one run exceed those of another on the same images, with confidence intervals.
+
+    Each image is compared with itself, so what makes an image hard for both takes no part. The intervals are about the
+    choice of images only.
+    """
+
+    level: float  # the confidence of each interval
+    precision: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+    recall: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+    f1: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
+
+    __repr__ = short_repr
+
+
+def mean_bands(counts: Iterable[Counts], level: float) -> Bands:
+    """The intervals of mean precision, recall and F1 over the images that have labels."""
+    precision, recall, f1 = (_interval(*each, level) for each in _tallies(map(_image_scores, counts)))
+    return Bands(level, precision, recall, f1)
+
+
+def mean_differences(ours: Iterable[Counts], theirs: Iterable[Counts], level: float) -> Differences:
+    """The mean differences of precision, recall and F1, ours minus theirs, with their intervals."""
+    apart = (
+        [(mine - other + 1) / 2 for mine, other in zip(_image_scores(one), _image_scores(two), strict=True)]
+        for one, two in zip(ours, theirs, strict=True)
+    )
+    precision, recall, f1 = (_difference(*each, level) for each in _tallies(apart))
+    return Differences(level, precision, recall, f1)
+
+
+def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
+    """With probability at least `level` over the sample, the mean of the population lies between these two numbers.
+
+    Args:
+        values: (images,) independent values in [0, 1].
+        level: The confidence; each end alone is wrong with probability at most (1 - level) / 2.
+
+    >>> low, high = mean_interval(np.array([1.0, 1.0, 0.5, 1.0] * 25))
+    >>> round(low, 2), round(high, 2)
+    (0.8, 0.93)
+    """
+    ((own, times),) = _tallies([[np.asarray(values, dtype=np.float64)[None]]])
+    low, high = _interval(own, times, level)
+    return float(low[0]), float(high[0])
+
+
+def _image_scores(part: Counts) -> list[Floats]:
+    """(radii, images) precision, recall and F1 of each image with labels."""
+    return [ratio(*fraction) for fraction in part.fractions("mean")]
+
+
+def _tallies(parts: Iterable[list[Floats]]) -> list[tuple[Floats, Ints]]:
+    """For each score its different values, and (radii, values) how many images have each: few numbers for any n."""
+    merged: list[tuple[Floats, Ints]] = []
+    for part in parts:
+        new = [_tally(values) for values in part]
+        merged = [_merge(*pair) for pair in zip(merged, new, strict=True)] if merged else new
+    return merged
+
+
+def _tally(values: Floats) -> tuple[Floats, Ints]:
+    different, which = np.unique(values, return_inverse=True)
+    rows = np.arange(len(values))[:, None] * len(different) + which.reshape(values.shape)
+    return different, np.bincount(rows.ravel(), minlength=len(values) * len(different)).reshape(len(values), -1)
+
+
+def _merge(one: tuple[Floats, Ints], two: tuple[Floats, Ints]) -> tuple[Floats, Ints]:
+    values = np.union1d(one[0], two[0])
+    times = np.zeros((len(one[1]), len(values)), np.int64)
+    for own, counts in (one, two):
+        times[:, np.searchsorted(values, own)] += counts
+    return values, times
+
+
+def _interval(values: Floats, times: Ints, level: float) -> tuple[Floats, Floats]:
+    """(radii,) both ends, each wrong with probability at most (1 - level) / 2."""
+    error = (1 - check_fraction("level", level)) / 2
+    return _lower(values, times, error), 1 - _lower(1 - values, times, error)
+
+
+def _difference(values: Floats, times: Ints, level: float) -> tuple[Floats, Floats, Floats]:
+    """(radii,) the mean and both ends of 2 x - 1."""
+    low, high = _interval(values, times, level)
+    return 2 * (times @ values) / times.sum(axis=1) - 1, 2 * low - 1, 2 * high - 1
+
+
+def _lower(values: Floats, times: Ints, error: float) -> Floats:
+    """(radii,) the largest m with K(m) >= 1 / error, from below; 0 if there is none."""
+    images = int(times[0].sum())
+    stakes = np.geomspace(min(images**-0.5, _LARGEST_STAKE), _LARGEST_STAKE, _STAKES)[:, None]
+    needed = np.log(_STAKES / error) + _ROUNDING
+    low, high = np.zeros(len(times)), np.ones(len(times))
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        logs = np.log1p(stakes * (values / middle[:, None, None] - 1))
+        wealth = np.logaddexp.reduce(np.einsum("rsv,rv->rs", logs, times), axis=1)
+        low, high = np.where(wealth >= needed, middle, low), np.where(wealth >= needed, high, middle)
+    return low

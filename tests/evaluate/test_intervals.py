@@ -1,0 +1,139 @@
+"""Confidence intervals of means over images hold for any sample size, and for rare events."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.evaluate.votes_cases import random_votes
+
+from multiguard.certify import TopK, certified_size
+from multiguard.certify.noise import Gaussian
+from multiguard.errors import InvalidInputError
+from multiguard.evaluate import CertifyConfig, certify_votes, curves, mean_interval, paired_differences, radius_grid
+
+GRID = radius_grid(Gaussian(0.5), step=0.25)
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    votes = random_votes(tmp_path_factory.mktemp("votes"), images=40)
+    return certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=["joint", "paper"])
+
+
+@pytest.mark.parametrize("images", [1, 7, 60])
+def test_exact_coverage(images) -> None:
+    """For means of zeros and ones the probability that an end is wrong is a sum of binomial terms: at most 2.5 %."""
+    ends = [mean_interval(np.arange(images) < ones) for ones in range(images + 1)]
+    low, high = np.array(ends).T
+    for p in np.linspace(0.001, 0.999, 333):
+        chance = stats.binom.pmf(np.arange(images + 1), images, p)
+        assert chance[low > p].sum() <= 0.025
+        assert chance[high < p].sum() <= 0.025
+
+
+@pytest.mark.parametrize(("positive", "negative"), [(0.02, 0.0), (0.01, 0.01), (0.005, 0.02)])
+def test_rare_differences(positive, negative) -> None:
+    """Few discordant images of 100: the interval of the mean difference misses it as rarely as it says."""
+    images, truth = 100, positive - negative
+    missed = 0.0
+    for ups in range(12):
+        for downs in range(12):
+            values = np.full(images, 0.5)
+            values[:ups], values[ups : ups + downs] = 1.0, 0.0
+            low, high = (2 * end - 1 for end in mean_interval(values))
+            chance = stats.multinomial.pmf(
+                [ups, downs, images - ups - downs], images, [positive, negative, 1 - positive - negative]
+            )
+            missed += 0.0 if low <= truth <= high else chance
+    assert missed <= 0.05
+
+
+def test_percentile_bootstrap_fails() -> None:
+    """The control: the percentile bootstrap of rare events covers far less than it says, by the same exact sum."""
+    images, p = 100, 0.01
+    covered = 0.0
+    for ones in range(8):
+        low, high = stats.binom.ppf([0.025, 0.975], images, ones / images) / images
+        covered += stats.binom.pmf(ones, images, p) * (low <= p <= high)
+    assert covered < 0.7
+
+
+def test_width() -> None:
+    """Intervals are of use: never twice as wide as Clopper-Pearson's for 50 images or more."""
+    for images, ones in [(50, 25), (50, 48), (500, 380), (5000, 100), (5000, 5000)]:
+        low, high = mean_interval(np.arange(images) < ones)
+        exact = stats.binomtest(ones, images).proportion_ci(0.95, "exact")
+        assert high - low <= 2 * (exact.high - exact.low)
+
+
+def slow_lower(values, error) -> float:
+    """The largest m on a fine grid at which the mixture of bets has reached 1 / error, straight from the formula."""
+    stakes = np.geomspace(len(values) ** -0.5, 0.99, 8)
+    best = 0.0
+    for m in np.arange(1, 4000) / 4000:
+        wealth = np.mean([np.prod([1 - theta + theta * x / m for x in values]) for theta in stakes])
+        if wealth < 1 / error:
+            return best
+        best = m
+    return best
+
+
+def test_slow_reference() -> None:
+    """Both ends are those of the formula."""
+    values = np.random.default_rng(0).choice([0, 1 / 3, 0.5, 1], size=40)
+    low, high = mean_interval(values, 0.9)
+    assert 0 <= low - slow_lower(values, 0.05) <= 1 / 4000
+    assert 0 <= slow_lower(1 - values, 0.05) + high - 1 + 1 / 4000 <= 1 / 4000
+
+
+def test_order() -> None:
+    """The order of the images does not matter."""
+    values = np.random.default_rng(0).random(50)
+    np.testing.assert_allclose(mean_interval(np.sort(values)), mean_interval(values), atol=1e-8)
+
+
+def test_bands(certified) -> None:
+    """Bands of curves are the intervals of each image's scores; pooled scores have none."""
+    curve, pooled = curves(certified, GRID, bands=0.9)[:2]
+    assert (curve.averaging, curve.bands.level, pooled.bands) == ("mean", 0.9, None)
+    kept = [i for i, true in enumerate(certified.labels) if true]
+    floors = np.array([certified_size(certified.radii["joint"][i], GRID) for i in kept], float)
+    true = np.array([len(certified.labels[i]) for i in kept], float)[:, None]
+    each = {"precision": floors / 3, "recall": floors / true, "f1": 2 * floors / (3 + true)}
+    for name, values in each.items():
+        expected = np.array([mean_interval(column, 0.9) for column in values.T]).T
+        np.testing.assert_allclose(getattr(curve.bands, name), expected, atol=1e-8)
+
+
+def test_paired_differences(certified) -> None:
+    """Differences are those of each image with itself, and so are their intervals."""
+    found = paired_differences(certified, certified, GRID, methods=("joint", "paper"), level=0.9)
+    kept = [i for i, true in enumerate(certified.labels) if true]
+    joint, paper = (
+        np.array([certified_size(certified.radii[method][i], GRID) / len(certified.labels[i]) for i in kept])
+        for method in ("joint", "paper")
+    )
+    np.testing.assert_allclose(found.recall[0], (joint - paper).mean(axis=0), atol=1e-12)
+    expected = np.array([mean_interval(column, 0.9) for column in ((joint - paper + 1) / 2).T]).T
+    np.testing.assert_allclose(found.recall[1:], 2 * expected - 1, atol=1e-8)
+
+
+@pytest.mark.parametrize("level", [95, 0, 1])
+def test_refused_level(certified, level) -> None:
+    """A confidence out of range is refused."""
+    with pytest.raises(InvalidInputError, match="level"):
+        curves(certified, GRID, bands=level)
+
+
+def test_unpaired_images(certified) -> None:
+    """Runs on other images, or with labels on other images, have no paired differences."""
+    fewer = certified.only(certified.ids[:-1])
+    with pytest.raises(InvalidInputError, match="the same images"):
+        paired_differences(certified, fewer, GRID, methods=("joint", "joint"))
+
+
+def test_only(certified) -> None:
+    """The claims on some images are those that they have among all."""
+    some = certified.only([certified.ids[5], certified.ids[2]])
+    assert (some.ids, some.labels) == ((certified.ids[5], certified.ids[2]), (certified.labels[5], certified.labels[2]))
+    assert np.array_equal(some.radii["joint"][1], certified.radii["joint"][2])
+    assert (some.draws, some.failures) == ((200, 200), ())
