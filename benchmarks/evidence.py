@@ -138,8 +138,9 @@ class Evidence:
     def _vote(self, name: str, model: object, sigma: float, *options: object) -> "Step":
         count = self.sizes.training if "train" in options else self.sizes.images
         ranks = () if "threshold" in options else ("--k-max", 10)
-        data = ("--data", "coco", "--root", self.coco, "--images", count, "--seed", 0, "--batch-size", self.sizes.batch)
-        options = ("--model", model, "--sigma", sigma, *data, *ranks, *options)
+        data = ("--data", "coco", "--root", self.coco, "--images", count, "--seed", 0)
+        how = ("--noise-seed", 0, "--batch-size", self.sizes.batch)
+        options = ("--model", model, "--sigma", sigma, *data, *how, *ranks, *options)
         return replace(self._multiguard("vote", *options, "--out", self.out / name), name=name)
 
     def _train(self, name: str, *options: object) -> "Step":

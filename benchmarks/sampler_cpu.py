@@ -72,7 +72,7 @@ def compare(network: nn.Module, size: int, rows: int, draws: int) -> tuple[float
     times = [
         (
             seconds(lambda: bare_forward(classifier, batch, draws)),
-            seconds(lambda: smoother.votes(image, draws, seed=0, image_id="bench")),
+            seconds(lambda: smoother.votes(image, draws, noise_seed=0, image_id="bench")),
         )
         for _ in range(ROUNDS + 1)
     ][1:]
@@ -128,7 +128,9 @@ def adaptive_rate(busy: int, images: int = 2048) -> float:
         for _ in range(busy):
             stack.callback(subprocess.Popen([sys.executable, "-c", "while True: pass"]).kill)
         data = Jpegs(images, 224, len(LABELS))
-        vote = partial(vote_dataset, smoother, data, folder, adaptive=plan, pilot_draws=pilot, seed=0, shard_images=32)
+        vote = partial(
+            vote_dataset, smoother, data, folder, adaptive=plan, pilot_draws=pilot, noise_seed=0, shard_images=32
+        )
         taken = seconds(vote)
     return images * (pilot + 50 + 1) / DEVICE_RATE / taken
 

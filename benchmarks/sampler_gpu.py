@@ -90,7 +90,7 @@ def sampled(smoother: Smoother, size: int, draws: int) -> Callable[[], int]:
     image = random_image(size)
 
     def work() -> int:
-        return len(smoother.votes(image, draws, seed=0, image_id="bench"))
+        return len(smoother.votes(image, draws, noise_seed=0, image_id="bench"))
 
     return work
 
@@ -189,12 +189,12 @@ def halving(size: int) -> list[Row]:
     """A batch too large for the device gets the votes of one that fits; in float32, which is exact enough."""
     options = {"sigma": SIGMA, "precision": "float32", "compile": False, "device": "cuda"}
     classifier = build("tf_efficientnet_lite0", 80)
-    fits = Smoother(classifier, batch_size=16, **options).votes(random_image(size), 2048, seed=0, image_id="a")  # type: ignore[arg-type]
+    fits = Smoother(classifier, batch_size=16, **options).votes(random_image(size), 2048, noise_seed=0, image_id="a")  # type: ignore[arg-type]
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 3 * 2**30) / total)
     crowded = Smoother(classifier, batch_size=2048, **options)  # type: ignore[arg-type]
-    halved = crowded.votes(random_image(size), 2048, seed=0, image_id="a")
+    halved = crowded.votes(random_image(size), 2048, noise_seed=0, image_id="a")
     torch.cuda.set_per_process_memory_fraction(1.0)
     left = crowded._sizer.limit
     same = float(np.mean(fits == halved))
@@ -234,12 +234,12 @@ def whole_dataset(smoother: Smoother, size: int, draws: int, alone: float) -> li
     with tempfile.TemporaryDirectory() as folder:
 
         def work() -> int:
-            vote_dataset(smoother, jpegs, folder, draws=draws, seed=0, shard_images=32)
+            vote_dataset(smoother, jpegs, folder, draws=draws, noise_seed=0, shard_images=32)
             return len(jpegs) * draws
 
         found = rate(work)
         votes = read_votes(folder)
-        alone_votes = smoother.votes(jpegs[95].image, draws, seed=0, image_id="95.jpg")
+        alone_votes = smoother.votes(jpegs[95].image, draws, noise_seed=0, image_id="95.jpg")
         same = np.array_equal(votes.ranked(95), alone_votes)  # type: ignore[arg-type]
     return show(
         [
@@ -279,7 +279,7 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
     shortest = AdaptivePlan(rule, radii=(0.1, 0.5), max_draws=1000)
     for plan, count, goal in ((longest, 384, ">= 0.9"), (shortest, 2048, "")):
         few, jpegs = Jpegs(32, size, labels), Jpegs(count, size, labels)
-        options = {"adaptive": plan, "pilot_draws": pilot, "seed": 0, "shard_images": 32}
+        options = {"adaptive": plan, "pilot_draws": pilot, "noise_seed": 0, "shard_images": 32}
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as first:
 
             def work(data: Jpegs = jpegs, to: str = folder, how: dict[str, Any] = options) -> int:
@@ -291,7 +291,7 @@ def adaptive_run(smoother: Smoother, size: int, alone: float) -> list[Row]:
             found, votes = rate(work), read_votes(folder)
             ranked = votes.ranked(31, adaptive=True)
             mean = np.mean([votes.draws_of(position) for position in range(len(votes))])
-            same = np.mean(ranked == smoother.votes(jpegs[31].image, len(ranked), seed=0, image_id="31.jpg"))
+            same = np.mean(ranked == smoother.votes(jpegs[31].image, len(ranked), noise_seed=0, image_id="31.jpg"))
         rows += show(
             [
                 (f"{len(jpegs):,} JPEGs, adaptive, {mean:,.0f} draws on average", f"{found:,.0f} draws/s", ""),

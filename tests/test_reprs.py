@@ -72,7 +72,7 @@ def test_datasets():
 def test_prediction():
     """A prediction of many labels shows the first of them."""
     many = tuple(range(500))
-    shown = repr(Prediction(many, (0.5,) * 500, (0.4,) * 500, names=tuple(f"label {i}" for i in many), seed=1))
+    shown = repr(Prediction(many, (0.5,) * 500, (0.4,) * 500, names=tuple(f"label {i}" for i in many), noise_seed=1))
     assert fits(shown)
     assert "and 492 more" in shown
 

@@ -70,7 +70,7 @@ def _facts(study: Study, card: ModelCard | None, commit: str | None) -> str:
         ],
         ["labels", str(len(provenance["label_names"]))],
         ["network", f"{provenance['model']}, weights {str(provenance['weights_hash'])[:12]}"],
-        ["noise", f"{provenance['noise']}, seed {provenance['seed']}, before normalisation"],
+        ["noise", f"{provenance['noise']}, seed {provenance['noise_seed']}, before normalisation"],
         [
             "draws per image",
             f"{provenance['draws']:,}, of which the first {study.config.draws:,} certify unless n is varied",

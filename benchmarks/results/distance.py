@@ -102,23 +102,16 @@ def _bare_recall(source: Source, rule: TopK) -> float | None:
 
 
 def _smoothed_recall(source: Source, rule: TopK) -> float:
-    """The recall of the labels that the smoothed classifier would return if the draws were all.
-
-    Where they hit fewer than k labels, those that fill up the k are not counted: nothing is known of their order.
-    """
-    hit = [np.unique(votes[:, : rule.k_prime]) for votes in source.votes]
-    returned = [
-        [label for label in rule.returned(votes, source.num_labels) if label in own]
-        for votes, own in zip(source.votes, hit, strict=True)
-    ]
+    """The recall of the labels that the smoothed classifier returns according to the draws; none without a hit."""
+    returned = [rule.returned(votes, source.num_labels) for votes in source.votes]
     return float(prediction_scores(source.labels, returned).recall)
 
 
 def _attacked_rows(attacks: Sequence[Attacks], source: Source, certified: Floats) -> list[list[str]]:
     """The mean recall that all attacks leave: what fresh draws say, and an upper bound that holds with confidence.
 
-    In these draws a label that ties with another counts as returned, so the first row says what they leave of the
-    images as they are.
+    In these draws a label that ties with another counts as returned, if some draw hit it, so the first row says what
+    they leave of the images as they are.
     """
     images: dict[str, AttackedImage] = {}
     for image in (image for each in attacks for image in each.images):

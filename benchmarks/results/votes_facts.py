@@ -20,7 +20,7 @@ def votes_block(sources: Sequence[Source], commit: str, old: Sequence[list[str]]
         commit: The commit of these parts.
         old: Rows of the old table; one of the same votes and commit is replaced.
     """
-    heads = ["votes", "images", "network", "sigma", "seed", "draws", "drawn on", "versions", "commit"]
+    heads = ["votes", "images", "network", "sigma", "noise seed", "draws", "drawn on", "versions", "commit"]
     again = {f"`{one.name}`" for one in sources}
     kept = [row for row in old if row[-1] != commit or row[0] not in again]
     rows = [[*_facts(one), commit] for one in sources] + kept
@@ -39,7 +39,7 @@ def _facts(one: Source) -> list[str]:
         f"{len(one)} of `{run.dataset}`",
         f"{run.model}, weights {str(run.weights_hash)[:12]}",
         plain(one.sigma),
-        str(run.seed),
+        str(run.noise_seed),
         f"{draws} ({'top ' + str(run.k_max) if run.k_max else 'sets'})",
         f"{run.device}, {run.precision}",
         versions,

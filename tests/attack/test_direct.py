@@ -41,6 +41,18 @@ def test_top_label(goal, sigma):
             assert found.labels_after[0, 0] == (not broken)
 
 
+@pytest.mark.parametrize("attack", [pgd, random_search])
+def test_labels_without_a_hit(attack):
+    """A smoothed classifier returns no label that no draw hit; a plain one returns its k best."""
+    row, options = LEADS[:1], {"radius": 1.0, "seed": 0, "draws": 50, **OPTIONS}
+    smoothed = attack(scores, row, Hide("cat"), TopK(2, 1), sigma=0.01, **options)
+    assert smoothed.labels_before.tolist() == [[True, False, False]]
+    assert smoothed.labels_after.tolist() == [[False, True, False]]
+    assert smoothed.success.tolist() == [True]
+    plain = attack(scores, row, Hide("cat"), TopK(2, 1), **options)
+    assert plain.labels_before.tolist() == [[True, True, False]]
+
+
 def test_bytes():
     """uint8 images are attacked as pixels in [0, 1], uint8 rows in their own unit."""
     options = {"radius": 0.1, "seed": 0, "steps": 2, "starts": 1, **OPTIONS}
@@ -105,7 +117,7 @@ def test_smoother():
     """A Smoother is attacked with its own noise, and evaluated by draws that anyone can repeat."""
     smoother = Smoother(scores, 0.25, k_max=1, **OPTIONS)
     found = pgd(smoother, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, seed=3, draws=200)
-    votes = smoother.votes(found.inputs[0], 200, seed=3, image_id="0", stream="judge")
+    votes = smoother.votes(found.inputs[0], 200, noise_seed=3, image_id="0", stream="judge")
     assert found.scores_after[0, 0] == pytest.approx(float(np.mean(votes[:, 0] == 0)))
 
 

@@ -45,7 +45,7 @@ def certified(noise, rule):
     smoother = Smoother(model, noise=noise, labels=NAMES, output="logits", device="cpu", **votes)
     exact = isinstance(noise, BandAblation)
     draws = noise.columns if exact else DRAWS
-    drawn = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), draws, seed=0)]
+    drawn = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), draws, noise_seed=0)]
     votes = [each if isinstance(each, np.ndarray) else each.hits() for each in drawn]
     method = "enumerated" if exact else "joint"
     labels = [own for *_, own in images]
@@ -101,7 +101,7 @@ def _image(result, proved, rule, noise, plan):
 def test_hidden_pixels():
     """A pixel has a slope only in the copies that show it."""
     smoother = Smoother(ColourCounts(), noise=PixelAblation(1, SIDE * SIDE), labels=NAMES, k_max=2, device="cpu")
-    target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), seed=0), mosaics(1)[0]
+    target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), noise_seed=0), mosaics(1)[0]
     aim = torch.ones(1, len(NAMES), dtype=torch.bool)
     group = ImageGroup((name,), (noise_key(0, name, "attack"),), torch.from_numpy(image)[None], aim)
     draws = SearchDraws(target, Objective(TopK(2, 2), "hide"), AttackPlan(copies=3), set())

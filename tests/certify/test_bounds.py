@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
-from statsmodels.stats.proportion import proportion_confint
 
 from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.errors import InvalidInputError
@@ -15,6 +14,7 @@ from multiguard.errors import InvalidInputError
 @pytest.mark.parametrize("alpha", [0.4, 0.05, 1e-3, 1e-7])
 def test_statsmodels(draws: int, alpha: float) -> None:
     """The bounds are those of statsmodels."""
+    proportion_confint = pytest.importorskip("statsmodels.stats.proportion").proportion_confint
     hits = np.unique(np.linspace(0, draws, 23).astype(int))
     # statsmodels is two-sided: it spends half of its alpha on each end.
     low, high = proportion_confint(hits, draws, alpha=2 * alpha, method="beta")

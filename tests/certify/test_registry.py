@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from multiguard import MultiGuardError, Smoother, Threshold, TopK, certified_radii, certified_radii_batch, exact_radii
+from multiguard import MultiGuardError, Threshold, TopK, certified_radii, certified_radii_batch, exact_radii
 from multiguard.certify import PixelAblation, Uniform, register_method
 
 RANKED = np.argsort(np.random.default_rng(0).normal([2.0, 1.0, 0.5, 0.0], 1.0, (250, 4)), axis=1)[:, ::-1]
@@ -37,7 +37,9 @@ def test_same_function(votes, rule):
 def test_results(tmp_path):
     """Results of a registered method are stored, read back, drawn and reported."""
     rows = np.random.default_rng(0).normal(size=(5, 3))
-    smoother = Smoother(lambda x: x.clone(), 0.5, labels=list("abc"), device="cpu")
+    smoother = pytest.importorskip("multiguard.smooth").Smoother(
+        lambda x: x.clone(), 0.5, labels=list("abc"), device="cpu"
+    )
     data, options = (rows, rows.argmax(axis=1)), {"methods": ("mine", "joint"), "draws": 100, "progress": False}
     results = smoother.certify(data, TopK(1, k_prime=1), **options)
     assert results.recall(0.2) == results.recall(0.2, method="joint")

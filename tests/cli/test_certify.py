@@ -64,7 +64,9 @@ def deployed(tmp_path_factory):
         "adaptive": [*DIGITS, *adaptive, *TOP_K],
         "adaptive-sets": [*folder, *adaptive, *THRESHOLD],
     }
-    return home, {name: done("vote", *MODEL, *asked, "--seed", 0, "--out", home / name) for name, asked in said.items()}
+    return home, {
+        name: done("vote", *MODEL, *asked, "--noise-seed", 0, "--out", home / name) for name, asked in said.items()
+    }
 
 
 @pytest.fixture
@@ -191,7 +193,20 @@ def test_report_without_labels(deployed, name, tmp_path):
 
 def predicting(deployed, *more):
     image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
-    return ["predict", image, *MODEL, "--labels", names, "--rule", "threshold", "--draws", 200, "--seed", 0, *more]
+    return [
+        "predict",
+        image,
+        *MODEL,
+        "--labels",
+        names,
+        "--rule",
+        "threshold",
+        "--draws",
+        200,
+        "--noise-seed",
+        0,
+        *more,
+    ]
 
 
 def test_threshold_prediction(deployed):
@@ -213,6 +228,16 @@ def test_threshold_prediction(deployed):
             continue
         most = 0 if words.strip() == "none" else int(words.split()[-1])
         assert 0 <= radii[most] - float(radius) < 0.001
+
+
+def test_prediction_of_labels_without_a_hit(deployed):
+    """A label that no pilot draw returned is listed neither in the table nor in JSON: one draw returns one label."""
+    image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
+    few = ["--k", 6, "--k-prime", 1, "--pilot-draws", 1, "--draws", 60, "--noise-seed", 0]
+    predicting = ["predict", image, *MODEL, "--labels", names, *few]
+    found = json.loads(done(*predicting, "--json"))["images"][0]
+    assert len(found["labels"]) == len(found["set_radii"]) == 1
+    assert "at least 2" not in done(*predicting)
 
 
 def test_unconfirmed_labels(deployed):

@@ -99,7 +99,10 @@ def test_demo(tmp_path, monkeypatch):
     shown = re.findall(r"^(\w+\.jpg)  \(\d+ draws\)\nlabel +stays up to", out, re.MULTILINE)
     page = (tmp_path / "runs/demo/photos/report.html").read_text(encoding="utf-8")
     assert len(shown) == 2
-    assert page.count("data:image/webp;base64,") == 3 * 2  # as it is, perturbed and with noise
+    assert "<code>multiguard demo --out runs/demo</code>" in page
+    assert {read_votes(f"runs/demo/{name}votes").provenance.noise_seed for name in ("", "photos/")} == {0}
+    thumbnails = re.findall(r"data:image/webp;base64,[^\"]{60}", page)  # plotly.js 3 has shorter ones of its own
+    assert len(thumbnails) == 3 * 2  # as it is, perturbed and with noise
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
     assert (code, again.count("skipped (unchanged)")) == (0, 4)
 
@@ -256,18 +259,19 @@ def test_report_without_images(place):
     assert (place / "other/report.html").is_file()
 
 
-def test_prediction_table(examples):
+@pytest.mark.parametrize(("draws", "confirmed"), [(200, True), (5, False)])
+def test_prediction_table(examples, draws, confirmed):
     """A prediction is rounded down and its guesses are named."""
     home = examples[0]
-    said = command(*_predicting(home))[1]
-    code, text, err = command(*_predicting(home, "--json"))
+    said = command(*_predicting(home, "--draws", draws))[1]
+    code, text, err = command(*_predicting(home, "--draws", draws, "--json"))
     assert code == 0, err
     found = json.loads(text)
     assert (found["k"], found["k_prime"], found["noise"], found["size"]) == (4, 2, "gaussian:0.25", 16)
     assert found["precision"] == ("bfloat16" if cpu_has_bfloat16() else "float32")
-    assert found["images"][0]["draws"] in (50, 100, 200)
+    assert found["images"][0]["draws"] in (5, 50, 100, 200)
     labels = found["images"][0]["labels"]
-    rows = [line.split("  ") for line in said.splitlines()[2:6]]
+    rows = [line.split("  ") for line in said.splitlines()[2 : 2 + len(labels)]]
     for label, row in zip(labels, rows, strict=True):
         cells = [cell.strip() for cell in row if cell.strip()]
         assert cells[0] == label["label"]
@@ -275,12 +279,12 @@ def test_prediction_table(examples):
             assert 0 <= label["radius"] - float(cells[1]) < 0.001
         else:
             assert (label["radius"], cells[1]) == (None, "unconfirmed")
-    assert {label["confirmed"] for label in labels} == {True, False}
-    assert len(found["images"][0]["set_radii"]) == 4
+    assert labels[0]["confirmed"] == confirmed
+    assert len(found["images"][0]["set_radii"]) == len(labels) <= 4
 
 
 def _predicting(home, *more):
-    more = [*SMALL["predict"][4:], "--seed", 0, *more]
+    more = [*SMALL["predict"][4:], "--noise-seed", 0, *more]
     return ["predict", home / "digit.png", "--model", home / "runs/digits", "--k", 4, *more]
 
 
@@ -305,18 +309,22 @@ def test_renamed_image(examples, tmp_path):
     assert one["sha256"] == hashlib.sha256((home / "digit.png").read_bytes()).hexdigest()
 
 
-def test_random_seeds(place):
-    """Without --seed, each prediction and each new votes folder has a seed of its own, and records it."""
+def test_random_noise_seeds(place):
+    """Without --noise-seed, each prediction and each new votes folder has its own; --seed decides the sample alone."""
     asked = [*example_of("predict"), *SMALL["predict"]]
     first, second = (json.loads(command(*asked, "--json")[1]) for _ in range(2))
-    assert first["seed"] != second["seed"]
-    assert json.loads(command(*asked, "--json", "--seed", first["seed"])[1]) == first
-    assert f"--seed {first['seed']} repeats the noise" in " ".join(command(*asked, "--seed", first["seed"])[1].split())
-    assert command(*example_of("vote")[:-1], "other/votes", *SMALL["vote"])[0] == 0
-    votes, others = read_votes("runs/votes"), read_votes("other/votes")
-    assert votes.provenance.seed != others.provenance.seed
-    assert votes.ids == others.ids, "the sample of images has a fixed seed"
-    assert read_certificates(place / "runs/certificates").provenance["seed"] == votes.provenance.seed
+    assert first["noise_seed"] != second["noise_seed"]
+    again = ["--noise-seed", first["noise_seed"]]
+    assert json.loads(command(*asked, "--json", *again)[1]) == first
+    assert f"--noise-seed {first['noise_seed']} repeats the noise" in " ".join(command(*asked, *again)[1].split())
+    runs = [read_votes("runs/votes")]
+    for name, seed in (("second", 0), ("third", 1), ("fourth", 1)):
+        assert command(*example_of("vote")[:-1], name, *SMALL["vote"], "--seed", seed)[0] == 0
+        runs.append(read_votes(name))
+    assert len({run.provenance.noise_seed for run in runs}) == 4
+    assert runs[0].ids == runs[1].ids != runs[2].ids == runs[3].ids
+    recorded = read_certificates(place / "runs/certificates").provenance["noise_seed"]
+    assert recorded == runs[0].provenance.noise_seed
 
 
 def test_infinite_radius(examples):
@@ -349,7 +357,7 @@ def odd(tmp_path_factory):
 
 def test_markup_labels(odd):
     """Labels that look like markup are printed as they are."""
-    code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50)
+    code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50, "--k-prime", 5)
     assert code == 0, err
     assert all(label in out for label in ("[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"))
 

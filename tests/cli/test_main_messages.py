@@ -81,10 +81,10 @@ def test_failed_first_image(home):
 
 
 def test_other_noise_and_seed(home):
-    """Votes of other noise and seed are refused, and both are named."""
+    """Votes of other noise and another noise seed are refused, and both are named."""
     assert command(*VOTE, "--out", "v")[0] == 0
-    err = refused(*VOTE, "--seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
-    assert "noise and seed differ. Vote with --force to throw them away, or choose another folder." in err
+    err = refused(*VOTE, "--noise-seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
+    assert "noise and --noise-seed differ. Vote with --force to throw them away, or choose another folder." in err
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,7 @@ def test_number_of_labels(home):
         ([*VOTE, "--size", 10**9, "--out", "v"], "--size is 1000000000; expected 1 to 8,192"),
         ([*VOTE, "--draws", 2**31, "--out", "v"], "--draws is 2147483648; expected 1 to 100,000,000"),
         ([*VOTE, "--seed", 10**400, "--out", "v"], "--seed is a number of more than 18 digits"),
+        ([*VOTE, "--noise-seed", 10**400, "--out", "v"], "--noise-seed is a number of more than 18 digits"),
         ([*VOTE, "--model", ":x", "--out", "v"], "unknown model ':x'"),
         ([*VOTE, "--out", "loop"], "loop: no folder that can be written to"),
         (["train", "--data", "digits", "--lr", "1e308", "--out", "v"], "--lr is 1e+308; expected a finite number"),

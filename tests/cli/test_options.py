@@ -21,7 +21,7 @@ class Sampling:
     labelled: Annotated[bool, Help("Without labels.", "no-labels")] = True
     clamp: Annotated[bool, Help("Clamp to [0, 1] first.")] = False
     flip: Annotated[bool | None, Help("Mirror [yes].")] = None
-    seed: Annotated[int, Help("Seed of the noise.")] = 0
+    noise_seed: Annotated[int, Help("Seed of the noise.")] = 0
 
     def __post_init__(self):
         check_fields(self)
@@ -59,11 +59,11 @@ def test_defaults():
 
 
 def test_typed_values():
-    """Words, numbers, lists, flags and a shared option reach the fields in their types."""
+    """Words, numbers, lists and flags reach the fields in their types."""
     typed = ["--model", "m", "--draws", "adaptive", "--radius", "0.5,1", "--radius", 2, "--rule", "threshold"]
-    received, _ = run(*typed, "--no-labels", "--clamp", "--no-flip", "--seed", 3, "--images", 7, "--force")
+    received, _ = run(*typed, "--no-labels", "--clamp", "--no-flip", "--noise-seed", 3, "--images", 7, "--force")
     expected = Sampling("m", "adaptive", (0.5, 1.0, 2.0), "threshold", False, True, False, 3)
-    assert received == [expected, {"images": 7, "seed": 3}, True]
+    assert received == [expected, {"images": 7}, True]
     assert run("--model", "m", "--draws", 5)[0][0].draws == 5
 
 
@@ -81,6 +81,15 @@ def test_option_values_refused(arguments, message):
     _, result = run("--model", "m", *arguments)
     assert isinstance(result.exception, InvalidInputError)
     assert str(result.exception) == message
+
+
+def test_shared_option():
+    """One option never sets the fields of two configs: a seed that samples images would be that of the noise, too."""
+    with pytest.raises(TypeError, match="command: two fields have the option --images; rename one of them"):
+
+        @with_options
+        def command(one: Sample, other: Annotated[dict[str, Any], Fields(Sample)]) -> None:
+            """Sample twice."""
 
 
 def test_required_option():

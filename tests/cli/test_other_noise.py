@@ -78,7 +78,7 @@ def test_prediction_of_bands(place):
     assert first["noise"] == "band:4/16"
     assert first["images"][0]["draws"] == 16
     assert first["images"] == second["images"]
-    assert "seed" not in first
+    assert "noise_seed" not in first
     said = " ".join(done("predict", "digit.png", "--model", "bands").split())
     assert "(16 bands)" in said
     assert "under any change inside one such patch, anywhere" in said

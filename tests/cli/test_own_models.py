@@ -46,7 +46,7 @@ def vote(*model):
     return command("vote", "--model", *model, "--data", "folder", "--root", "images", *DRAWS)
 
 
-DRAWS = ["--draws", 10, "--sigma", 0.2, "--size", 32, "--seed", 0, "--out", "votes"]
+DRAWS = ["--draws", 10, "--sigma", 0.2, "--size", 32, "--noise-seed", 0, "--out", "votes"]
 
 
 @pytest.mark.parametrize(

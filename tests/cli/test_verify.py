@@ -1,5 +1,6 @@
 """`multiguard verify`: what agrees passes, and every kind of forgery is found."""
 
+import hashlib
 import json
 import subprocess
 from dataclasses import replace
@@ -10,7 +11,7 @@ import torch
 from tests.pipeline.tiny_run import command
 
 from multiguard.evaluate import scores
-from multiguard.results import certificate_files, read_certificates, write_certificates
+from multiguard.results import certificate_files, read_certificates, signature_file, write_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 from multiguard.votes.shards import load_manifest, write_shard
@@ -177,6 +178,21 @@ def test_signature(home):
     assert verified()[1] == ["FAILED  the signature is of other certificates"]
     path.write_text(json.dumps({**record, "signature": "00"}))
     assert command("verify", "certificates")[0] == 2  # its checksum says that it was edited
+
+
+def test_certificates_replaced_before_signing(home, monkeypatch):
+    """What is signed is what was verified, though other certificates came in its place."""
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"], check=True)
+    path, read_key = home / "certificates" / CERTIFICATES_NAME, signature_file._private_key
+    expected = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def replace_certificates(key):
+        path.write_bytes(path.read_bytes() + b"other")
+        return read_key(key)
+
+    monkeypatch.setattr(signature_file, "_private_key", replace_certificates)
+    assert verified("--sign", "key.pem") == (0, [])
+    assert signature_file.read_signature(home / "certificates").certificates_sha256 == expected
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_replaced_image_in_gallery(recorded):
 def test_predict_failures(home):
     """Predict names every file that it cannot predict, predicts the others, in folders too, and exits with 2."""
     images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png", "gone.png")]
-    asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60, "--seed", 0]
+    asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60, "--noise-seed", 0]
     code, text, err = command("predict", *images, *asked)
     assert (code, err.count("could not be predicted: ")) == (2, 4)
     assert re.search(r"dark\.png: could not be predicted: draw 0: the classifier failed: .*so dark", err)

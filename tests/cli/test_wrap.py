@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,11 +10,16 @@ from tests.models.small_models import LABELS, write_denoiser, write_detector, wr
 from tests.pipeline.tiny_run import command, state
 
 from multiguard.data import DigitsDataset
+from multiguard.errors import InvalidInputError
+from multiguard.io.records import checksum
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, save_folder
+from multiguard.pipeline import wrap_job
+from multiguard.pipeline.parts import ModelPart
+from multiguard.pipeline.wrap_job import WRAP_FILE, unwrap
 from multiguard.votes import read_votes
 
-DATA = ["--data", "folder", "--root", "images", "--no-labels", "--draws", 20, "--pilot-draws", 5, "--seed", 3]
+DATA = ["--data", "folder", "--root", "images", "--no-labels", "--draws", 20, "--pilot-draws", 5, "--noise-seed", 3]
 
 
 @pytest.fixture
@@ -93,7 +99,7 @@ def test_wrapped_votes(home, make):
     for index in range(2):
         assert (short.ranked(index) == long.ranked(index)).all()
     assert short.provenance.classifier_hash == long.provenance.classifier_hash
-    asked = ["predict", "images/0.png", "--model", "mine", "--k", 2, "--draws", 20, "--seed", 1, "--json"]
+    asked = ["predict", "images/0.png", "--model", "mine", "--k", 2, "--draws", 20, "--noise-seed", 1, "--json"]
     assert json.loads(done(*asked))["noise"] == "gaussian:0.5"
 
 
@@ -136,6 +142,34 @@ def test_code_of_strangers(home, monkeypatch):
     assert (code, "names code" in err, "it ran" in err) == (2, True, False), err
 
 
+def test_card_replaced_by_a_trusted_one(home, replace_after_reading):
+    """The card that is used is the one whose hash is trusted, though a trusted one comes in its place."""
+    done("wrap", *make_code(home), "--sigma", 1, "--out", "mine")
+    path = Path("mine") / WRAP_FILE
+    trusted, card = path.read_bytes(), json.loads(path.read_bytes())
+    (home / "evil.py").write_text("raise SystemExit('it ran')")
+    card["spec"] = f"{home / 'evil.py'}:make"
+    path.write_text(json.dumps({**card, "sha256": checksum(card)}))
+    replace_after_reading(path, trusted)
+    with pytest.raises(InvalidInputError, match=r"names code .*evil.py.* and was not wrapped by you"):
+        unwrap(ModelPart("mine"))
+
+
+def test_model_replaced_while_wrapping(home, monkeypatch):
+    """The folder holds the model that was tried, or is not written."""
+    options, load = make_onnx(home), wrap_job.load_model
+
+    def load_then_replace(*arguments):
+        classifier = load(*arguments)
+        write_onnx(home / "net.onnx", 1)
+        return classifier
+
+    monkeypatch.setattr(wrap_job, "load_model", load_then_replace)
+    code, _, err = command("wrap", *options, "--out", "mine")
+    assert (code, "net.onnx has changed while it was wrapped" in err) == (2, True), err
+    assert not (home / "mine" / WRAP_FILE).exists()
+
+
 def test_options_beside_wrapped(home):
     """A wrapped model takes no further options of models."""
     done("wrap", *make_onnx(home), "--out", "mine")
@@ -157,7 +191,9 @@ def test_denoised_folder(home):
     save_folder(home / "clean", card, build_backbone("cnn:2", 10).network)
     write_denoiser(home / "clean.safetensors")
     model = ["--model", "clean", "--denoiser", "clean.safetensors", "--sigma", 0.25]
-    out = done("vote", *model, "--data", "digits", "--images", 3, "--draws", 60, "--seed", 0, "--out", "run/votes")
+    out = done(
+        "vote", *model, "--data", "digits", "--images", 3, "--draws", 60, "--noise-seed", 0, "--out", "run/votes"
+    )
     assert "images, gaussian:0.25" in out
     run = read_votes(home / "run/votes").provenance
     assert run.model == "ffdnet(sigma=0.25)+cnn:2"
@@ -167,7 +203,7 @@ def test_denoised_folder(home):
     write_denoiser(home / "clean.safetensors", seed=1)
     code, _, err = command(*attack, "--out", "again")
     assert (code, "is not the classifier that" in err) == (2, True), err
-    asked = ["predict", "images/0.png", *model, "--k", 2, "--draws", 20, "--seed", 1, "--json"]
+    asked = ["predict", "images/0.png", *model, "--k", 2, "--draws", 20, "--noise-seed", 1, "--json"]
     assert json.loads(done(*asked))["noise"] == "gaussian:0.25"
 
 

@@ -40,7 +40,7 @@ def test_timm(tmp_path, suffix):
         assert torch.equal(classifier.eval()(images), model((images - mean) / std))
     smoother = Smoother(classifier, sigma=0.5, device="cpu")
     image = np.zeros((3, 48, 48), dtype=np.uint8)
-    assert smoother.votes(image, 3, seed=0, image_id="a").shape == (3, 4)
+    assert smoother.votes(image, 3, noise_seed=0, image_id="a").shape == (3, 4)
 
 
 def test_timm_weights_of_wrong_shape(tmp_path):

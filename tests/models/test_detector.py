@@ -157,7 +157,7 @@ def test_loaded_detector(tmp_path, batch):
         torch.testing.assert_close(classifier(images), scores(images))
     image = images[0].numpy()
     votes = [
-        Smoother(one, sigma=0.5, device="cpu").votes(image, 30, seed=0, image_id="a")
+        Smoother(one, sigma=0.5, device="cpu").votes(image, 30, noise_seed=0, image_id="a")
         for one in (classifier, load(scores, labels=LABELS))
     ]
     assert np.array_equal(*votes)

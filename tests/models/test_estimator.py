@@ -100,7 +100,7 @@ def test_named_columns(recwarn):
 def test_votes_of_rows():
     """Rows are voted on like images, in their own unit."""
     model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    votes = Smoother(load(model), sigma=0.01, device="cpu").votes(X[0], 200, seed=0, image_id="a")
+    votes = Smoother(load(model), sigma=0.01, device="cpu").votes(X[0], 200, noise_seed=0, image_id="a")
     best = int(np.argmax(model.predict_proba(X[:1])))
     assert (votes[:, 0] == best).mean() > 0.9
 

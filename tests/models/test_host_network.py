@@ -36,7 +36,7 @@ def test_function(kind):
 def test_votes_of_array_function():
     """A NumPy function has the votes of the same function of tensors."""
     pair = [load(FUNCTIONS[f"{kind} to {kind}"], labels=list("abc")) for kind in ("tensors", "arrays")]
-    votes = [Smoother(f, sigma=0.5, device="cpu").votes(ROWS[0], 100, seed=0, image_id="a") for f in pair]
+    votes = [Smoother(f, sigma=0.5, device="cpu").votes(ROWS[0], 100, noise_seed=0, image_id="a") for f in pair]
     assert np.array_equal(*votes)
 
 
@@ -74,7 +74,7 @@ def test_arrays_and_precision():
     classifier = load(FUNCTIONS["arrays to arrays"], labels=list("abc"))
     smoother = Smoother(classifier, sigma=0.5, device="cpu", precision="bfloat16")
     with pytest.raises(ModelError, match="precision='float32'"):
-        smoother.votes(ROWS[0], 10, seed=0, image_id="a")
+        smoother.votes(ROWS[0], 10, noise_seed=0, image_id="a")
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 9), (2, 3, 4), (1, 2, 3, 4)])

@@ -23,7 +23,7 @@ RECIPE = f"""
 data: {{{{name: digits, images: 2, size: 16}}}}
 sigma: 0.5
 model: {{{{spec: "{MODEL}", output: logits}}}}
-vote: {{{{draws: {{k}}, shard_images: 1, seed: 0, device: cpu}}}}
+vote: {{{{draws: {{k}}, shard_images: 1, noise_seed: 0, device: cpu}}}}
 certify: {{{{k: {{k}}, k_prime: 2}}}}
 report: {{{{images: false, gallery: 0}}}}
 """
@@ -59,7 +59,10 @@ class Commands:
             PreparedAttack(job, read_certificates(job.certificates), None, None, ()).attack()
 
     def vote(self, out, k, *, force=False):
-        source, part = Source("digits", images=2, size=16), VotePart(draws=k, shard_images=1, seed=0, device="cpu")
+        source, part = (
+            Source("digits", images=2, size=16),
+            VotePart(draws=k, shard_images=1, noise_seed=0, device="cpu"),
+        )
         job = VoteJob(ModelPart(MODEL, output="logits"), source, out, "gaussian:0.5", part)
         prepare_vote(job).vote(force=force)
 

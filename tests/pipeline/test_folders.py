@@ -152,7 +152,7 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
             run_job(training_job(DataPart("digits", size=16), part, out, None))
         else:
             shutil.copytree(memory_folder / "certificates", out, dirs_exist_ok=True)
-            sign_certificates(out, memory_folder / "key.pem")
+            sign_certificates(out, memory_folder / "key.pem", read_certificates(out).certificates_hash)
 
     labels = memory_folder / "labels.txt"
     labels.write_text("\n".join(map(str, range(10))))

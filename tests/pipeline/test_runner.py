@@ -10,7 +10,7 @@ import yaml
 from tests.pipeline.tiny_run import RECIPE, command, state
 from tests.votes.vote_runs import edit_manifest
 
-from multiguard.pipeline import parse_recipe, read_record
+from multiguard.pipeline import parse_recipe, read_record, report_job
 from multiguard.pipeline.report_job import find_certificates
 from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
@@ -46,7 +46,8 @@ def test_run_folder(finished):
     assert list(record.steps) == STEPS
     assert all(step.finished and step.seconds is not None for step in record.steps.values())
     assert all(step.device.endswith("cores") and step.device_memory is None for step in record.steps.values())
-    assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run}"
+    seeds = "--set data.seed=0 --set vote.noise_seed=0"
+    assert record.command == f"multiguard run {home / 'tiny.yaml'} --out {run} {seeds}"
 
 
 def test_score_table(finished):
@@ -279,6 +280,25 @@ def test_foreign_certificates_report(home):
     code, _, err = command("report", home / "run", "--force")
     assert (code, err.count("\n")) == (2, 1)
     assert "certificates" in err
+
+
+@pytest.mark.parametrize("words", [["report", "--force"], ["compare"]])
+def test_certificates_replaced_after_the_check(home, monkeypatch, words):
+    """Certificates that come in the place of a run's own, once these were found intact, are not taken for the run's."""
+    code, _, err = command("certify", home / "run/votes", "--k", 2, "--k-prime", 1, "--out", home / "other")
+    assert code == 0, err
+    check, (name, *more) = report_job.altered_outputs, words
+
+    def check_then_replace(run, step):
+        altered = check(run, step)
+        shutil.copytree(home / "other", home / "run/certificates", dirs_exist_ok=True)
+        return altered
+
+    monkeypatch.setattr(report_job, "altered_outputs", check_then_replace)
+    runs = [home / "run"] if name == "report" else [f"one={home / 'run'}", f"other={home / 'other'}"]
+    code, _, err = command(name, *runs, *more)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "replaced" in err
 
 
 def test_recipe_of_skipped_steps(home):

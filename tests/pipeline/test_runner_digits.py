@@ -13,6 +13,7 @@ SMALLER = {
     "train.val_images": 200,
     "data.images": 60,
     "vote.draws": 200,
+    "vote.noise_seed": 0,
     "sweep.n": "[]",
 }
 RADII = np.array([0.0, 0.25, 0.5, 0.75])

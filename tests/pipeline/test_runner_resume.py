@@ -72,7 +72,7 @@ STOP = ("--set", "vote.on_error=stop")
 def test_failed_images_retried(home):
     """Failed images are tried again where the recipe does not record them, with the seed that the run has drawn."""
     code, said = run(home, until="certify")
-    seed = read_votes(home / "run" / "votes").provenance.seed
+    seed = read_votes(home / "run" / "votes").provenance.noise_seed
     assert (code, "2 of 6 images could not be voted on and are left out" in said) == (0, True), said
     assert "vote: skipped" in run(home)[1]
     code, said = run(home, *STOP)
@@ -85,7 +85,7 @@ def test_failed_images_retried(home):
     code, said = run(home, *STOP, until="certify")
     assert (code, "vote: resuming after an interruption" in said) == (0, True), said
     votes = read_votes(home / "run" / "votes")
-    assert (len(votes), votes.failures, votes.provenance.seed) == (6, (), seed)
+    assert (len(votes), votes.failures, votes.provenance.noise_seed) == (6, (), seed)
     assert "none left out" in said
     assert "vote: skipped" in run(home, *STOP)[1]
 
@@ -93,7 +93,7 @@ def test_failed_images_retried(home):
 def test_replaced_image_files(home):
     """Repaired and copied files leave the votes valid; another image does not, and is voted on with a new seed."""
     assert run(home)[0] == 0
-    seed = read_votes(home / "run" / "votes").provenance.seed
+    seed = read_votes(home / "run" / "votes").provenance.noise_seed
     mend(home, 0)
     os.utime(home / "images" / "1.png", (1, 1))
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_replaced_image_files(home):
     assert (code, "votes was made with other inputs: data.files has changed" in said) == (2, True), said
     code, said = run(home, "--force")
     assert (code, "1 of 6 images could not be voted on and is left out, 3.png: " in said) == (0, True), said
-    assert read_votes(home / "run" / "votes").provenance.seed != seed
+    assert read_votes(home / "run" / "votes").provenance.noise_seed != seed
 
 
 def kill_in_first_batch(home):

@@ -10,7 +10,7 @@ RECIPE = """
 data: {name: digits, images: 6, size: 16}
 sigma: 0.5
 train: {model: "cnn:4", images: 64, val_images: 40, epochs: 1}
-vote: {draws: 60, shard_images: 4, seed: 0}
+vote: {draws: 60, shard_images: 4, noise_seed: 0}
 certify: {k: 3, k_prime: 2, alpha: 0.05, methods: [joint, paper]}
 sweep: {k: [2, 3], n: [30, 60]}
 """

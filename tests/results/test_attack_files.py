@@ -18,9 +18,15 @@ PARQUET = "attack.parquet"
 def test_round_trip(case, tmp_path):
     """Everything reads back exactly, and is replaced only with force."""
     attacks = case()
-    write_attacks(tmp_path, attacks, certificates_hash="abc", provenance={"seed": 3}, command="multiguard attack x")
+    write_attacks(
+        tmp_path, attacks, certificates_hash="abc", provenance={"noise_seed": 3}, command="multiguard attack x"
+    )
     found = read_attacks(tmp_path)
-    assert (found.certificates_hash, found.provenance, found.command) == ("abc", {"seed": 3}, "multiguard attack x")
+    assert (found.certificates_hash, found.provenance, found.command) == (
+        "abc",
+        {"noise_seed": 3},
+        "multiguard attack x",
+    )
     for field in fields(attacks):
         assert as_lists(getattr(found.attacks, field.name)) == as_lists(getattr(attacks, field.name)), field.name
     assert found.attacks.config == attacks.config

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from tests.report.studies import make_run
 
-from multiguard import MultiGuardError, Smoother, Threshold, TopK, read_certificates
+from multiguard import MultiGuardError, Threshold, TopK, read_certificates
 from multiguard.evaluate import set_scores
 
 RADII = [0.0, 0.1, 0.3, 0.37, 0.8, 2.0]
@@ -22,9 +22,11 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def threshold_results():
-    smoother = Smoother(lambda rows: rows.clone(), 0.5, output="logits", score_threshold=0.5, device="cpu")
+    smoother = pytest.importorskip("multiguard.smooth").Smoother(
+        lambda rows: rows.clone(), 0.5, output="logits", score_threshold=0.5, device="cpu"
+    )
     rows = np.random.default_rng(0).normal(size=(8, 5))
-    return smoother.certify((rows, (rows > 0).astype(int)), Threshold(0.5), draws=200, seed=0, progress=False)
+    return smoother.certify((rows, (rows > 0).astype(int)), Threshold(0.5), draws=200, noise_seed=0, progress=False)
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
@@ -89,6 +91,7 @@ def test_new_figure(results):
 
 def test_frame(results):
     """One row per image: its labels by name, its radii, and what is certified at a radius."""
+    pytest.importorskip("pandas")
     frame, proved = results.to_frame(0.3), results.certificates
     assert list(frame.index) == list(proved.ids)
     assert frame["labels"].tolist() == [[proved.label_names[i] for i in own] for own in proved.labels]
@@ -123,8 +126,8 @@ def test_page(threshold_results, tmp_path):
 def test_page_images(tmp_path):
     """Images in memory are shown on the page, grey ones too."""
     images = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8), dtype=np.uint8)
-    smoother = Smoother(lambda x: x.flatten(1)[:, :3], 0.5, device="cpu")
-    results = smoother.certify((images, [0, 1, 2]), TopK(1, k_prime=1), draws=50, seed=0, progress=False)
+    smoother = pytest.importorskip("multiguard.smooth").Smoother(lambda x: x.flatten(1)[:, :3], 0.5, device="cpu")
+    results = smoother.certify((images, [0, 1, 2]), TopK(1, k_prime=1), draws=50, noise_seed=0, progress=False)
     text = results.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert text.count("data:image/") >= 3
 

@@ -9,21 +9,21 @@ import pytest
 from tests.serve.client import until
 from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
 
-from multiguard.certify.noise import BandAblation, PixelAblation
+from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
 from multiguard.serve import ServePart, Service
 from multiguard.smooth import LivePrediction
 
 
 def repeated(running, answer, image, draws):
-    """The same prediction, made by the library with the seed of the answer."""
+    """The same prediction, made by the library with the noise seed of the answer."""
     predictor = running.service.predictor
     live = LivePrediction(
         predictor.smoother,
         image,
         predictor.rule,
         pilot_draws=50,
-        seed=int(answer["seed"]),
+        noise_seed=int(answer["noise_seed"]),
         image_id=answer["image"]["sha256"],
     )
     live.draw(50 + draws)
@@ -31,7 +31,7 @@ def repeated(running, answer, image, draws):
 
 
 def test_prediction(running, orange, orange_pixels):
-    """One answer at the end: labels and radii are those of the library at this seed, never above."""
+    """One answer at the end: labels and radii are those of the library at this noise seed, never above."""
     answer = running.client.predict(orange, query="?draws=300").json
     assert answer["ended"] == "draws"
     assert answer["image"] == {"width": 8, "height": 8, "sha256": hashlib.sha256(orange).hexdigest()}
@@ -74,7 +74,7 @@ def test_more_draws(running, orange, orange_pixels):
     """A run goes on where it ended: the draws are those that one longer run would have made."""
     first = running.client.predict(orange, query="?draws=100").json
     second = running.client.ask("POST", f"/api/runs/{first['run']}/more?draws=150").json
-    assert (first["draws"], second["draws"], second["seed"]) == (100, 250, first["seed"])
+    assert (first["draws"], second["draws"], second["noise_seed"]) == (100, 250, first["noise_seed"])
     run = running.service.runs.get(first["run"])
     assert (run.live.votes == repeated(running, first, orange_pixels, 250).votes).all()
 
@@ -122,7 +122,7 @@ def test_time_limit(orange):
 def test_attack(running, orange):
     """Well inside the radii what is proved stays; far outside the linear classifier changes, and nothing is proved.
 
-    The seed is random, and the second label of the smoothed classifier is not proved: it may change.
+    The noise seed is random, and the second label of the smoothed classifier is not proved: it may change.
     """
     run = running.client.predict(orange).json
     weak = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=0.1").json
@@ -136,6 +136,17 @@ def test_attack(running, orange):
     assert weak["smoothed"]["proved"][0] == 0
     assert strong["smoothed"]["proved"] == []
     assert not weak["smoothed"]["contradicted"]
+
+
+def test_labels_without_a_hit(orange):
+    """A label that no draw returned is not in the answer, nor among those before and after an attack."""
+    for server in serve(make_predictor(noise=Gaussian(0.001))):
+        run = server.client.predict(orange).json
+        assert [each["label"] for each in run["labels"]] == ["red"]
+        attacked = server.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=0.01").json
+        for moment in ("before", "after"):
+            assert [each["label"] for each in attacked["smoothed"][moment]] == ["red"]
+            assert [each["label"] for each in attacked["bare"][moment]] == ["red", "grey"]
 
 
 def test_vanished_client(running, orange):

@@ -39,7 +39,7 @@ def noisy_images(stream="certify", draws=DRAWS) -> dict[bytes, tuple[int, int]]:
 
     watched = smoother_of(watch)
     for sample in Images(COUNT):
-        list(watched.run([watched.job(sample.image, draws, seed=0, image_id=sample.id, stream=stream)]))
+        list(watched.run([watched.job(sample.image, draws, noise_seed=0, image_id=sample.id, stream=stream)]))
     return {row: divmod(number, draws) for number, row in enumerate(seen)}
 
 

@@ -47,7 +47,7 @@ KINDS = {
 def vote(folder: Path, kind: str) -> None:
     shards, options, arguments = KINDS[kind]
     smoother = Smoother(linear(), sigma=0.5, device="cpu", batch_size=64, **options)
-    vote_dataset(smoother, Images(shards), folder, seed=3, shard_images=1, **arguments)
+    vote_dataset(smoother, Images(shards), folder, noise_seed=3, shard_images=1, **arguments)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

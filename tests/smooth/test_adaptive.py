@@ -38,10 +38,10 @@ def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int,
     for sample in images:
         labels = sample.labels
         if not labelled:
-            pilot = one.votes(sample.image, 30, seed=seed, image_id=sample.id, stream="pilot")
+            pilot = one.votes(sample.image, 30, noise_seed=seed, image_id=sample.id, stream="pilot")
             labels = plan.rule.returned(pilot if top_k else pilot.hits(), 5)
         for draws in plan.stops:
-            votes = one.votes(sample.image, draws, seed=seed, image_id=sample.id)
+            votes = one.votes(sample.image, draws, noise_seed=seed, image_id=sample.id)
             (outlook,) = betting_outlooks([votes if top_k else votes.hits()], [labels], **options)
             if not np.any(outlook.reachable(plan.max_draws, plan.forecast_margin)):
                 break
@@ -54,7 +54,7 @@ def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int,
 def test_stopping_draws(tmp_path, plan, labelled):
     """Every image stops where the rule says, with the first draws of a fixed run."""
     images, one = Images(20), smoother(plan)
-    more = {"seed": 1, "shard_images": 6, "pilot_draws": 30, "labelled": labelled}
+    more = {"noise_seed": 1, "shard_images": 6, "pilot_draws": 30, "labelled": labelled}
     vote_dataset(one, images, tmp_path / "adaptive", adaptive=plan, **more)
     vote_dataset(one, images, tmp_path / "fixed", draws=300, **more)
     adaptive, fixed = read_votes(tmp_path / "adaptive"), read_votes(tmp_path / "fixed")
@@ -75,9 +75,9 @@ def test_stopping_draws(tmp_path, plan, labelled):
 def test_shards_and_batches(tmp_path, shard_images, batch_size):
     """Votes do not depend on shards or batches."""
     images = Images(9)
-    vote_dataset(smoother(), images, tmp_path / "a", adaptive=TOP_K, seed=0)
+    vote_dataset(smoother(), images, tmp_path / "a", adaptive=TOP_K, noise_seed=0)
     other = smoother(batch_size=batch_size)
-    vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, seed=0, shard_images=shard_images)
+    vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, noise_seed=0, shard_images=shard_images)
     assert same_votes(tmp_path / "a", tmp_path / "b")
 
 
@@ -85,7 +85,7 @@ def test_shards_and_batches(tmp_path, shard_images, batch_size):
 def test_processes(tmp_path, monkeypatch, killed):
     """Processes beside this one decide the same, and if one of them is killed this one decides."""
     images, one = Images(12), smoother()
-    vote_dataset(one, images, tmp_path / "one", adaptive=TOP_K, seed=1)
+    vote_dataset(one, images, tmp_path / "one", adaptive=TOP_K, noise_seed=1)
     monkeypatch.setattr(adaptive, "_processes", lambda device: 2)
     workers = set()
 
@@ -99,7 +99,7 @@ def test_processes(tmp_path, monkeypatch, killed):
         return found
 
     monkeypatch.setattr(adaptive, "get_reusable_executor", executor)
-    vote_dataset(one, images, tmp_path / "two", adaptive=TOP_K, seed=1)
+    vote_dataset(one, images, tmp_path / "two", adaptive=TOP_K, noise_seed=1)
     assert workers - {os.getpid()}
     assert same_votes(tmp_path / "one", tmp_path / "two")
 
@@ -112,24 +112,24 @@ def same_votes(one: Path, other: Path) -> bool:
 
 def test_recorded_plan(tmp_path):
     """The provenance records the plan."""
-    vote_dataset(smoother(), Images(2), tmp_path / "a", adaptive=TOP_K, seed=0)
+    vote_dataset(smoother(), Images(2), tmp_path / "a", adaptive=TOP_K, noise_seed=0)
     run = read_votes(tmp_path / "a").provenance
     assert (run.draws, run.stops) == (300, (50, 100, 200, 300))
     assert run.stopping == {"radii": (0.1, 0.4), "alpha": 0.01, "forecast_margin": 1.0, "k": 2, "k_prime": 2}
     proof = AdaptivePlan(Threshold(0.5), radii=[np.float64(0.1)], max_draws=60, forecast_margin=math.inf)
-    vote_dataset(smoother(SETS), Images(2), tmp_path / "b", adaptive=proof, seed=0)
+    vote_dataset(smoother(SETS), Images(2), tmp_path / "b", adaptive=proof, noise_seed=0)
     run = read_votes(tmp_path / "b").provenance
     assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "forecast_margin": None, "threshold": 0.5}
 
 
 def test_other_plan(tmp_path):
     """Another plan is another run."""
-    vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, seed=0)
+    vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, noise_seed=0)
     for changed in (replace(TOP_K, radii=(0.1,)), replace(TOP_K, rule=TopK(2, 1))):
         with pytest.raises(VotesError, match="another run: stopping differ"):
-            vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, seed=0)
+            vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, noise_seed=0)
     with pytest.raises(VotesError, match="another run: stops and stopping differ"):
-        vote_dataset(smoother(), Images(2), tmp_path, draws=300, seed=0)
+        vote_dataset(smoother(), Images(2), tmp_path, draws=300, noise_seed=0)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -137,7 +137,7 @@ def test_other_plan(tmp_path):
 @pytest.mark.parametrize("first", ["fewer", "fixed"])
 def test_extended_run(tmp_path, plan, labelled, first):
     """A run with more draws in the same folder has the votes of a new run that was evaluated where this one was."""
-    images, more = Images(12), {"seed": 1, "shard_images": 5, "pilot_draws": 30, "labelled": labelled}
+    images, more = Images(12), {"noise_seed": 1, "shard_images": 5, "pilot_draws": 30, "labelled": labelled}
     start = {"draws": 100} if first == "fixed" else {"adaptive": replace(plan, max_draws=100)}
     vote_dataset(smoother(plan), images, tmp_path / "a", **start, **more)
     before = read_votes(tmp_path / "a")
@@ -160,14 +160,14 @@ def test_extended_run(tmp_path, plan, labelled, first):
 def test_extension_of_changed_images(tmp_path, plan):
     """Draws of an image that has changed since are not continued: they would be votes on two images."""
     images, how = Images(3), {"draws": 40} if plan is None else {"adaptive": replace(plan, max_draws=50)}
-    vote_dataset(smoother(), images, tmp_path, seed=0, **how)
+    vote_dataset(smoother(), images, tmp_path, noise_seed=0, **how)
     images.change(1)
     more = {"draws": 80} if plan is None else {"adaptive": plan}
-    vote_dataset(smoother(), images, tmp_path, seed=0, **more)
+    vote_dataset(smoother(), images, tmp_path, noise_seed=0, **more)
     for i, sample in enumerate(images):
         row = read_votes(tmp_path).row(i, adaptive=True)
         assert row.image_hash == image_hash(sample.image)
-        assert np.array_equal(row.ranked, smoother().votes(sample.image, row.draws, seed=0, image_id=sample.id))
+        assert np.array_equal(row.ranked, smoother().votes(sample.image, row.draws, noise_seed=0, image_id=sample.id))
 
 
 def array(votes) -> np.ndarray:
@@ -177,7 +177,7 @@ def array(votes) -> np.ndarray:
 def test_progress(tmp_path):
     """Progress counts the images that have stopped."""
     calls: list[tuple[int, int]] = []
-    vote_dataset(smoother(), Images(9), tmp_path, adaptive=TOP_K, seed=0, progress=lambda *c: calls.append(c))
+    vote_dataset(smoother(), Images(9), tmp_path, adaptive=TOP_K, noise_seed=0, progress=lambda *c: calls.append(c))
     assert calls == [(done, 9) for done in range(1, 10)]
 
 
@@ -192,7 +192,7 @@ class Failing(Images):
 
 def test_resume(tmp_path):
     """An interrupted run resumes and ends with the same votes."""
-    images, arguments = Failing(20), {"adaptive": TOP_K, "seed": 0, "shard_images": 1}
+    images, arguments = Failing(20), {"adaptive": TOP_K, "noise_seed": 0, "shard_images": 1}
     with pytest.raises(DataError, match="image-18"):
         vote_dataset(smoother(), images, tmp_path / "a", **arguments)
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
@@ -217,19 +217,19 @@ def test_separate_pilot_draws(tmp_path, plan, adaptive):
     f = load(watch, labels=list("abcde"), output="logits", name="watched")
     one = Smoother(f, sigma=0.5, score_threshold=0.5 if plan is SETS else None, device="cpu", batch_size=64)
     how = {"adaptive": plan} if adaptive else {"draws": 50}
-    vote_dataset(one, Images(3), tmp_path, seed=0, pilot_draws=30, labelled=False, **how)
+    vote_dataset(one, Images(3), tmp_path, noise_seed=0, pilot_draws=30, labelled=False, **how)
     votes = read_votes(tmp_path)
     others = 30 + 1 + 1  # pilot draws, the image without noise, and the probe
     assert len(seen) == sum(votes.draws_of(i) for i in range(3)) + 3 * others
     for position, sample in enumerate(Images(3)):
-        pilot = one.votes(sample.image, 30, seed=0, image_id=sample.id, stream="pilot")
+        pilot = one.votes(sample.image, 30, noise_seed=0, image_id=sample.id, stream="pilot")
         stored = votes.pilot_ranked(position) if plan is TOP_K else votes.pilot_hits(position)
         assert np.array_equal(stored, pilot if plan is TOP_K else pilot.hits())
 
 
 def test_unlabelled_run(tmp_path):
     """A run without labels stores none."""
-    vote_dataset(smoother(), Images(3), tmp_path, draws=5, pilot_draws=5, labelled=False, seed=0)
+    vote_dataset(smoother(), Images(3), tmp_path, draws=5, pilot_draws=5, labelled=False, noise_seed=0)
     votes = read_votes(tmp_path)
     assert [row.labels for row in votes] == [()] * 3
     with pytest.raises(VotesError, match="no ground truth"):
@@ -257,5 +257,5 @@ def test_unlabelled_run(tmp_path):
 def test_refused_arguments(tmp_path, arguments, message):
     """What makes no sense is refused before anything is written."""
     with pytest.raises(InvalidInputError, match=message):
-        vote_dataset(smoother(k_max=3), Images(2), tmp_path / "votes", seed=0, **arguments)
+        vote_dataset(smoother(k_max=3), Images(2), tmp_path / "votes", noise_seed=0, **arguments)
     assert not (tmp_path / "votes").exists()

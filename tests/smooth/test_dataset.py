@@ -34,19 +34,19 @@ def contents(folder) -> dict[str, bytes]:
 def test_shards_and_batches(tmp_path, shard_images, batch_size):
     """Votes and labels do not depend on shards or batches."""
     images = Images(7)
-    vote_dataset(smoother(batch_size=batch_size), images, tmp_path, draws=10, seed=4, shard_images=shard_images)
+    vote_dataset(smoother(batch_size=batch_size), images, tmp_path, draws=10, noise_seed=4, shard_images=shard_images)
     votes = read_votes(tmp_path)
     assert list(votes.ids) == images.ids
     for position, sample in enumerate(images):
-        alone = smoother().votes(sample.image, 10, seed=4, image_id=sample.id)
+        alone = smoother().votes(sample.image, 10, noise_seed=4, image_id=sample.id)
         assert np.array_equal(votes.ranked(position), alone)
         assert votes.labels[position] == sample.labels
 
 
 def test_subset(tmp_path):
     """A part of a dataset gets the same votes."""
-    vote_dataset(smoother(), Images(6), tmp_path / "all", draws=10, seed=4)
-    vote_dataset(smoother(), Images(2, first=3), tmp_path / "part", draws=10, seed=4)
+    vote_dataset(smoother(), Images(6), tmp_path / "all", draws=10, noise_seed=4)
+    vote_dataset(smoother(), Images(2, first=3), tmp_path / "part", draws=10, noise_seed=4)
     every, part = read_votes(tmp_path / "all"), read_votes(tmp_path / "part")
     assert part.ids == every.ids[3:5]
     assert all(np.array_equal(part.ranked(i), every.ranked(3 + i)) for i in range(2))
@@ -54,7 +54,7 @@ def test_subset(tmp_path):
 
 def test_resume(tmp_path):
     """An interrupted run resumes without touching finished shards, and ends with the same files."""
-    options = {"draws": 20, "seed": 0, "shard_images": 2}
+    options = {"draws": 20, "noise_seed": 0, "shard_images": 2}
     with pytest.raises(DataError, match=r"4\.jpg"):
         vote_dataset(smoother(), Images(7, unreadable={4}), tmp_path / "a", **options)
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
@@ -69,9 +69,9 @@ def test_random_seed(tmp_path):
     """Without a seed each new run draws its own and records it; its votes are those of that seed."""
     for name in ("a", "b"):
         vote_dataset(smoother(), Images(3), tmp_path / name, draws=5)
-    seeds = [read_votes(tmp_path / name).provenance.seed for name in ("a", "b")]
+    seeds = [read_votes(tmp_path / name).provenance.noise_seed for name in ("a", "b")]
     assert seeds[0] != seeds[1]
-    vote_dataset(smoother(), Images(3), tmp_path / "again", draws=5, seed=seeds[0])
+    vote_dataset(smoother(), Images(3), tmp_path / "again", draws=5, noise_seed=seeds[0])
     assert contents(tmp_path / "again") == contents(tmp_path / "a")
 
 
@@ -80,32 +80,32 @@ def test_resume_without_seed(tmp_path, seed):
     """Without a seed an interrupted run resumes with the recorded one; another given seed is another run."""
     options = {"draws": 20, "shard_images": 2}
     with pytest.raises(DataError, match=r"4\.jpg"):
-        vote_dataset(smoother(), Images(7, unreadable={4}), tmp_path / "a", **options, seed=seed)
+        vote_dataset(smoother(), Images(7, unreadable={4}), tmp_path / "a", **options, noise_seed=seed)
     vote_dataset(smoother(), Images(7), tmp_path / "a", **options)
-    drawn = read_votes(tmp_path / "a").provenance.seed
+    drawn = read_votes(tmp_path / "a").provenance.noise_seed
     assert seed in (None, drawn)
-    vote_dataset(smoother(), Images(7), tmp_path / "b", **options, seed=drawn)
+    vote_dataset(smoother(), Images(7), tmp_path / "b", **options, noise_seed=drawn)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    with pytest.raises(VotesError, match="another run: seed differs"):
-        vote_dataset(smoother(), Images(7), tmp_path / "a", **options, seed=drawn + 1)
+    with pytest.raises(VotesError, match="another run: noise_seed differs"):
+        vote_dataset(smoother(), Images(7), tmp_path / "a", **options, noise_seed=drawn + 1)
 
 
 def test_progress(tmp_path):
     """Progress counts images; a finished run draws nothing again."""
     calls: list[tuple[int, int]] = []
     for _ in range(2):
-        vote_dataset(smoother(), Images(3), tmp_path, draws=5, seed=0, progress=lambda *c: calls.append(c))
+        vote_dataset(smoother(), Images(3), tmp_path, draws=5, noise_seed=0, progress=lambda *c: calls.append(c))
         assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(
     ("options", "arguments", "field"),
-    [({"sigma": 0.25}, {}, "noise"), ({"clamp": True}, {}, "clamp"), ({}, {"seed": 1}, "seed")],
+    [({"sigma": 0.25}, {}, "noise"), ({"clamp": True}, {}, "clamp"), ({}, {"noise_seed": 1}, "noise_seed")],
 )
 def test_other_run(tmp_path, options, arguments, field):
     """A folder of another run is refused, unless the caller discards it; the same run is never discarded."""
-    one, arguments = smoother(**options), {"draws": 5, "seed": 0, **arguments}
-    vote_dataset(smoother(), Images(3), tmp_path, draws=5, seed=0)
+    one, arguments = smoother(**options), {"draws": 5, "noise_seed": 0, **arguments}
+    vote_dataset(smoother(), Images(3), tmp_path, draws=5, noise_seed=0)
     with pytest.raises(VotesError, match=f"{field} differ"):
         vote_dataset(one, Images(3), tmp_path, **arguments)
     discarded: list[str] = []
@@ -125,17 +125,17 @@ def test_other_run(tmp_path, options, arguments, field):
 def test_seed_of_another_run(tmp_path):
     """A run that replaces another draws its own seed: the recorded one may be known by now."""
     vote_dataset(smoother(sigma=0.25), Images(3), tmp_path, draws=5)
-    known = read_votes(tmp_path).provenance.seed
+    known = read_votes(tmp_path).provenance.noise_seed
     with pytest.raises(VotesError, match="another run: noise differs"):
         vote_dataset(smoother(), Images(3), tmp_path, draws=5)
-    scheme = make_scheme(smoother(), draws=5, adaptive=None, pilot_draws=0, labelled=True, seed=None)
+    scheme = make_scheme(smoother(), draws=5, adaptive=None, pilot_draws=0, labelled=True, noise_seed=None)
     VoteRun(smoother(), Images(3), scheme).write(tmp_path, discard=lambda folder: (folder / "manifest.json").unlink())
-    assert read_votes(tmp_path).provenance.seed != known
+    assert read_votes(tmp_path).provenance.noise_seed != known
 
 
 def test_provenance_in_manifest(tmp_path):
     """The manifest holds the provenance."""
-    vote_dataset(smoother(clamp=True), Images(3), tmp_path, draws=np.int64(5), seed=np.int64(9))
+    vote_dataset(smoother(clamp=True), Images(3), tmp_path, draws=np.int64(5), noise_seed=np.int64(9))
     stored = json.loads((tmp_path / "manifest.json").read_text())["provenance"]
     expected = {
         "model": "linear",
@@ -143,7 +143,7 @@ def test_provenance_in_manifest(tmp_path):
         "dataset": "generated",
         "noise": "gaussian:0.5",
         "draws": 5,
-        "seed": 9,
+        "noise_seed": 9,
         "k_max": 3,
         "noise_source": "philox4x64-box-muller",
         "precision": "float32",
@@ -159,20 +159,22 @@ def test_provenance_in_manifest(tmp_path):
 def test_threshold_votes(tmp_path):
     """Sets are stored like ranks, with their rule."""
     images, one = Images(4), smoother(k_max=None, score_threshold=0.4)
-    vote_dataset(one, images, tmp_path, draws=10, seed=4, shard_images=3)
+    vote_dataset(one, images, tmp_path, draws=10, noise_seed=4, shard_images=3)
     votes = read_votes(tmp_path)
     assert (votes.provenance.rule, votes.provenance.score_threshold, votes.provenance.k_max) == ("threshold", 0.4, None)
     for position, sample in enumerate(images):
-        assert np.array_equal(votes.hits(position), one.votes(sample.image, 10, seed=4, image_id=sample.id).hits())
+        assert np.array_equal(
+            votes.hits(position), one.votes(sample.image, 10, noise_seed=4, image_id=sample.id).hits()
+        )
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("readers", 0), ("readers", 1.5), ("draws", 5.0), ("draws", 0), ("seed", 0.5)]
+    ("name", "value"), [("readers", 0), ("readers", 1.5), ("draws", 5.0), ("draws", 0), ("noise_seed", 0.5)]
 )
 def test_refused_arguments(tmp_path, name, value):
     """An argument that makes no sense is refused by its name before anything is written."""
     with pytest.raises(InvalidInputError, match=f"^{name} must be .*{value!r}"):
-        vote_dataset(smoother(), Images(2), tmp_path / "votes", **{"draws": 5, "seed": 0, name: value})
+        vote_dataset(smoother(), Images(2), tmp_path / "votes", **{"draws": 5, "noise_seed": 0, name: value})
     assert not (tmp_path / "votes").exists()
 
 
@@ -210,18 +212,18 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
     monkeypatch.setattr(smooth_dataset, "state_hash", partial(counted, "check", models_classifier.state_hash))
     monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
     images = Images(7)
-    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
+    vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert sorted(images.reads) == list(range(7))
     assert calls == {"hash": 1, "check": 1, "manifest": 1}
     images.reads.clear()
-    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
+    vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert images.reads == [0], "the image that identifies the run"
     assert calls == {"hash": 2, "check": 1, "manifest": 2}
 
 
 def test_decodes_of_fixed_images(tmp_path):
     """Images that failed, were fixed and identify the run again are decoded once, too."""
-    options = {"draws": 5, "seed": 0, "shard_images": 3}
+    options = {"draws": 5, "noise_seed": 0, "shard_images": 3}
     vote_dataset(smoother(), Images(8, unreadable={0, 1}), tmp_path, **options, on_error="record")
     images = Images(8)
     vote_dataset(smoother(), images, tmp_path, **options)
@@ -232,7 +234,7 @@ def test_rows_of_a_table(tmp_path):
     """Arrays are voted on as they are, with the hash of every row; data without labels needs pilot draws."""
     rows = np.random.default_rng(0).normal(3.0, 2.0, (4, 5)).astype(np.float32)
     smoother = Smoother(load(lambda x: x.clone(), labels=list("abcde"), name="rows"), 0.5, device="cpu")
-    vote_dataset(smoother, (rows, [[0], ["b", "c"], [], [4]]), tmp_path, draws=10, seed=0)
+    vote_dataset(smoother, (rows, [[0], ["b", "c"], [], [4]]), tmp_path, draws=10, noise_seed=0)
     votes = read_votes(tmp_path)
     assert votes.labels == ((0,), (1, 2), (), (4,))
     assert list(votes.image_hashes) == [image_hash(row) for row in rows]

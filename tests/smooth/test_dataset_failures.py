@@ -14,7 +14,7 @@ from multiguard.models import load
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.votes import read_votes
 
-FIXED = {"draws": 20, "seed": 0, "shard_images": 3}
+FIXED = {"draws": 20, "noise_seed": 0, "shard_images": 3}
 KINDS = {"fixed": FIXED, "pilot": {**FIXED, "pilot_draws": 7}, "adaptive": {**FIXED, "draws": None, "adaptive": PLAN}}
 
 
@@ -167,7 +167,7 @@ class Odd(Images):
 def test_unsuitable_images(tmp_path):
     """Images that the classifier does not accept are failures too."""
     f = load(failing({}), labels=list("abcde"), output="logits", name="l", image_size=(4, 4))
-    run, options = Smoother(f, sigma=0.5, k_max=3, device="cpu"), {"draws": 4, "pilot_draws": 2, "seed": 0}
+    run, options = Smoother(f, sigma=0.5, k_max=3, device="cpu"), {"draws": 4, "pilot_draws": 2, "noise_seed": 0}
     with pytest.raises(InvalidInputError, match=r"image 'image-1' is \(9, 9\)"):
         vote_dataset(run, Odd(5), tmp_path / "stop", **options)
     vote_dataset(run, Odd(5), tmp_path / "record", **options, on_error="record")
@@ -184,7 +184,7 @@ def test_contract_broken_everywhere(tmp_path):
     """A classifier that breaks its contract on every image stops the run, recorded or not."""
     few = smoother_of(lambda images: linear()(images)[:, :4])
     with pytest.raises(ModelError, match=r"image-0.*it returned shape \(\d+, 4\).*also fails on a black image"):
-        vote_dataset(few, Images(3), tmp_path, draws=4, seed=0, on_error="record")
+        vote_dataset(few, Images(3), tmp_path, draws=4, noise_seed=0, on_error="record")
 
 
 def test_all_failed(tmp_path):
@@ -195,7 +195,7 @@ def test_all_failed(tmp_path):
             raise OverflowError("too large")
         return torch.zeros(len(images), 5)
 
-    options = {"draws": 3, "seed": 0, "shard_images": 2}
+    options = {"draws": 3, "noise_seed": 0, "shard_images": 2}
     for _ in range(2):
         with pytest.raises(VotesError, match=r"none of 3 images.*'image-0': draw 0: .*OverflowError.*tries them again"):
             vote_dataset(smoother_of(broken), Images(3), tmp_path, **options, on_error="record")

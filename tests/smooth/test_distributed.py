@@ -145,7 +145,7 @@ def test_lost_store():
 def test_votes_of_a_team(tmp_path, seed):
     """Two processes end with the files of one; the second only follows, also with the main one's random seed."""
     one = Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=5)
-    options, store = {"draws": 5, "seed": seed}, HashStore()
+    options, store = {"draws": 5, "noise_seed": seed}, HashStore()
     images = Images(12), Images(12)
     schemes = [make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options) for _ in images]
     runs = [VoteRun(one, each, scheme, shard_images=1) for each, scheme in zip(images, schemes, strict=True)]
@@ -162,8 +162,8 @@ def test_votes_of_a_team(tmp_path, seed):
         writer = runs[0]._writer(tmp_path / "two")
         runs[0]._lead(member(store, 0, count=2), writer, progress, lambda: False)
         other.result()
-    used = read_votes(tmp_path / "two").provenance.seed
-    vote_dataset(one, Images(12), tmp_path / "one", draws=5, seed=used, shard_images=1)
+    used = read_votes(tmp_path / "two").provenance.noise_seed
+    vote_dataset(one, Images(12), tmp_path / "one", draws=5, noise_seed=used, shard_images=1)
     two, alone = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("two", "one"))
     assert two == alone
     assert len(images[1].reads) > 1, "the second process voted as well"

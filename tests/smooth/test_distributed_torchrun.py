@@ -27,7 +27,7 @@ ENVIRONMENT = {
 VOTE = ["vote", "--model", "tests.smooth.networks:slow", "--output", "logits", "--size", 16, "--sigma", 0.5]
 SHARDS, DRAWS = 24, 100
 RANDOM = [*VOTE, "--data", "digits", "--images", SHARDS, "--shard-images", 1, "--draws", DRAWS, "--out", "votes"]
-FIXED = [*RANDOM, "--seed", 0]
+FIXED = [*RANDOM, "--noise-seed", 0]
 ADAPTIVE = [*FIXED, "--draws", "adaptive", "--max-draws", 400, "--radius", 0.5, "--k", 3, "--k-prime", 2]
 RUNNING = []
 
@@ -107,7 +107,7 @@ def test_killed_worker(tmp_path):
     one = Smoother(load(network(), labels=images.label_names, output="logits"), sigma=0.5, device="cpu")
     for position, image_id in enumerate(votes.ids):
         image = images[list(images.ids).index(image_id)].image
-        alone = one.votes(image, DRAWS, seed=votes.provenance.seed, image_id=image_id)
+        alone = one.votes(image, DRAWS, noise_seed=votes.provenance.noise_seed, image_id=image_id)
         assert np.array_equal(votes.ranked(position), alone)
 
 

@@ -66,7 +66,7 @@ def test_shared_threads(source):
     shared = Smoother(f, sigma=0.5, device="cpu", batch_size=8, noise_source=source)
 
     def votes(image_id: str) -> np.ndarray:
-        return shared.votes(IMAGES[image_id], 24, seed=0, image_id=image_id)
+        return shared.votes(IMAGES[image_id], 24, noise_seed=0, image_id=image_id)
 
     serial = [votes(image_id) for image_id in IMAGES]
     with ThreadPoolExecutor(4) as pool:
@@ -85,8 +85,8 @@ def test_reused_array(source, kind, classifier):
             array[:] = image
             yield image_id, kind(array)
 
-    for image_id, ranked in smoother.stream(images(), 10, seed=0):
-        assert np.array_equal(ranked, smoother.votes(IMAGES[image_id], 10, seed=0, image_id=image_id))
+    for image_id, ranked in smoother.stream(images(), 10, noise_seed=0):
+        assert np.array_equal(ranked, smoother.votes(IMAGES[image_id], 10, noise_seed=0, image_id=image_id))
 
 
 def test_evaluation_mode():
@@ -95,11 +95,11 @@ def test_evaluation_mode():
     f = load(network, labels=[str(i) for i in range(20)], output="logits")
     smoother = Smoother(f, sigma=0.5, device="cpu")
     assert not network.training
-    before = smoother.votes(IMAGE, 20, seed=0, image_id="a")
+    before = smoother.votes(IMAGE, 20, noise_seed=0, image_id="a")
     network.train()
-    assert np.array_equal(smoother.votes(IMAGE, 20, seed=0, image_id="a"), before)
+    assert np.array_equal(smoother.votes(IMAGE, 20, noise_seed=0, image_id="a"), before)
     network.train()
-    assert np.array_equal(next(smoother.stream([("a", IMAGE)], 20, seed=0))[1], before)
+    assert np.array_equal(next(smoother.stream([("a", IMAGE)], 20, noise_seed=0))[1], before)
 
 
 def compiled_pair(**options):
@@ -109,7 +109,7 @@ def compiled_pair(**options):
     f = load(network, labels=[str(i) for i in range(13)], output="logits")
     options = {"sigma": 0.5, "device": "cpu", "noise_source": DEVICE_PHILOX, **options}
     smoothers = Smoother(f, **options), Smoother(f, compile=True, batch_size=16, **options)
-    return [smoother.votes(IMAGE, 50, seed=0, image_id="a") for smoother in smoothers]
+    return [smoother.votes(IMAGE, 50, noise_seed=0, image_id="a") for smoother in smoothers]
 
 
 def test_compiled_ranks():
@@ -137,9 +137,9 @@ def test_compiled_in_place():
     """The rows that run uncompiled first are copies, so a network may change its input."""
     f = load(InPlace(), labels=[str(i) for i in range(5)], output="logits")
     image = np.linspace(0, 1, 5)
-    plain = Smoother(f, sigma=0.5, device="cpu").votes(image, 50, seed=0, image_id="a")
+    plain = Smoother(f, sigma=0.5, device="cpu").votes(image, 50, noise_seed=0, image_id="a")
     compiled = Smoother(f, sigma=0.5, device="cpu", compile=True, batch_size=16)
-    assert np.array_equal(compiled.votes(image, 50, seed=0, image_id="a"), plain)
+    assert np.array_equal(compiled.votes(image, 50, noise_seed=0, image_id="a"), plain)
 
 
 @pytest.mark.usefixtures("eager_backend")
@@ -147,7 +147,7 @@ def test_compiled_contract():
     """A compiled classifier that returns the wrong shape is named with its image."""
     f = load(lambda x: torch.zeros(len(x), 4), labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match=r"image 'cat'.*returned shape \(2, 4\), expected"):
-        Smoother(f, sigma=0.5, device="cpu", compile=True).votes(IMAGE, 8, seed=0, image_id="cat")
+        Smoother(f, sigma=0.5, device="cpu", compile=True).votes(IMAGE, 8, noise_seed=0, image_id="cat")
 
 
 @pytest.mark.usefixtures("eager_backend")
@@ -157,7 +157,7 @@ def test_graph_limit(monkeypatch, compiled):
     monkeypatch.setattr(engine, "_MAX_GRAPHS", 2)
     f = load(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
     images = [(str(size), np.zeros(size)) for size in (3, 4, 5)]
-    votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, seed=0)
+    votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, noise_seed=0)
     if not compiled:
         assert len(list(votes)) == 3
         return
@@ -172,7 +172,7 @@ def test_graphs_per_smoother():
     with torch._dynamo.config.patch(error_on_recompile=True):
         for sigma in (0.25, 0.5):
             smoother = Smoother(f, sigma=sigma, device="cpu", noise_source=DEVICE_PHILOX, compile=True)
-            assert len(smoother.votes(np.zeros(3), 4, seed=0, image_id="a")) == 4
+            assert len(smoother.votes(np.zeros(3), 4, noise_seed=0, image_id="a")) == 4
 
 
 def noisy_inputs(sigma: float, **options) -> np.ndarray:
@@ -184,7 +184,7 @@ def noisy_inputs(sigma: float, **options) -> np.ndarray:
         return images[:, :2]
 
     f = load(watch, labels=["a", "b"], output="logits")
-    Smoother(f, sigma=sigma, device="cpu", **options).votes(np.zeros(1000), 50, seed=0, image_id="a")
+    Smoother(f, sigma=sigma, device="cpu", **options).votes(np.zeros(1000), 50, noise_seed=0, image_id="a")
     assert {images.dtype for images in seen} == {torch.float32}
     return np.concatenate([images.numpy() for images in seen]).astype(np.float64)
 
@@ -214,10 +214,10 @@ def test_one_graph(classifier):
     options = {"sigma": 0.5, "device": "cpu", "batch_size": 16, "noise_source": DEVICE_PHILOX}
     one, plain = Smoother(classifier, compile=True, **options), Smoother(classifier, **options)
     images = [(sample.id, sample.image) for sample in Images(16)]
-    one.votes(images[0][1], 16, seed=0, image_id="first")
+    one.votes(images[0][1], 16, noise_seed=0, image_id="first")
     with torch._dynamo.config.patch(error_on_recompile=True):
         for draws in (80, 16, 5, 1):
-            found, expected = (dict(each.stream(images, draws, seed=0)) for each in (one, plain))
+            found, expected = (dict(each.stream(images, draws, noise_seed=0)) for each in (one, plain))
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
@@ -251,7 +251,7 @@ SIX = {"sigma": 0.5, "labels": list("abcdef"), "device": "cpu", "batch_size": 16
 
 def assert_same_votes(compiled: Smoother, plain: Smoother, image: np.ndarray = FLAT) -> bytes:
     """The votes of both; they agree."""
-    found, expected = (each.votes(image, 16, seed=0, image_id="a") for each in (compiled, plain))
+    found, expected = (each.votes(image, 16, noise_seed=0, image_id="a") for each in (compiled, plain))
     assert np.array_equal(found, expected)
     return found.tobytes()
 
@@ -294,7 +294,7 @@ def test_weights_in_between():
         yield "2", FLAT
 
     with pytest.raises(ModelError, match="changed its own parameters"):
-        list(compiled.stream(images(), 8, seed=0))  # one batch, compiled after the change
+        list(compiled.stream(images(), 8, noise_seed=0))  # one batch, compiled after the change
     network.scale.data.fill_(1.0)
     assert_same_votes(compiled, plain)
 
@@ -305,10 +305,10 @@ def test_votes_in_between(compiled):
     """A stream remembers the weights that it began with, whatever else the smoother votes on meanwhile."""
     network = Scaled()
     smoother = Smoother(network, compile=compiled, **SIX)
-    votes = smoother.stream([("1", FLAT), ("2", FLAT)], 16, seed=0)
+    votes = smoother.stream([("1", FLAT), ("2", FLAT)], 16, noise_seed=0)
     next(votes)
     network.scale.data.fill_(-1.0)
-    smoother.votes(FLAT, 16, seed=0, image_id="a")
+    smoother.votes(FLAT, 16, noise_seed=0, image_id="a")
     with pytest.raises(ModelError, match="changed its own parameters"):
         list(votes)
 
@@ -341,10 +341,10 @@ def test_layout():
     """A compiled graph has weights of its own: another smoother may store those of the model in another order."""
     network = Placed()
     compiled, plain = (Smoother(network, compile=each, channels_last=False, **SIX) for each in (True, False))
-    votes = compiled.stream([("1", IMAGE), ("2", IMAGE)], 16, seed=0)
+    votes = compiled.stream([("1", IMAGE), ("2", IMAGE)], 16, noise_seed=0)
     next(votes)
-    Smoother(network, channels_last=True, **SIX).votes(IMAGE, 16, seed=0, image_id="a")
-    assert np.array_equal(next(votes)[1], plain.votes(IMAGE, 16, seed=0, image_id="2"))
+    Smoother(network, channels_last=True, **SIX).votes(IMAGE, 16, noise_seed=0, image_id="a")
+    assert np.array_equal(next(votes)[1], plain.votes(IMAGE, 16, noise_seed=0, image_id="2"))
     assert_same_votes(compiled, plain, IMAGE)
 
 
@@ -412,7 +412,7 @@ def test_constant_weights(monkeypatch):
 
     monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
     for model in (network, Unseen(network), lambda rows: network(rows)):
-        Smoother(model, compile=True, **SIX).votes(FLAT, 16, seed=0, image_id="a")
+        Smoother(model, compile=True, **SIX).votes(FLAT, 16, noise_seed=0, image_id="a")
     monkeypatch.setattr(engine, "_MAX_CONSTANTS", engine._constants)
-    Smoother(network, compile=True, **SIX).votes(FLAT, 16, seed=0, image_id="a")
+    Smoother(network, compile=True, **SIX).votes(FLAT, 16, noise_seed=0, image_id="a")
     assert seen == [True, False, False, False]

@@ -70,9 +70,9 @@ def test_other_labels(tmp_path):
     assert provenance(one, truth).differences(provenance(one, other)) == ["truth_hash"]
     assert provenance(one).truth_hash is None
     assert provenance(one, truth, labelled=False).truth_hash is None
-    vote_dataset(one, truth, tmp_path, draws=5, seed=0)
+    vote_dataset(one, truth, tmp_path, draws=5, noise_seed=0)
     with pytest.raises(VotesError, match="truth_hash"):
-        vote_dataset(one, other, tmp_path, draws=5, seed=0)
+        vote_dataset(one, other, tmp_path, draws=5, noise_seed=0)
 
 
 CODE = """
@@ -111,11 +111,11 @@ def test_edited_code(tmp_path, monkeypatch, maker):
 def test_changed_weights(tmp_path, tensor):
     """Weights that were changed in place are another run: they are hashed for each call."""
     one = smoother()
-    vote_dataset(one, Images(3), tmp_path, draws=5, seed=0)
+    vote_dataset(one, Images(3), tmp_path, draws=5, noise_seed=0)
     with torch.no_grad():
         one.classifier.network.state_dict()[tensor].add_(1)
     with pytest.raises(VotesError, match="another run: classifier_hash differ"):
-        vote_dataset(one, Images(3), tmp_path, draws=5, seed=0)
+        vote_dataset(one, Images(3), tmp_path, draws=5, noise_seed=0)
 
 
 def test_unsaved_buffer():
@@ -138,7 +138,7 @@ def test_other_images():
 def test_image_hashes(tmp_path):
     """Every row records the hash of the image that was voted on."""
     images = Images(5)
-    vote_dataset(smoother(), images, tmp_path, draws=5, seed=0, shard_images=2)
+    vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     votes = read_votes(tmp_path)
     assert votes.image_hashes == tuple(image_hash(sample.image) for sample in images)
     assert votes.image_hashes[0] == votes.provenance.first_image_hash
@@ -158,7 +158,7 @@ def test_label_names(tmp_path):
     """The dataset must have the labels of the classifier."""
     other = Smoother(linear(labels=6), sigma=0.5, device="cpu")
     with pytest.raises(InvalidInputError, match=r"5 labels \(a, b, c, d, \.\.\.\) and 6 labels"):
-        vote_dataset(other, Images(3), tmp_path, draws=5, seed=0)
+        vote_dataset(other, Images(3), tmp_path, draws=5, noise_seed=0)
 
 
 def test_empty_dataset():
@@ -175,9 +175,9 @@ def test_unnamed_function(tmp_path):
 
     unnamed = Smoother(load(scores, labels=LABELS, output="logits"), sigma=0.5, device="cpu")
     with pytest.raises(InvalidInputError, match=r"name=\.\.\.\) a name that changes when the function does"):
-        vote_dataset(unnamed, Images(3), tmp_path, draws=5, seed=0)
+        vote_dataset(unnamed, Images(3), tmp_path, draws=5, noise_seed=0)
     named = load(scores, labels=LABELS, output="logits", name="first five pixels")
-    vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Images(3), tmp_path, draws=5, seed=0)
+    vote_dataset(Smoother(named, sigma=0.5, device="cpu"), Images(3), tmp_path, draws=5, noise_seed=0)
 
 
 def test_versions(monkeypatch):

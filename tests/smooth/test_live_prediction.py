@@ -26,9 +26,9 @@ def test_steps(score_threshold) -> None:
     """Draws in steps are the draws of one run, and each step has the best radii that any step so far has proved."""
     rule = TopK(2, 1) if score_threshold is None else Threshold(0.5)
     one = smoother(score_threshold)
-    live = LivePrediction(one, IMAGE, rule, pilot_draws=40, alpha=0.05, seed=1, image_id="a")
-    pilot = as_array(one.votes(IMAGE, 40, seed=1, image_id="a", stream="pilot"), rule.name)
-    whole = as_array(one.votes(IMAGE, 210, seed=1, image_id="a"), rule.name)
+    live = LivePrediction(one, IMAGE, rule, pilot_draws=40, alpha=0.05, noise_seed=1, image_id="a")
+    pilot = as_array(one.votes(IMAGE, 40, noise_seed=1, image_id="a", stream="pilot"), rule.name)
+    whole = as_array(one.votes(IMAGE, 210, noise_seed=1, image_id="a"), rule.name)
     live.draw(30)
     assert (live.labels, live.draws, live.pilot_draws_made) == (None, 0, 30)
     assert np.array_equal(live.hits, rule.hits(pilot[:30], 5))
@@ -46,7 +46,7 @@ def test_steps(score_threshold) -> None:
         best = np.maximum(best, now.radii)
         assert found.radii == tuple(best)
         assert all(np.greater_equal(found.set_radii, now.set_radii))
-        assert (found.draws, found.seed, found.image_id) == (draws, 1, "a")
+        assert (found.draws, found.noise_seed, found.image_id) == (draws, 1, "a")
     assert np.array_equal(live.votes, whole)
     assert np.array_equal(live.hits, rule.hits(whole, 5))
     assert best.max() > 0
@@ -62,7 +62,7 @@ def test_radii_never_fall() -> None:
         return scores if answer[0] == 0 else torch.rand(noisy.shape, generator=rng)
 
     one = Smoother(turn, sigma=0.5, labels=["cat", "dog"], device="cpu")
-    live = LivePrediction(one, np.zeros(2), TopK(1, 1), pilot_draws=20, seed=0, image_id="a")
+    live = LivePrediction(one, np.zeros(2), TopK(1, 1), pilot_draws=20, noise_seed=0, image_id="a")
     radii = []
     for draws, label in ((20, 0), (90, 0), (200, 1)):
         answer[0] = label
@@ -80,7 +80,7 @@ def test_reused_array() -> None:
     """The image is the one that was given, whatever is written into its array later."""
     one = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
     image = np.array([1.0, 0.0])
-    lives = [LivePrediction(one, given, TopK(1, 1), pilot_draws=20, seed=0) for given in (image, image.copy())]
+    lives = [LivePrediction(one, given, TopK(1, 1), pilot_draws=20, noise_seed=0) for given in (image, image.copy())]
     for live in lives:
         live.draw(40)
     image[:] = [0.0, 9.0]
@@ -94,7 +94,7 @@ def test_any_moment() -> None:
     f = Smoother(lambda x: x.clone(), sigma=0.5, k_max=1, labels=list("abcd"), device="cpu", batch_size=512)
     image, alpha, runs, false, wrong = np.array([0.505, 0.5, 0.5, 0.5]), 0.2, 60, 0, 0  # label 0 is right
     for seed in range(runs):
-        live = LivePrediction(f, image, TopK(1, 1), pilot_draws=30, alpha=alpha, seed=seed, image_id="a")
+        live = LivePrediction(f, image, TopK(1, 1), pilot_draws=30, alpha=alpha, noise_seed=seed, image_id="a")
         live.draw(30)
         wrong += live.labels != (0,)
         for _ in range(6):
@@ -107,7 +107,7 @@ def test_any_moment() -> None:
 
 def test_too_early() -> None:
     """Before the labels are chosen there is no prediction, and before the first draw there are no votes."""
-    live = LivePrediction(smoother(), IMAGE, TopK(2, 1), pilot_draws=10, seed=0)
+    live = LivePrediction(smoother(), IMAGE, TopK(2, 1), pilot_draws=10, noise_seed=0)
     assert not live.settled([0.1], 1000)
     assert live.hits.tolist() == [0] * 5
     with pytest.raises(InvalidInputError, match="0 of the 10 draws that choose the labels"):
@@ -126,6 +126,6 @@ def test_noisy_copy(clamp) -> None:
         return noisy.flatten(1)[:, :3]
 
     one, image = Smoother(watch, sigma=0.5, labels=list("abc"), device="cpu", clamp=clamp), np.full((3, 2, 2), 0.5)
-    list(one.run([one.job(image, 4, seed=3, image_id="a", stream="pilot")]))
-    assert np.array_equal(one.noisy(image, 2, seed=3, image_id="a", stream="pilot"), seen[0][2])
-    assert not np.array_equal(one.noisy(image, 2, seed=3, image_id="a"), seen[0][2])
+    list(one.run([one.job(image, 4, noise_seed=3, image_id="a", stream="pilot")]))
+    assert np.array_equal(one.noisy(image, 2, noise_seed=3, image_id="a", stream="pilot"), seen[0][2])
+    assert not np.array_equal(one.noisy(image, 2, noise_seed=3, image_id="a"), seen[0][2])

@@ -23,7 +23,7 @@ SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 KINDS = (Gaussian(0.5), Uniform(0.5), PixelAblation(5, 16), BandAblation(2, 4))
 
 
-def copies(noise, image, draws, source, *, stream="certify", seed=0, batch_size=64) -> np.ndarray:
+def copies(noise, image, draws, source, *, stream="certify", noise_seed=0, batch_size=64) -> np.ndarray:
     """What the classifier gets in each draw, (draws, *image.shape)."""
     seen: list[torch.Tensor] = []
 
@@ -35,7 +35,7 @@ def copies(noise, image, draws, source, *, stream="certify", seed=0, batch_size=
     smoother = Smoother(f, noise=noise, device="cpu", noise_source=source, batch_size=batch_size)
     smoother.probe([image])
     seen.clear()
-    smoother.votes(image, draws, seed=seed, image_id="a", stream=stream)
+    smoother.votes(image, draws, noise_seed=noise_seed, image_id="a", stream=stream)
     return np.concatenate([images.numpy() for images in seen])[:draws]
 
 
@@ -104,9 +104,9 @@ def test_equal_words(monkeypatch):
 @SOURCES
 @pytest.mark.parametrize("width", [1, 3, 7])
 def test_bands(source, width):
-    """Draw i keeps the columns from i on, cyclically: every band once, whatever seed, id or stream."""
+    """Draw i keeps the columns from i on, cyclically: every band once, whatever noise seed, id or stream."""
     image = np.random.default_rng(0).random((3, 2, 7)).astype(np.float32)
-    noisy = copies(BandAblation(width, 7), image, 7, source, seed=1, stream="pilot")
+    noisy = copies(BandAblation(width, 7), image, 7, source, noise_seed=1, stream="pilot")
     for draw in range(7):
         kept = {(draw + step) % 7 for step in range(width)}
         expected = np.where([column in kept for column in range(7)], image, np.float32(HIDDEN))
@@ -121,12 +121,12 @@ def test_function_of_key_and_draw(source, noise):
     whole = copies(noise, image, 4, source)
     assert np.array_equal(copies(noise, image, 4, source, batch_size=3), whole)
     one, other = (Smoother(linear(), noise=noise, device="cpu", noise_source=source, batch_size=b) for b in (5, 64))
-    together = dict(one.stream([("x", 255 - image), ("a", image)], 4, seed=0))
-    assert np.array_equal(together["a"], other.votes(image, 4, seed=0, image_id="a"))
-    assert np.array_equal(one.noisy(image, 2, seed=0, image_id="a"), whole[2])
+    together = dict(one.stream([("x", 255 - image), ("a", image)], 4, noise_seed=0))
+    assert np.array_equal(together["a"], other.votes(image, 4, noise_seed=0, image_id="a"))
+    assert np.array_equal(one.noisy(image, 2, noise_seed=0, image_id="a"), whole[2])
     assert np.array_equal(copies(noise, image, 1, source, stream="bare")[0], image.astype(np.float32) / 255)
     if noise.kind != "band":
-        assert not np.array_equal(copies(noise, image, 4, source, seed=1), whole)
+        assert not np.array_equal(copies(noise, image, 4, source, noise_seed=1), whole)
         assert not np.array_equal(whole[0], whole[1])
 
 
@@ -137,7 +137,7 @@ def test_compiled(noise, classifier):
     image = Images(1)[0].image
     plain, compiled = (
         Smoother(classifier, noise=noise, device="cpu", noise_source=DEVICE_PHILOX, compile=each).votes(
-            image, 4, seed=0, image_id="a"
+            image, 4, noise_seed=0, image_id="a"
         )
         for each in (False, True)
     )
@@ -167,7 +167,7 @@ def test_one_size(noise):
     smoother = Smoother(linear(), noise=noise, device="cpu")
     for shape in ((3, 4, 5), (3, 5, 5), (16,), (4, 4), (1, 3, 4, 4)):
         with pytest.raises(InvalidInputError, match=rf"image 'a' has shape .*, but the noise {noise} is for images"):
-            smoother.votes(np.zeros(shape), 1, seed=0, image_id="a")
+            smoother.votes(np.zeros(shape), 1, noise_seed=0, image_id="a")
     f = load(lambda x: x.flatten(1)[:, :5], labels=list("abcde"), output="logits", image_size=(8, 8))
     with pytest.raises(InvalidInputError, match=r"an image of .* has shape \(3, 8, 8\)"):
         Smoother(f, noise=noise, device="cpu")
@@ -177,7 +177,7 @@ def test_band_draws(tmp_path):
     """Every band votes once: other numbers of draws, adaptive and pilot draws are refused; labels need no pilots."""
     smoother, data = Smoother(linear(), noise=BandAblation(2, 4), device="cpu"), Images(3)
     with pytest.raises(InvalidInputError, match="draws up to 5 of the noise band:2/4, which has 4"):
-        smoother.votes(data[0].image, 5, seed=0, image_id="a")
+        smoother.votes(data[0].image, 5, noise_seed=0, image_id="a")
     plan = AdaptivePlan(TopK(1, 1), (1.0,), 4)
     for options in ({"draws": 3}, {"adaptive": plan}, {"pilot_draws": 4}):
         with pytest.raises(InvalidInputError, match="every band of band:2/4 votes once, 4 draws per image"):
@@ -186,7 +186,7 @@ def test_band_draws(tmp_path):
     votes = read_votes(tmp_path)
     run = votes.provenance
     assert (str(run.noise), run.draws, run.pilot_draws, run.labelled) == ("band:2/4", 4, 0, False)
-    assert np.array_equal(votes.row(1).ranked, smoother.votes(data[1].image, 4, seed=5, image_id="other"))
+    assert np.array_equal(votes.row(1).ranked, smoother.votes(data[1].image, 4, noise_seed=5, image_id="other"))
     with pytest.raises(InvalidInputError, match=r"no draws to look at between; use Smoother\.predict"):
         LivePrediction(smoother, data[0].image, TopK(1, 1))
 
@@ -197,12 +197,12 @@ def test_prediction_by_bands(rule, options):
     smoother = Smoother(linear(), noise=BandAblation(2, 4), device="cpu", **options)
     image = Images(1)[0].image
     found = smoother.predict(image, rule)
-    drawn = smoother.votes(image, 4, seed=1, image_id="x")
+    drawn = smoother.votes(image, 4, noise_seed=1, image_id="x")
     votes = drawn if isinstance(drawn, np.ndarray) else drawn.hits()
     assert found.labels == rule.returned(votes, 5)
     how = {"noise": BandAblation(2, 4), "method": "enumerated", "num_labels": 5}
     assert np.all(np.array(found.set_radii) >= certified_radii(votes, found.labels, rule, **how).true)
-    assert (found.draws, found.seed, found.names) == (4, None, tuple("abcde"[label] for label in found.labels))
+    assert (found.draws, found.noise_seed, found.names) == (4, None, tuple("abcde"[label] for label in found.labels))
 
 
 def test_adaptive_radii():

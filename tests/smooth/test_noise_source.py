@@ -1,4 +1,4 @@
-"""Noise is N(0, 1), independent across draws and images, and keyed by (seed, image id, draw) alone."""
+"""Noise is N(0, 1), independent across draws and images, and keyed by (noise seed, image id, draw) alone."""
 
 import itertools
 import math

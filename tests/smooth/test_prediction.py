@@ -29,7 +29,7 @@ def set_smoother(labels: int, sigma: float = 0.25) -> Smoother:
 def test_clear_labels():
     """Clear labels are confirmed, the most frequent first."""
     image = np.array([0.0, 1.0, 0.1, 1.3, 0.0])
-    prediction = top_k_smoother(5).predict(image, TopK(2, 2), seed=0, image_id="a")
+    prediction = top_k_smoother(5).predict(image, TopK(2, 2), noise_seed=0, image_id="a")
     assert prediction.labels == (3, 1)
     assert prediction.confirmed == (True, True)
     assert prediction.radii[0] >= prediction.radii[1] > 0
@@ -39,17 +39,27 @@ def test_clear_labels():
 def test_equal_labels():
     """Labels that the draws cannot tell apart are unconfirmed."""
     image = np.array([2.0, 0.5, 0.5, 0.5, 0.5])
-    prediction = top_k_smoother(5).predict(image, TopK(2, 1), seed=0, image_id="a")
+    prediction = top_k_smoother(5).predict(image, TopK(2, 1), noise_seed=0, image_id="a")
     assert prediction.labels[0] == 0
     assert prediction.confirmed == (True, False)
     assert prediction.radii[1] == -np.inf
 
 
+@pytest.mark.parametrize("radii", [None, (0.5,)])
+def test_labels_without_a_hit(radii):
+    """A label that no pilot draw returned is not predicted, though k labels are asked for."""
+    image = np.array([0.0, 0.0, 9.0, 0.0, 7.0])
+    prediction = top_k_smoother(5).predict(image, TopK(4, 2), draws=200, radii=radii, noise_seed=0, image_id="a")
+    assert (prediction.labels, prediction.names) == ((2, 4), ("2", "4"))
+    assert prediction.confirmed == (True, True)
+    assert len(prediction.radii) == len(prediction.set_radii) == 2
+
+
 def test_top_k_radii():
     """Fresh draws certify the set with half of alpha, and each label alone with an equal part of the other half."""
     image, one = np.array([1.0, 0.9, 0.6, 0.0]), top_k_smoother(4)
-    prediction = one.predict(image, TopK(3, 2), draws=300, alpha=0.01, seed=5, image_id="a")
-    hits = hits_from_ranked(one.votes(image, 300, seed=5, image_id="a"), k_prime=2, num_labels=4)
+    prediction = one.predict(image, TopK(3, 2), draws=300, alpha=0.01, noise_seed=5, image_id="a")
+    hits = hits_from_ranked(one.votes(image, 300, noise_seed=5, image_id="a"), k_prime=2, num_labels=4)
     for label, radius in zip(prediction.labels, prediction.radii, strict=True):
         alone = certified_radii(hits, [label], TopK(3, 2), sigma=0.5, alpha=0.005 / 3, method="joint")
         assert radius == alone.true[0]
@@ -61,9 +71,9 @@ def test_top_k_radii():
 def test_threshold_radii():
     """The same for sets, together with the ceilings on other labels."""
     image, one = np.array([1.0, 0.8, 0.0, 0.45, 0.1]), set_smoother(5)
-    found = one.predict(image, Threshold(0.4), draws=300, alpha=0.01, seed=5, image_id="a")
+    found = one.predict(image, Threshold(0.4), draws=300, alpha=0.01, noise_seed=5, image_id="a")
     assert found.labels == (0, 1, 3)
-    hits = one.votes(image, 300, seed=5, image_id="a").hits()
+    hits = one.votes(image, 300, noise_seed=5, image_id="a").hits()
     together = certified_radii(hits, found.labels, Threshold(0.4), sigma=0.25, alpha=0.005)
     single = label_radii(hits, found.labels, Threshold(0.4), num_labels=5, sigma=0.25, alpha=0.005 / 3)
     assert found.radii == tuple(single)
@@ -73,19 +83,19 @@ def test_threshold_radii():
     assert found.other_radii[0] > 0
 
 
-def test_random_seed():
-    """Without a seed each prediction draws its own; given again, the recorded seed gives the same prediction."""
+def test_random_noise_seed():
+    """Without a noise seed each prediction draws its own; given again, the recorded one gives the same prediction."""
     image, one = np.array([1.0, 0.9, 0.6, 0.0]), top_k_smoother(4)
     first, second = (one.predict(image, TopK(3, 2), draws=300, image_id="a") for _ in range(2))
-    assert first.seed != second.seed
-    assert one.predict(image, TopK(3, 2), draws=300, image_id="a", seed=first.seed) == first
+    assert first.noise_seed != second.noise_seed
+    assert one.predict(image, TopK(3, 2), draws=300, image_id="a", noise_seed=first.noise_seed) == first
 
 
 def test_empty_set():
     """A set without labels still has its ceilings."""
-    found = set_smoother(4).predict(np.zeros(4), Threshold(0.5), seed=0, image_id="a")
+    found = set_smoother(4).predict(np.zeros(4), Threshold(0.5), noise_seed=0, image_id="a")
     assert (found.labels, found.radii, found.set_radii) == ((), (), ())
-    fresh = set_smoother(4).votes(np.zeros(4), 1000, seed=0, image_id="a").hits()
+    fresh = set_smoother(4).votes(np.zeros(4), 1000, noise_seed=0, image_id="a").hits()
     expected = certified_radii(fresh, [], Threshold(0.5), sigma=0.25, alpha=0.001)
     assert found.other_radii == tuple(expected.false)
     assert len(found.other_radii) == 4
@@ -124,7 +134,7 @@ def test_false_top_k():
     image = np.array([0.505, 0.5, 0.5, 0.5, 0.5, 0.5])  # label 0 is right
     one, alpha, runs = top_k_smoother(6, k_max=1), 0.2, 100
     predictions = [
-        one.predict(image, TopK(1, 1), pilot_draws=40, draws=40, alpha=alpha, seed=seed, image_id="a")
+        one.predict(image, TopK(1, 1), pilot_draws=40, draws=40, alpha=alpha, noise_seed=seed, image_id="a")
         for seed in range(runs)
     ]
     false = sum(p.confirmed[0] and p.labels[0] != 0 for p in predictions)
@@ -137,7 +147,7 @@ def test_false_sets():
     alpha, runs = 0.2, 100
     image, one = np.array([0.4999, 0.4999, 1.0]), set_smoother(3)
     found = [
-        one.predict(image, Threshold(0.5), pilot_draws=20, draws=40, alpha=alpha, seed=seed, image_id="a")
+        one.predict(image, Threshold(0.5), pilot_draws=20, draws=40, alpha=alpha, noise_seed=seed, image_id="a")
         for seed in range(runs)
     ]
     false = sum(any(sure and label < 2 for label, sure in zip(p.labels, p.confirmed, strict=True)) for p in found)
@@ -159,7 +169,7 @@ def test_separate_noise(rule):
     one = Smoother(f, sigma=0.5, score_threshold=score_threshold, device="cpu")
     one.probe([np.zeros(3)])
     seen.clear()
-    one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, seed=0, image_id="a")
+    one.predict(np.zeros(3), rule, pilot_draws=50, draws=50, noise_seed=0, image_id="a")
     assert len(set(seen)) == 100  # padding repeats some
 
 
@@ -176,7 +186,7 @@ def test_separate_noise(rule):
 def test_refused_arguments(rule, change, message):
     """Rules that the votes cannot certify, and arguments out of range, are refused."""
     with pytest.raises(InvalidInputError, match=message):
-        top_k_smoother(5).predict(np.zeros(5), rule, **{"seed": 0, "image_id": "a", **change})
+        top_k_smoother(5).predict(np.zeros(5), rule, **{"noise_seed": 0, "image_id": "a", **change})
 
 
 @pytest.mark.parametrize("score_threshold", [None, 0.5])
@@ -186,8 +196,8 @@ def test_adaptive_prediction(score_threshold) -> None:
     one = Smoother(linear(), sigma=0.5, device="cpu", batch_size=64, score_threshold=score_threshold)
     taken = set()
     for sample in Images(6):
-        found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, seed=1, image_id=sample.id)
-        whole = as_array(one.votes(sample.image, 400, seed=1, image_id=sample.id), rule.name)
+        found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, noise_seed=1, image_id=sample.id)
+        whole = as_array(one.votes(sample.image, 400, noise_seed=1, image_id=sample.id), rule.name)
         options = {"num_labels": 5, "noise": Gaussian(0.5), "alpha": 0.05, "method": "betting"}
         same = [
             draws

@@ -90,7 +90,7 @@ BAD = {
     "size of the batch": (lambda x: good(x) * len(x), "depends on the other images"),
 }
 WAYS = {
-    "vote_dataset": lambda one, out: vote_dataset(one, Images(9), out / "votes", draws=5, seed=0),
+    "vote_dataset": lambda one, out: vote_dataset(one, Images(9), out / "votes", draws=5, noise_seed=0),
     "certify": lambda one, out: one.certify(Images(3), RULE, draws=20, progress=False),  # too few to judge their labels
     "predict": lambda one, out: one.predict(Images(1)[0].image, RULE, draws=20),
     "live": lambda one, out: LivePrediction(one, Images(1)[0].image, RULE),
@@ -165,7 +165,7 @@ def test_state_since_the_record(tmp_path):
     """Weights that change between the record of a run and its first votes are refused, and no shard is written."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     one = Smoother(load(model, labels=LABELS, name="a"), sigma=0.5, device="cpu")
-    scheme = make_scheme(one, draws=5, adaptive=None, pilot_draws=0, labelled=True, seed=0)
+    scheme = make_scheme(one, draws=5, adaptive=None, pilot_draws=0, labelled=True, noise_seed=0)
     run = VoteRun(one, Images(4), scheme)
     with torch.no_grad():
         model[1].weight.neg_()
@@ -185,11 +185,11 @@ def test_new_weights():
     """New weights between two predictions are no state of the model's own: they are probed and predicted."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     one, image = Smoother(model, sigma=0.5, labels=LABELS, device="cpu"), Images(1)[0].image
-    before = one.predict(image, RULE, draws=50, seed=0)
+    before = one.predict(image, RULE, draws=50, noise_seed=0)
     with torch.no_grad():
         model[1].weight.neg_()
         model[1].bias.neg_()
-    assert one.predict(image, RULE, draws=50, seed=0).labels != before.labels
+    assert one.predict(image, RULE, draws=50, noise_seed=0).labels != before.labels
 
 
 @pytest.mark.parametrize(
@@ -251,5 +251,5 @@ def test_bytes_as_floats(way, image_size):
 def test_recorded_failures(tmp_path):
     """Images that cannot be read are no obstacle to the probe, and a model that fails on them is left to the vote."""
     one = Smoother(load(good, labels=LABELS, name="good"), sigma=0.5, device="cpu")
-    vote_dataset(one, Images(6, unreadable={0, 3}), tmp_path, draws=5, seed=0, on_error="record")
+    vote_dataset(one, Images(6, unreadable={0, 3}), tmp_path, draws=5, noise_seed=0, on_error="record")
     assert len(read_votes(tmp_path)) == 4

@@ -152,7 +152,7 @@ def test_halved_batches(tmp_path):
     f = load(cramped, labels=exact.label_names, output="logits", name="linear")
     votes = []
     for name, one in (("small", Smoother(f, sigma=0.5, device="cpu", batch_size=64)), ("large", smoother())):
-        vote_dataset(one, Images(5), tmp_path / name, adaptive=PLAN, seed=0, shard_images=2)
+        vote_dataset(one, Images(5), tmp_path / name, adaptive=PLAN, noise_seed=0, shard_images=2)
         votes.append(read_votes(tmp_path / name))
     small, large = votes
     for i in range(5):
@@ -166,7 +166,7 @@ KINDS = {"fixed": {"draws": 12}, "pilot": {"draws": 12, "pilot_draws": PILOT_DRA
 @pytest.mark.parametrize("kind", KINDS)
 def test_recorded_failures(tmp_path, kind, batch_size):
     """A run with failures has the votes of a run without, except for the images that failed at any stop."""
-    options = {**KINDS[kind], "seed": 0, "shard_images": 2}
+    options = {**KINDS[kind], "noise_seed": 0, "shard_images": 2}
     pilot = {(2, 1): "nan", (4, 2): "nan"} if kind == "pilot" else None
     later = {(2, 25): "nan", (3, 30): "raise"} if kind == "adaptive" else {}
     scores = failing({(1, 3): "raise", (4, 0): "nan", **later}, pilot, draws=160 if later else 12)
@@ -207,7 +207,7 @@ def test_bare_votes(tmp_path, kind, batch_size):
     """Each image has the labels of the classifier without noise, whatever shares its batch; its draws have noise."""
     how, options = BARE_KINDS[kind]
     one = Smoother(linear(), sigma=0.5, device="cpu", batch_size=batch_size, **how)
-    vote_dataset(one, Images(5), tmp_path, **options, seed=0, shard_images=2)
+    vote_dataset(one, Images(5), tmp_path, **options, noise_seed=0, shard_images=2)
     votes = read_votes(tmp_path)
     for position, sample in enumerate(Images(5)):
         row = votes.row(position, adaptive=True)
@@ -218,7 +218,7 @@ def test_bare_votes(tmp_path, kind, batch_size):
         else:
             assert row.bare.tolist() == [np.argsort(-scores.numpy(), kind="stable")[:3].tolist()]
             assert len(np.unique(row.ranked, axis=0)) > 1
-            fresh = one.votes(sample.image, row.draws, seed=0, image_id=sample.id)
+            fresh = one.votes(sample.image, row.draws, noise_seed=0, image_id=sample.id)
             assert np.array_equal(row.ranked, fresh), "the image without noise moves no draw"
 
 
@@ -234,7 +234,7 @@ def test_bare_failure(tmp_path, problem, batch_size):
             raise ValueError("no noise")
         return exact(images).masked_fill(torch.tensor(found)[:, None], float("nan"))
 
-    vote_dataset(smoother_of(scores, batch_size), Images(5), tmp_path, draws=12, seed=0)
+    vote_dataset(smoother_of(scores, batch_size), Images(5), tmp_path, draws=12, noise_seed=0)
     votes = read_votes(tmp_path)
     assert votes.failures == ()
     assert [row.bare is None for row in votes] == [True, True, False, False, False]
@@ -263,7 +263,7 @@ def test_failures_in_a_row(tmp_path, monkeypatch):
     classifier = load(scores, labels=list("abcde"), output="logits", name="most")
     run = Smoother(classifier, sigma=1e-5, k_max=3, device="cpu", batch_size=1)
     with pytest.raises(ModelError, match=r"10 images in a row failed, the last of them 'image-19', draw 0"):
-        vote_dataset(run, images, tmp_path, draws=1, seed=0, shard_images=5, on_error="record")
+        vote_dataset(run, images, tmp_path, draws=1, noise_seed=0, shard_images=5, on_error="record")
     assert len(read_votes(tmp_path, partial=True).failures) == 14
 
 
@@ -284,5 +284,5 @@ def test_odd_size(tmp_path):
             raise ValueError("nine")
         return exact(images)
 
-    vote_dataset(smoother_of(scores), MixedSizes(3), tmp_path, draws=4, seed=0, on_error="record")
+    vote_dataset(smoother_of(scores), MixedSizes(3), tmp_path, draws=4, noise_seed=0, on_error="record")
     assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["image-1"]

@@ -47,7 +47,7 @@ def test_rank_frequencies(source, k_prime):
     """The frequencies of ranked votes match exact probabilities."""
     means, sigma, draws = np.array([0.9, 0.6, 0.5, 0.1]), 0.5, 4000
     smoother = Smoother(identity(), sigma=sigma, k_max=3, device="cpu", noise_source=source)
-    ranked = smoother.votes(means, draws, seed=1, image_id="exact")
+    ranked = smoother.votes(means, draws, noise_seed=1, image_id="exact")
     counts = hits_from_ranked(ranked, k_prime=k_prime, num_labels=4).sum(axis=0)
     for label in range(4):
         exact = exact_probability(label, k_prime, means, sigma)
@@ -70,7 +70,7 @@ def test_batch_size(source, batch_size):
         one = Smoother(f, sigma=0.5, batch_size=batch_size, device="cpu", noise_source=source)
         one.probe([IMAGE])
         seen.clear()
-        one.votes(IMAGE, 64, seed=0, image_id="a")
+        one.votes(IMAGE, 64, noise_seed=0, image_id="a")
         return torch.cat(seen)
 
     together = look(batch_size)
@@ -83,8 +83,8 @@ def test_batch_size(source, batch_size):
 def test_parts(source, classifier):
     """Votes drawn in parts are parts of the votes."""
     smoother = Smoother(classifier, sigma=0.5, device="cpu", noise_source=source)
-    whole = smoother.votes(IMAGE, 50, seed=0, image_id="a")
-    parts = [smoother.votes(IMAGE, 25, seed=0, image_id="a", first_draw=first) for first in (0, 25)]
+    whole = smoother.votes(IMAGE, 50, noise_seed=0, image_id="a")
+    parts = [smoother.votes(IMAGE, 25, noise_seed=0, image_id="a", first_draw=first) for first in (0, 25)]
     assert np.array_equal(np.concatenate(parts), whole)
 
 
@@ -102,8 +102,8 @@ def test_random_seeds(classifier):
 def test_stream_counts_labels():
     """A stream counts the labels by its first image where nobody has named them; an empty one needs none."""
     smoother = Smoother(lambda rows: rows[:, :3], sigma=0.5, device="cpu")
-    assert list(smoother.stream([], 4, seed=0)) == []
-    ((_, votes),) = smoother.stream([("a", np.array([9.0, 5.0, -5.0, 0.0]))], 4, seed=0)
+    assert list(smoother.stream([], 4, noise_seed=0)) == []
+    ((_, votes),) = smoother.stream([("a", np.array([9.0, 5.0, -5.0, 0.0]))], 4, noise_seed=0)
     assert votes.shape == (4, 3)
 
 
@@ -114,10 +114,10 @@ def test_shared_batches(source, kind, classifier, draws):
     """Images that share batches get the votes that they get alone."""
     images = {f"{i}": np.random.default_rng(i).random((3, 4, 4), dtype=np.float32) for i in range(5)}
     smoother = Smoother(classifier, sigma=0.5, batch_size=16, device="cpu", noise_source=source, **kind)
-    together = dict(smoother.stream(images.items(), draws, seed=3))
+    together = dict(smoother.stream(images.items(), draws, noise_seed=3))
     assert list(together) == list(images)
     for image_id, image in images.items():
-        alone = smoother.votes(image, draws, seed=3, image_id=image_id)
+        alone = smoother.votes(image, draws, noise_seed=3, image_id=image_id)
         assert isinstance(alone, LabelSets) == bool(kind)
         assert np.array_equal(as_rows(together[image_id]), as_rows(alone))
 
@@ -128,8 +128,8 @@ def test_mixed_images():
     shapes = [(3,), (3,), (2, 5), (3, 2, 2), (3, 2, 2)]
     images = [(str(i), np.ones(shape, dtype=np.uint8 if i % 2 else np.float32)) for i, shape in enumerate(shapes)]
     smoother = Smoother(f, sigma=1.0, batch_size=4, device="cpu")
-    for image_id, ranked in smoother.stream(images, 6, seed=0):
-        alone = smoother.votes(dict(images)[image_id], 6, seed=0, image_id=image_id)
+    for image_id, ranked in smoother.stream(images, 6, noise_seed=0):
+        alone = smoother.votes(dict(images)[image_id], 6, noise_seed=0, image_id=image_id)
         assert np.array_equal(ranked, alone)
 
 
@@ -137,13 +137,14 @@ def test_mixed_images():
 def test_reused_id(source, classifier):
     """The same id with another image is classified again."""
     smoother = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
-    first = smoother.votes(IMAGE, 20, seed=0, image_id="a")
-    smoother.votes(1 - IMAGE, 20, seed=0, image_id="a")
+    first = smoother.votes(IMAGE, 20, noise_seed=0, image_id="a")
+    smoother.votes(1 - IMAGE, 20, noise_seed=0, image_id="a")
     fresh = Smoother(classifier, sigma=0.1, device="cpu", noise_source=source)
     assert np.array_equal(
-        smoother.votes(1 - IMAGE, 20, seed=0, image_id="a"), fresh.votes(1 - IMAGE, 20, seed=0, image_id="a")
+        smoother.votes(1 - IMAGE, 20, noise_seed=0, image_id="a"),
+        fresh.votes(1 - IMAGE, 20, noise_seed=0, image_id="a"),
     )
-    assert np.array_equal(smoother.votes(IMAGE, 20, seed=0, image_id="a"), first)
+    assert np.array_equal(smoother.votes(IMAGE, 20, noise_seed=0, image_id="a"), first)
 
 
 @SOURCES
@@ -161,7 +162,7 @@ def test_pixel_noise(source, clamp):
     smoother = Smoother(f, sigma=0.2, clamp=clamp, device="cpu", noise_source=source)
     smoother.probe([image])
     seen.clear()
-    smoother.votes(image, 300, seed=0, image_id="a")
+    smoother.votes(image, 300, noise_seed=0, image_id="a")
     pixels = torch.cat(seen) * 0.25 + 0.5
     assert pixels.min() < (1e-6 if clamp else -0.4)
     assert (pixels.min() >= -1e-6) == clamp
@@ -172,7 +173,7 @@ def test_pixel_noise(source, clamp):
 def test_ties():
     """Ties go to the smaller index."""
     f = load(lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits")
-    votes = Smoother(f, sigma=1.0, k_max=5, device="cpu").votes(IMAGE, 9, seed=0, image_id="a")
+    votes = Smoother(f, sigma=1.0, k_max=5, device="cpu").votes(IMAGE, 9, noise_seed=0, image_id="a")
     assert np.array_equal(votes, np.tile(np.arange(5), (9, 1)))
 
 
@@ -181,7 +182,7 @@ def test_vote_bytes(labels, dtype):
     """A label takes one byte up to 256 labels, two beyond."""
     f = load(lambda x: x.flip(1), labels=[str(i) for i in range(labels)], output="logits")
     image = -np.arange(labels, dtype=np.float32)
-    votes = Smoother(f, sigma=1e-3, k_max=2, device="cpu").votes(image, 3, seed=0, image_id="a")
+    votes = Smoother(f, sigma=1e-3, k_max=2, device="cpu").votes(image, 3, noise_seed=0, image_id="a")
     assert votes.dtype == dtype
     assert votes.tolist() == [[labels - 1, labels - 2]] * 3
 
@@ -193,7 +194,7 @@ def test_set_frequencies(source):
     smoother = Smoother(
         identity(4, "probabilities"), sigma=sigma, score_threshold=0.5, device="cpu", noise_source=source
     )
-    counts = smoother.votes(means, draws, seed=1, image_id="exact").hits().sum(axis=0)
+    counts = smoother.votes(means, draws, noise_seed=1, image_id="exact").hits().sum(axis=0)
     for label in range(4):
         exact = stats.norm.sf(0.5, means[label], sigma)
         assert stats.binomtest(int(counts[label]), draws, exact).pvalue > 1e-4
@@ -206,7 +207,7 @@ def test_score_threshold(output, passing):
     low = 0 if output == "probabilities" else -1
     image = np.array([at, np.nextafter(at, np.float32(-1)), np.nextafter(at, np.float32(9)), low], dtype=np.float32)
     f = load(lambda x: torch.from_numpy(image).expand(len(x), -1), labels=list("abcd"), output=output)
-    votes = Smoother(f, sigma=1.0, score_threshold=0.7, device="cpu").votes(image, 5, seed=0, image_id="a")
+    votes = Smoother(f, sigma=1.0, score_threshold=0.7, device="cpu").votes(image, 5, noise_seed=0, image_id="a")
     assert votes.hits().tolist() == [[True, False, True, False]] * 5
 
 
@@ -226,7 +227,7 @@ def test_sets_of_scores(source, labels):
     one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise_source=source, batch_size=7)
     one.probe([image])
     seen.clear()
-    votes = one.votes(image, 40, seed=0, image_id="a")
+    votes = one.votes(image, 40, noise_seed=0, image_id="a")
     limit = 0.6 if f.output == "probabilities" else np.log(0.6 / 0.4)
     assert np.array_equal(votes.hits(), (torch.cat(seen) >= np.float32(limit)).numpy())
 
@@ -235,7 +236,7 @@ def test_image_size():
     """An image of another size than the classifier takes is named."""
     f = load(lambda x: x.flatten(1)[:, :1], labels=["a"], output="logits", image_size=(8, 8))
     with pytest.raises(InvalidInputError, match=r"'cat'.*\(4, 4\).*\(8, 8\)"):
-        Smoother(f, sigma=1.0, device="cpu").votes(IMAGE, 3, seed=0, image_id="cat")
+        Smoother(f, sigma=1.0, device="cpu").votes(IMAGE, 3, noise_seed=0, image_id="cat")
 
 
 def test_nan_among_others():
@@ -248,4 +249,4 @@ def test_nan_among_others():
     images = [("dog", IMAGE), ("cat", IMAGE + 1e4), ("cow", IMAGE)]
     f = load(scores, labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match="image 'cat', draw 0:"):
-        list(Smoother(f, sigma=0.5, batch_size=30, device="cpu").stream(images, 10, seed=0))
+        list(Smoother(f, sigma=0.5, batch_size=30, device="cpu").stream(images, 10, noise_seed=0))

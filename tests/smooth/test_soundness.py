@@ -69,7 +69,7 @@ def votes_of(case: Case, images: int, draws: int, attacked: bool = False) -> lis
     options = {"labels": ["a", "b"], "output": "logits", "score_threshold": 0.5, "device": "cpu"}
     smoother = Smoother(case.classifier, noise=case.noise, **options)
     named = ((str(number), case.image(attacked)) for number in range(images))
-    return [found.hits() for _, found in smoother.stream(named, draws, seed=1)]
+    return [found.hits() for _, found in smoother.stream(named, draws, noise_seed=1)]
 
 
 # Of 16 pixels 4 stay. The first is hidden in 3/4 of the draws, and then one of three others is shown in
@@ -130,7 +130,7 @@ def test_bands(rule: TopK | Threshold, width: int) -> None:
     def votes(side: int, first: int = 0) -> np.ndarray:
         image = np.zeros((3, 12, 12), np.float32)
         image[:, :side, first : first + side] = 1.0
-        return as_array(smoother.votes(image, noise.columns, seed=0, image_id="one"), rule.name)
+        return as_array(smoother.votes(image, noise.columns, noise_seed=0, image_id="one"), rule.name)
 
     claimed = int(certified_radii(votes(0), [0], rule, noise=noise, num_labels=2).true[0])
     assert claimed >= 1

@@ -26,7 +26,7 @@ def random_bad_draws(seed: int) -> BadDraws:
 
 def outcomes(bad: BadDraws, batch_size: int) -> list:
     run = smoother_of(failing(bad), batch_size)
-    jobs = (run.job(sample.image, DRAWS, seed=0, image_id=sample.id) for sample in Images(COUNT))
+    jobs = (run.job(sample.image, DRAWS, noise_seed=0, image_id=sample.id) for sample in Images(COUNT))
     return [outcome if isinstance(outcome, ImageFailure) else outcome.tolist() for _, outcome in run.attempt(jobs)]
 
 
@@ -36,7 +36,7 @@ def expected_outcomes(bad: BadDraws) -> list:
     return [
         ImageFailure(sample.id, f"draw {first[i][0]}: the classifier {PROBLEMS[first[i][1]]}")
         if i in first
-        else exact.votes(sample.image, DRAWS, seed=0, image_id=sample.id).tolist()
+        else exact.votes(sample.image, DRAWS, noise_seed=0, image_id=sample.id).tolist()
         for i, sample in enumerate(Images(COUNT))
     ]
 
@@ -70,10 +70,10 @@ def test_rows_failing_together():
         return exact(images)
 
     sample, run = Images(1)[0], smoother_of(shy, 16)
-    ((_, votes),) = run.attempt([run.job(sample.image, DRAWS, seed=0, image_id=sample.id)])
-    assert np.array_equal(votes, smoother_of(failing({})).votes(sample.image, DRAWS, seed=0, image_id=sample.id))
+    ((_, votes),) = run.attempt([run.job(sample.image, DRAWS, noise_seed=0, image_id=sample.id)])
+    assert np.array_equal(votes, smoother_of(failing({})).votes(sample.image, DRAWS, noise_seed=0, image_id=sample.id))
     with pytest.raises(ModelError, match=r"image 'image-0': the classifier failed: ValueError: too many rows"):
-        run.votes(sample.image, DRAWS, seed=0, image_id=sample.id)
+        run.votes(sample.image, DRAWS, noise_seed=0, image_id=sample.id)
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -82,7 +82,7 @@ def test_error_with_draw(kind, batch_size):
     """Without recording, the error names the image and the first bad draw."""
     run = smoother_of(failing({(3, 4): kind, (3, 9): kind}), batch_size)
     with pytest.raises(ModelError) as raised:
-        list(run.stream(((sample.id, sample.image) for sample in Images(COUNT)), DRAWS, seed=0))
+        list(run.stream(((sample.id, sample.image) for sample in Images(COUNT)), DRAWS, noise_seed=0))
     assert str(raised.value) == f"image 'image-3', draw 4: the classifier {PROBLEMS[kind]}."
 
 
@@ -106,7 +106,7 @@ def test_broken_classifier(kind, options, source):
     f = load(scores, labels=["a", "b", "c"], output="logits")
     with pytest.raises(ModelError, match=f"(?s)image 'cat'.*{message}"):
         Smoother(f, sigma=0.5, device="cpu", noise_source=source, **options).votes(
-            np.zeros((3, 4, 4)), 8, seed=0, image_id="cat"
+            np.zeros((3, 4, 4)), 8, noise_seed=0, image_id="cat"
         )
 
 
@@ -141,7 +141,7 @@ def breaking(after: int, error):
 )
 def test_broken_process(tmp_path, error, after):
     """A process that breaks is no image's failure: nothing is recorded, and a working process resumes."""
-    options = {"draws": 20, "seed": 0, "shard_images": 1, "on_error": "record"}
+    options = {"draws": 20, "noise_seed": 0, "shard_images": 1, "on_error": "record"}
     with pytest.raises(ModelError, match=r"image 'image-\d'"):
         vote_dataset(smoother_of(breaking(after, error)), Images(4), tmp_path, **options)
     assert read_votes(tmp_path, partial=True).failures == ()
@@ -152,7 +152,7 @@ def test_broken_process(tmp_path, error, after):
 def test_earlier_success():
     """An error that also comes for a draw that worked before blames no image, and names that draw's image."""
     run = smoother_of(breaking(2, ValueError("no answer")), 4)
-    jobs = [run.job(sample.image, 4, seed=0, image_id=sample.id) for sample in Images(3)]
+    jobs = [run.job(sample.image, 4, noise_seed=0, image_id=sample.id) for sample in Images(3)]
     with pytest.raises(ModelError, match=r"'image-2', draw 0.*no answer; it now also fails on image 'image-1'"):
         list(run.attempt(jobs))
 
@@ -179,7 +179,7 @@ def test_halved_batches(source, options):
     for scores in (cramped, Cramped(room=1000)):
         f = load(scores, labels=list("abcde"), output="logits")
         one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise_source=source, **options)
-        votes += [each for _, each in one.run([one.job(image, 100, seed=0, image_id="a")])]
+        votes += [each for _, each in one.run([one.job(image, 100, noise_seed=0, image_id="a")])]
     assert np.array_equal(*(each.packed if options else each for each in votes))
     assert cramped.sizes[:4] == [32, 16, 8, 4]
     assert set(cramped.sizes[4:]) == {4}
@@ -189,14 +189,14 @@ def test_halved_small_batch():
     """A batch below the limit is halved from its own rows."""
     cramped = Cramped(room=5)
     smoother = smoother_of(cramped, 64)
-    list(smoother.run([smoother.job(Images(1)[0].image, 10, seed=0, image_id="a")]))
+    list(smoother.run([smoother.job(Images(1)[0].image, 10, noise_seed=0, image_id="a")]))
     assert cramped.sizes == [10, 5, 5]
 
 
 def test_no_memory():
     """No memory for a single row is an error that names the image."""
     with pytest.raises(ModelError, match=r"'cat'.*has no memory for even one noisy image"):
-        smoother_of(Cramped(room=0)).votes(Images(1)[0].image, 10, seed=0, image_id="cat")
+        smoother_of(Cramped(room=0)).votes(Images(1)[0].image, 10, noise_seed=0, image_id="cat")
 
 
 def test_bounded_memory():
@@ -208,7 +208,7 @@ def test_bounded_memory():
         return images.flatten(1)[:, :5]
 
     image = np.zeros((3, 4, 4), dtype=np.float32)
-    assert len(smoother_of(watch, 32).votes(image, 2000, seed=0, image_id="a")) == 2000
+    assert len(smoother_of(watch, 32).votes(image, 2000, noise_seed=0, image_id="a")) == 2000
     assert max(largest) == 32 * image.nbytes
 
 
@@ -226,7 +226,7 @@ def test_steady_batches(tmp_path):
 
     def votes(folder, shard_images, calls):
         for stop in calls:
-            options = {"draws": 11, "seed": 0, "shard_images": shard_images, "stop": stop}
+            options = {"draws": 11, "noise_seed": 0, "shard_images": shard_images, "stop": stop}
             vote_dataset(smoother_of(scores, 64), Images(6), folder, **options)
         found = read_votes(folder)
         return np.stack([found.ranked(position) for position in range(6)])

@@ -104,7 +104,7 @@ def test_fewer_draws(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 2}, {"noise": Gaussian(0.25)}, {"pilot_draws": 4}, {"versions": {"numpy": "0"}}]
+    "changes", [{"noise_seed": 2}, {"noise": Gaussian(0.25)}, {"pilot_draws": 4}, {"versions": {"numpy": "0"}}]
 )
 def test_other_run(tmp_path, changes):
     """More draws of a run that differs in anything else are refused."""

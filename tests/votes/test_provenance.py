@@ -25,7 +25,7 @@ def test_integer_sigma():
 
 def test_differences():
     """The fields in which two runs differ are named."""
-    assert provenance().differences(provenance(seed=5, sigma=0.25)) == ["noise", "seed"]
+    assert provenance().differences(provenance(noise_seed=5, sigma=0.25)) == ["noise", "noise_seed"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_manifest(tmp_path):
     assert load_manifest(tmp_path) == Manifest(RUN, 2)
     write(tmp_path, RUN)
     manifest = load_manifest(tmp_path)
-    assert (manifest.provenance, manifest.provenance.seed) == (RUN, 1 << 70)
+    assert (manifest.provenance, manifest.provenance.noise_seed) == (RUN, 1 << 70)
     assert [manifest.ids(shard) for shard in range(3)] == [list(RUN.image_ids[at : at + 2]) for at in (0, 2, 4)]
     assert len(manifest.shards) == manifest.shard_count == 3
 
@@ -56,7 +56,7 @@ def opens_writer(folder):
         (lambda text: text.replace('"noise"', '"voice"'), "edited after"),
         (lambda text: text.replace('"draws": 7', '"draws": 6'), "edited after"),
         (lambda text: text.replace('"shard_images": 2', '"shard_images": 3'), "edited after"),
-        (lambda text: text.replace('"version": 6', '"version": 5'), "version 5; this multiguard reads"),
+        (lambda text: text.replace('"version": 7', '"version": 6'), "version 6; this multiguard reads"),
     ],
 )
 @pytest.mark.parametrize("reader", [read_votes, opens_writer])
@@ -127,7 +127,7 @@ def exchanged(folder):
 
 def another_run(folder):
     """Its votes may be the very same; the noise about which they prove something is not."""
-    write(folder.parent / "other", provenance(seed=5))
+    write(folder.parent / "other", provenance(noise_seed=5))
     shutil.copy(shard_path(folder.parent / "other", 0), shard_path(folder, 0))
 
 

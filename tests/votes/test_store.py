@@ -132,7 +132,7 @@ def test_what_a_run_lacks(tmp_path):
 
 def test_exchange_after_opening(tmp_path):
     """A shard that is replaced after the folder was opened is refused; the open one is held in memory."""
-    for name, run in (("votes", RUN), ("other", provenance(seed=5))):
+    for name, run in (("votes", RUN), ("other", provenance(noise_seed=5))):
         write(tmp_path / name, run)
     votes = read_votes(tmp_path / "votes")
     before = votes.ranked(0)

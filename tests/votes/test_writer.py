@@ -182,8 +182,8 @@ def test_kill_while_writing(folder, finished, monkeypatch):
     ("changes", "message"),
     [
         ({"first_image_hash": "0"}, "the first image (size or content) differs"),
-        ({"sigma": 0.25, "seed": 2}, "noise and seed differ"),
-        ({"sigma": 0.25, "seed": 2, "clamp": True}, "noise, seed and clamp differ"),
+        ({"sigma": 0.25, "noise_seed": 2}, "noise and noise_seed differ"),
+        ({"sigma": 0.25, "noise_seed": 2, "clamp": True}, "noise, noise_seed and clamp differ"),
         ({"weights_hash": "abc"}, "weights_hash differs"),
         ({"pilot_draws": 5}, "pilot_draws differs"),
         (KINDS["threshold"], "rule, k_max and score_threshold differ"),
@@ -212,15 +212,15 @@ def test_folder_of_another_adaptive_run(tmp_path):
 def test_discarded_run(folder, finished):
     """Another run's votes and damaged ones are discarded on request; votes of this run never are."""
     assert opened(folder, discard=discard_votes).missing() == [1]
-    assert opened(folder, provenance(seed=5), discard=discard_votes).missing() == [0, 1, 2]
-    write(folder, provenance(seed=5))
+    assert opened(folder, provenance(noise_seed=5), discard=discard_votes).missing() == [0, 1, 2]
+    write(folder, provenance(noise_seed=5))
     (folder / "manifest.json").write_text("{}")
     assert opened(folder, discard=discard_votes).missing() == [0, 1, 2]
     write(folder, RUN)
     assert contents(folder) == finished
 
 
-@pytest.mark.parametrize(("changes", "missing"), [({}, [1]), ({"seed": 5}, None)])
+@pytest.mark.parametrize(("changes", "missing"), [({}, [1]), ({"noise_seed": 5}, None)])
 def test_other_first_image(folder, changes, missing):
     """A run that differs only in its first image is the same run if the caller finds the same images."""
     other = provenance(first_image_hash="0", **changes)
@@ -235,14 +235,14 @@ def test_other_first_image(folder, changes, missing):
         assert (writer.missing(), writer.manifest.provenance) == (missing, RUN)
 
 
-def test_any_seed(folder, finished):
-    """A writer of any seed resumes a run with the stored one; whatever else differs is named, and the seed is not."""
+def test_any_noise_seed(folder, finished):
+    """A writer of any noise seed resumes with the stored one; whatever else differs is named, the noise seed not."""
     for main in (True, False):
-        writer = opened(folder, provenance(seed=5), any_seed=True, main=main)
+        writer = opened(folder, provenance(noise_seed=5), any_noise_seed=True, main=main)
         assert writer.manifest.provenance == RUN
     with pytest.raises(VotesError, match="another run: noise differs"):
-        opened(folder, provenance(seed=5, sigma=0.25), any_seed=True)
-    writer = opened(folder, provenance(seed=5), any_seed=True)
+        opened(folder, provenance(noise_seed=5, sigma=0.25), any_noise_seed=True)
+    writer = opened(folder, provenance(noise_seed=5), any_noise_seed=True)
     writer.write(1, rows(writer, 1))
     assert contents(folder) == finished
 
@@ -260,8 +260,8 @@ def test_finished_run_without_its_shards(tmp_path):
     write(tmp_path, RUN)
     for index in range(3):
         shard_path(tmp_path, index).unlink()
-    with pytest.raises(VotesError, match="another run: seed differs"):
-        opened(tmp_path, provenance(seed=5))
+    with pytest.raises(VotesError, match="another run: noise_seed differs"):
+        opened(tmp_path, provenance(noise_seed=5))
 
 
 def test_duplicate_ids(tmp_path):

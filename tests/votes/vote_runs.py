@@ -36,7 +36,7 @@ def provenance(images: int = 5, labels: int = 20, **changes) -> Provenance:
         "earlier_draws": (),
         "stops": None,
         "stopping": None,
-        "seed": 1 << 70,
+        "noise_seed": 1 << 70,
         "noise_source": "dice",
         "precision": "float32",
         "channels_last": False,

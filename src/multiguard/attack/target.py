@@ -57,13 +57,13 @@ class Target(Protocol):
 
 
 class SmoothedTarget:
-    """The smoothed classifier: its noise is a function of the seed, the image's id and the draw.
+    """The smoothed classifier: its noise is a function of the noise seed, the image's id and the draw.
 
     Of a band ablation every band votes, whatever the number of draws: nothing is random.
     """
 
-    def __init__(self, smoother: Smoother, rule: Rule, seed: int) -> None:
-        self.smoother, self.rule, self._seed = smoother, rule, seed
+    def __init__(self, smoother: Smoother, rule: Rule, noise_seed: int) -> None:
+        self.smoother, self.rule, self._noise_seed = smoother, rule, noise_seed
         self.classifier, self.device = smoother.classifier, smoother.settings.device
         self._copies, noise = NoisyCopies(smoother.settings), smoother.settings.noise
         self.hidden = HIDDEN if noise.whole else None
@@ -97,9 +97,9 @@ class SmoothedTarget:
         return torch.from_numpy(counts / self.copies(draws)).to(self.device)
 
     def evaluate(self, group: ImageGroup, images: Tensor, draws: int) -> tuple[Scores, Returned]:
-        """The fraction of fresh draws that hit each label, and what they say is returned."""
+        """The fraction of fresh draws that hit each label, and what they say is returned: no label without a hit."""
         fractions = self.counts(group.ids, images, draws, "judge") / self.copies(draws)
-        return fractions.astype(np.float32), _returned(fractions, self.rule)
+        return fractions.astype(np.float32), _returned(fractions, self.rule) & (fractions > 0)
 
     def counts(
         self, ids: Sequence[str], images: Iterable[Tensor | NDArray[np.float32]], draws: int, stream: Stream
@@ -107,7 +107,10 @@ class SmoothedTarget:
         """(images, c), how many draws of each image hit each label; always the same draws of an image."""
         num_labels, pairs = len(self.classifier.label_names), zip(ids, images, strict=True)
         draws = self.copies(draws)
-        jobs = (self.smoother.job(each, draws, seed=self._seed, image_id=name, stream=stream) for name, each in pairs)
+        jobs = (
+            self.smoother.job(each, draws, noise_seed=self._noise_seed, image_id=name, stream=stream)
+            for name, each in pairs
+        )
         votes = (each for _, each in self.smoother.run(jobs, steady=True))
         arrays = (each if isinstance(each, np.ndarray) else each.hits() for each in votes)
         return np.stack([self.rule.hits(each, num_labels) for each in arrays])
@@ -235,7 +238,7 @@ def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) ->
     >>> gradient_error(smoother(lambda images: images.flatten(1)[:, :2].round()), pixels)
     'gradients are 0 everywhere'
     """
-    device, target = smoother.settings.device, SmoothedTarget(smoother, TopK(1, 1), seed=0)
+    device, target = smoother.settings.device, SmoothedTarget(smoother, TopK(1, 1), noise_seed=0)
     inputs = (to_pixels(image_tensor("image", image, None)).to(device)[None] for image in images)
     return find_gradient_error(target.scores, inputs)
 

@@ -59,9 +59,10 @@ def certify_command(
     from multiguard.evaluate.certifier import every_method
     from multiguard.pipeline.certify_job import CertifyJob, certify, with_choice, with_own_folder
     from multiguard.results import read_tuned
-    from multiguard.votes.shards import load_manifest
+    from multiguard.votes.shards import open_manifest
 
-    run = load_manifest(votes).provenance
+    opened = open_manifest(votes)
+    run = opened.manifest.provenance
     job = CertifyJob(
         votes,
         out or votes.parent / "certificates",
@@ -79,9 +80,9 @@ def certify_command(
         methods = tuple(dict.fromkeys((*every, *(method for method in part.methods if method != "all"))))
         job = replace(job, part=replace(job.part, methods=methods))
     if out is None:
-        job = with_own_folder(job)
+        job = with_own_folder(job, opened.sha256)
     with progress_bar("steps") as progress:
-        written = certify(job, progress)
+        written = certify(job, progress, opened=opened)
     _show(job, written)
 
 

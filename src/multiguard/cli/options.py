@@ -41,10 +41,7 @@ class Fields:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its config parameters.
-
-    Two configs may share an option, such as --seed: it sets both fields.
-    """
+    """The command with an option for each field of its config parameters; no two fields share an option."""
     hints = get_type_hints(command, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
     configs: dict[str, _Config] = {}
@@ -55,8 +52,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         configs[name] = config
         for one in config.options:
+            if one.key in parameters:
+                option = one.key.replace("_", "-")
+                raise TypeError(f"{command.__name__}: two fields have the option --{option}; rename one of them")
             required = one.required and not config.partial
-            parameters.setdefault(one.key, one.parameter(required=required, panel=config.panel))
+            parameters[one.key] = one.parameter(required=required, panel=config.panel)
 
     def run(**values: Any) -> None:
         for name, value in values.items():

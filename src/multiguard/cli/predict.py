@@ -50,7 +50,7 @@ def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _J
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these
-    cannot confirm is marked unconfirmed. The seed of the noise is random and shown: --seed repeats a prediction, also
+    cannot confirm is marked unconfirmed. The noise seed is random and shown: --noise-seed repeats a prediction, also
     of a renamed file. A file that cannot be predicted is named, the others are predicted, and the exit code is 2.
 
     Example: multiguard predict photo.jpg
@@ -145,7 +145,7 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     yield _promise(noise, predictor.size, part.alpha)
     how = (
         f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
-        f"--seed {part.seed} repeats the noise."
+        f"--noise-seed {part.noise_seed} repeats the noise."
     )
     if noise.attacker == "patch":
         how = "Every band votes once: there are no draws to choose."
@@ -181,7 +181,7 @@ def _as_json(result: "PredictResult") -> dict[str, Any]:
     predictor, part = result.predictor, result.predictor.part
     settings = predictor.smoother.settings
     threshold, drawn = settings.score_threshold, settings.noise.attacker != "patch"  # of bands nothing is random
-    draws = {"pilot_draws": part.pilot_draws, "max_draws": part.draws, "seed": part.seed}
+    draws = {"pilot_draws": part.pilot_draws, "max_draws": part.draws, "noise_seed": part.noise_seed}
     return {
         "model": predictor.model,
         "rule": predictor.rule.name,

@@ -47,17 +47,16 @@ def report_command(
     Example: multiguard report runs/certificates --out runs/report.html
     """
     from multiguard.pipeline.report_job import FIGURES, TABLES, ReportJob, find_certificates, report
-    from multiguard.results import read_certificates
 
     found = find_certificates(run)
     page = _page(out, found.main)
     changed = bool(part) or any(option is not None for option in (beside, out, figures, tables, root))
     job = ReportJob(
-        read_certificates(found.main),
+        found.read(found.main),
         page,
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
-        beside={name: read_certificates(folder) for name, folder in {**found.beside, **_named(beside or ())}.items()},
+        beside={name: found.read(folder) for name, folder in {**found.beside, **_named(beside or ())}.items()},
         part=replace(found.report, **part),
         commands=found.commands,
         command=typed_command() if changed or not found.commands else "",

@@ -45,7 +45,7 @@ def verify_command(
     if found.beside and (votes or tuned) is not None:
         raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
     folders = [found.main, *found.beside.values()]
-    named, failed = _model(model, part), 0
+    named, failed, hashes = _model(model, part), 0, dict[Path, str]()
     for folder in folders:
         drawn_with = named if folder == found.main else None  # the other arms of a run have models of their own
         job = VerifyJob(folder, votes, drawn_with, VerifyPart(**part), public_key, tuned)
@@ -53,11 +53,13 @@ def verify_command(
             for check in verify(job, progress):
                 print_line(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")
                 failed += not check.passed
+                if check.certificates_hash is not None:
+                    hashes[folder] = check.certificates_hash
     if failed:
         print_line(f"{failed} {'check' if failed == 1 else 'checks'} failed: do not rely on these certificates")
         raise typer.Exit(_DIFFERS)
     for folder in folders if sign is not None else []:
-        _sign(folder, sign)
+        _sign(folder, sign, hashes[folder])
     print_line("all agrees" + ("" if model else "; --model MODEL also draws a sample of the votes again"))
 
 
@@ -68,9 +70,9 @@ def _model(given: dict[str, Any], part: dict[str, Any]) -> ModelPart | None:
     return ModelPart(**given) if given else None
 
 
-def _sign(folder: Path, key: Path | None) -> None:
+def _sign(folder: Path, key: Path | None, certificates_hash: str) -> None:
     from multiguard.results.signature_file import SIGNATURE_NAME, sign_certificates
 
     assert key is not None
-    signature = sign_certificates(folder, key)
+    signature = sign_certificates(folder, key, certificates_hash)
     print_line(f"signed with the key {signature.public_key}: {folder / SIGNATURE_NAME}")

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -119,6 +119,12 @@ def read_regular(path: Path, most: int = MOST_TEXT) -> bytes:
     return content
 
 
+def read_hashed(path: Path, most: int = MOST_TEXT) -> tuple[bytes, str]:
+    """Return what `read_regular` returns, and the sha256 of exactly these bytes: the file may be replaced meanwhile."""
+    content = read_regular(path, most)
+    return content, hashlib.sha256(content).hexdigest()
+
+
 def mentions(path: Path, word: str) -> bool:
     """Return whether a regular file, not a link, holds the word in quotes, however large it is."""
     if not is_regular(path):
@@ -140,7 +146,12 @@ def file_checksum(path: Path) -> str:
 
 def files_checksum(paths: Sequence[Path]) -> str:
     """Return one sha256 for several files: it changes with the name, the content or the order of any of them."""
-    return hashlib.sha256("".join(f"{path.name} {file_checksum(path)};" for path in paths).encode()).hexdigest()
+    return joined_checksum((path.name, file_checksum(path)) for path in paths)
+
+
+def joined_checksum(checksums: Iterable[tuple[str, str]]) -> str:
+    """Return one sha256 for several files, given the name and the sha256 of each in this order."""
+    return hashlib.sha256("".join(f"{name} {checksum};" for name, checksum in checksums).encode()).hexdigest()
 
 
 def open_parquet(content: bytes) -> "pq.ParquetFile":

@@ -111,6 +111,11 @@ class Outputs:
         return bool(self._request) and self._record.request == self._request and self._is_current(self.head)
 
     @property
+    def head_hash(self) -> str:
+        """The sha256 on record of the head, as it was written."""
+        return self._record.files[self._key(self.head)]
+
+    @property
     def holds_other(self) -> bool:
         """Whether the head is there and answers another request."""
         self._read_record()

@@ -89,12 +89,13 @@ class PreparedAttack:
 
         The attack is kept before its table and figure are made; a second call makes only what is missing.
         """
-        job, inputs = self.job, attack_inputs(self.job)
+        job, digest = self.job, self.certified.certificates_hash
+        inputs = attack_inputs(job, digest)
         with attack_outputs(job.out, inputs, force=job.force) as outputs:
             if job.force or not outputs.has_head:
                 how: dict[str, Any] = {"command": job.command or None, "request": inputs, "force": job.force}
-                origin = {"certificates_hash": inputs["certificates"], "provenance": self.certified.provenance}
-                write_attacks(job.out, self._attacks(progress), **origin, **how)
+                how |= {"certificates_hash": digest, "provenance": self.certified.provenance}
+                write_attacks(job.out, self._attacks(progress), **how)
         return _finish(job, inputs)
 
     def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
@@ -138,12 +139,12 @@ class PreparedAttack:
             yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
 
 
-def attack_inputs(job: AttackJob) -> dict[str, Any]:
-    """Everything that decides the outcome of an attack, by name."""
+def attack_inputs(job: AttackJob, certificates_hash: str) -> dict[str, Any]:
+    """Everything that decides the outcome of an attack, by name; the hash is that of the certificates as read."""
     part = {name: _plain(value) for name, value in asdict(job.part).items() if name != "device"}
     model = None if job.model is None else {name: _plain(value) for name, value in asdict(job.model).items()}
     return {
-        "certificates": file_checksum(job.certificates / CERTIFICATES_NAME),
+        "certificates": certificates_hash,
         "attack": part,
         "model": model,
         "multiguard": __version__,
@@ -157,7 +158,7 @@ def _plain(value: Any) -> Any:
 def finished_attack(job: AttackJob) -> AttackFolder | None:
     """The attack that the same job has already made, its table and figure completed; None if there is none."""
     _check_folder(job)
-    inputs = attack_inputs(job)
+    inputs = attack_inputs(job, file_checksum(job.certificates / CERTIFICATES_NAME))
     with attack_outputs(job.out, inputs, force=job.force) as outputs:
         found = outputs.has_head and not job.force
     return _finish(job, inputs) if found else None

@@ -19,7 +19,7 @@ from multiguard.evaluate import (
     radius_grid,
     sweep,
 )
-from multiguard.io.files import file_checksum, read_regular
+from multiguard.io.files import read_regular
 from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
@@ -27,8 +27,9 @@ from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.results.certificate_files import certificates_outputs
 from multiguard.version import __version__
-from multiguard.votes import Votes, read_votes
-from multiguard.votes.shards import MANIFEST_NAME
+from multiguard.votes import Votes
+from multiguard.votes.shards import OpenManifest, open_manifest
+from multiguard.votes.store import open_votes
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -53,12 +54,12 @@ class CertifyJob:
     command: str = ""  # the command line, for the record
     force: bool = False  # whether to replace certificates that are there
 
-    def inputs(self) -> dict[str, Any]:
-        """Everything that decides the certificates, by name."""
+    def inputs(self, votes_hash: str) -> dict[str, Any]:
+        """Everything that decides the certificates, by name; the hash is that of the manifest that was read."""
         named = {**asdict(self.part), "rule": self.rule, "labels": self.labels, "vary": self.vary}
         return {
             **{f"certify.{name}": value for name, value in named.items()},
-            "votes": file_checksum(self.votes / MANIFEST_NAME),
+            "votes": votes_hash,
             "multiguard": __version__,
             **({} if self.tuned is None else {"tuned": [self.tuned.ids, self.tuned.image_hashes]}),
         }
@@ -73,12 +74,10 @@ def with_choice(job: CertifyJob, tuned: Tuned) -> CertifyJob:
     return replace(job, part=replace(job.part, **options), rule=rule.name, tuned=tuned)
 
 
-def with_own_folder(job: CertifyJob) -> CertifyJob:
+def with_own_folder(job: CertifyJob, votes_hash: str) -> CertifyJob:
     """The job with its config in the name of its folder, if certificates of another config are there already."""
     config = job.part.config(job.rule)
-    if job.force or not (job.votes / MANIFEST_NAME).is_file():
-        return job
-    if not certificates_outputs(job.out, job.inputs()).holds_other:
+    if job.force or not certificates_outputs(job.out, job.inputs(votes_hash)).holds_other:
         return job
     named = {**config.rule.options, "alpha": config.alpha, "n": job.part.draws}
     default = CertifyPart()
@@ -90,18 +89,20 @@ def with_own_folder(job: CertifyJob) -> CertifyJob:
     return replace(job, out=job.out.with_name("-".join((job.out.name, *words))))
 
 
-def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
+def certify(job: CertifyJob, progress: Progress | None = None, *, opened: OpenManifest | None = None) -> Results:
     """Certify the votes and write the certificates folder; other certificates are replaced only with `force`.
 
     The same job again finds its work done, or completes it. The folder is read back, so that what is shown is what the
-    files say, checksums and all.
+    files say, checksums and all. `opened` is the manifest of the votes where it was read already: votes that came in
+    their place since are refused.
 
     >>> certify(CertifyJob(Path("no-such-votes"), Path("certificates"), CertifyPart(k=3, k_prime=1)))
     Traceback (most recent call last):
         ...
     multiguard.errors.VotesError: no-such-votes does not exist; name a votes folder, as `multiguard vote` writes it.
     """
-    config, whole = job.part.config(job.rule), read_votes(job.votes)
+    opened = open_manifest(job.votes) if opened is None else opened
+    config, whole, request = job.part.config(job.rule), open_votes(opened), job.inputs(opened.sha256)
     source, votes = read_source(job.votes), whole
     if job.tuned is not None:
         votes = job.tuned.others(whole)
@@ -110,15 +111,16 @@ def certify(job: CertifyJob, progress: Progress | None = None) -> Results:
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
         check_inside(job.votes.parent, job.out)
-    with certificates_outputs(job.out, job.inputs(), force=job.force) as outputs:
+    with certificates_outputs(job.out, request, force=job.force) as outputs:
         if job.force or not outputs.finished:
-            _write(job, config, votes, source, radius, progress)
+            _write(job, request, config, votes, source, radius, progress)
         del whole, votes  # what is read back takes as much memory again
         return read_certificates(job.out)
 
 
 def _write(
     job: CertifyJob,
+    request: Mapping[str, Any],
     config: CertifyConfig,
     votes: Votes,
     source: dict[str, Any],
@@ -130,7 +132,7 @@ def _write(
     lines = curves(certificates, radius, bands=job.part.bands or None)
     lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
     more: dict[str, Any] = {"source": source, "command": job.command or None, "force": job.force}
-    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=job.inputs(), **more)
+    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=request, **more)
 
 
 def why_nothing(written: Results) -> str | None:

@@ -14,7 +14,7 @@ from multiguard.pipeline.recipe import ComparePart
 from multiguard.pipeline.report_job import certificates_hash, find_certificates
 from multiguard.report.leaderboard import CSV_NAME, JSON_NAME, Leaderboard, compare_runs, write_records
 from multiguard.report.leaderboard_page import write_comparison
-from multiguard.results import Results, read_certificates
+from multiguard.results import Results
 from multiguard.version import __version__
 
 PAGE_NAME = "comparison.html"
@@ -52,7 +52,8 @@ def compare(job: CompareJob) -> Leaderboard:
 
     Another comparison is replaced only with `force`; the same job again finds its work done.
     """
-    runs = {name: read_certificates(find_certificates(folder).main) for name, folder in job.folders.items()}
+    found = {name: find_certificates(folder) for name, folder in job.folders.items()}
+    runs = {name: each.read(each.main) for name, each in found.items()}
     part = job.part
     methods = None if not part.methods else _methods(part.methods, runs)
     options: dict[str, Any] = {name: getattr(part, name) for name in ("baseline", "level", "title")}

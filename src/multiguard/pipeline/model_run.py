@@ -40,7 +40,7 @@ def certify_data(
     radii: Sequence[float] | None,
     pilot_draws: int,
     out: str | Path | None,
-    seed: int | None,
+    noise_seed: int | None,
     on_error: OnError,
     progress: bool,
 ) -> Results:
@@ -72,7 +72,9 @@ def certify_data(
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
     plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
     pilots = 0 if labelled or bands else pilot_draws
-    scheme = make_scheme(smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, seed=seed)
+    scheme = make_scheme(
+        smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, noise_seed=noise_seed
+    )
     run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
     for warning in data_warnings(run, dataset, labelled=labelled):
         warnings.warn(warning, stacklevel=3)

@@ -190,7 +190,7 @@ class VotePart:
     ] = None
     rule: Annotated[RuleName, Help("top-k: the model ranks labels; threshold: it returns a set of them.")] = "top-k"
     score_threshold: ScoreThreshold = None
-    seed: Annotated[int | None, Help("Seed of the noise [random, or that of the votes to resume].")] = None
+    noise_seed: Annotated[int | None, Help("Seed of the noise [random, or that of the votes to resume].")] = None
     k_max: Annotated[int | None, Help("Ranked labels kept per draw: the largest k' [10, or all].", least=1)] = None
     batch_size: Annotated[int | None, Help("Noisy images per batch [what fits].", least=1)] = None
     device: Device = None
@@ -254,7 +254,7 @@ class PredictPart:
     Threshold(t=0.5)
     """
 
-    k: Annotated[int | None, Help("How many labels to predict [5, or all].")] = None
+    k: Annotated[int | None, Help("The most labels to predict [5, or all].")] = None
     k_prime: Annotated[int | None, Help("How many labels the model returns per draw [half of k, rounded up].")] = None
     rule: Annotated[RuleName, Help("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
     threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs [0.5].")] = None
@@ -269,7 +269,7 @@ class PredictPart:
         tuple[float, ...], Help("A radius that draws try to prove [four that fit the noise].", "radius")
     ] = ()
     alpha: Annotated[float, Help("The probability that anything said of an image is wrong.")] = 0.001
-    seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
+    noise_seed: Annotated[int | None, Help("Seed of the noise [random].")] = None
     size: Annotated[int | None, Help("Height and width of the images [the model's].", least=1, most=MAX_SIDE)] = None
     device: Device = None
     precision: Annotated[

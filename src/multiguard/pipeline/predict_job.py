@@ -1,5 +1,6 @@
 """Predictions for image files: labels without ground truth, each with its certified radius."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,10 +8,9 @@ from typing import Any
 
 from multiguard.certify.noise import Noise
 from multiguard.certify.rules import Rule, TopK
-from multiguard.data.image import read_image
+from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, ModelError
-from multiguard.io.files import file_checksum
 from multiguard.models import Classifier
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.job_model import (
@@ -50,7 +50,7 @@ class Predictor:
     rule: Rule  # which labels it returns
     size: int | None  # height and width that images are resized to; None if it takes any
     model: str  # how the model was named
-    part: PredictPart  # the draws, the seed and the confidence
+    part: PredictPart  # the draws, the noise seed and the confidence
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ Outcome = ImagePrediction | ImageFailure  # an image failure has the path of its
 class PredictResult:
     """The smoothed classifier, and what became of each image."""
 
-    predictor: Predictor  # its part has the seed of the noise
+    predictor: Predictor  # its part has the noise seed
     outcomes: tuple[Outcome, ...]  # in the order of the files
 
     @property
@@ -91,7 +91,8 @@ def predict(
 ) -> PredictResult:
     """With probability at least 1 - alpha, for each image alone, everything said of it is right.
 
-    The noise follows from an image's bytes and the seed: with a given seed, a renamed file has the same prediction.
+    The noise follows from an image's bytes and the noise seed: with the same seed a renamed file has the same
+    prediction.
 
     Args:
         job: The images, the classifier and how.
@@ -99,7 +100,7 @@ def predict(
         progress: Called with the images done, and all images.
     """
     files = [file for path in job.images for file in _image_files(path)]
-    predictor = make_predictor(job.model, replace(job.part, seed=resolve_seed(job.part.seed)))
+    predictor = make_predictor(job.model, replace(job.part, noise_seed=resolve_seed(job.part.noise_seed)))
     outcomes: list[Outcome] = []
     for file in files:
         progress(len(outcomes), len(files))
@@ -166,9 +167,10 @@ def _try_image(predictor: Predictor, file: Path) -> Outcome:
 
 
 def _predict_image(predictor: Predictor, file: Path) -> ImagePrediction:
-    image, digest = read_image(file, predictor.size), file_checksum(file)
+    content = read_image_bytes(file)
+    image, digest = decode_image(content, predictor.size, source=file), hashlib.sha256(content).hexdigest()
     part, noise = predictor.part, predictor.smoother.settings.noise
-    how: dict[str, Any] = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "seed")}
+    how: dict[str, Any] = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "noise_seed")}
     try:
         prediction = predictor.smoother.predict(
             image, predictor.rule, radii=part.radii or default_radii(noise), image_id=digest, **how

@@ -43,7 +43,7 @@ class CertifyPart:
         float | None, Help("The largest radius of the curves [what the noise can prove].", above=0)
     ] = None
     radius_step: Annotated[float | None, Help("The step between two radii [a small part of that].", above=0)] = None
-    bands: Annotated[float, Help("The level of bootstrap bands, 0 for none.", least=0, below=1)] = 0.95
+    bands: Annotated[float, Help("The confidence of the bands of mean scores, 0 for none.", least=0, below=1)] = 0.95
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -60,7 +60,7 @@ def redraw(
         job = smoother.job(
             images[stretch.row.image_id],
             len(stretch.stored),
-            seed=run.seed,
+            noise_seed=run.noise_seed,
             image_id=stretch.row.image_id,
             first_draw=stretch.first,
             stream=stretch.stream,  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ from multiguard.io.ragged import Ragged
 from multiguard.pipeline.folders import RECORD_FILE, check_inside
 from multiguard.pipeline.recipe import ReportPart, plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
-from multiguard.pipeline.record import altered_outputs, read_record
+from multiguard.pipeline.record import StepRecord, altered_outputs, read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
 from multiguard.report.words import failure_words, run_title
-from multiguard.results import Results
+from multiguard.results import Results, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.results.curve_files import curves_text
 from multiguard.results.table_file import config_record
@@ -149,6 +149,14 @@ class FoundCertificates:
     beside: Mapping[str, Path] = field(default_factory=dict)  # those of the run's other arms, by name
     report: ReportPart = field(default_factory=ReportPart)  # what the page shows
     commands: Sequence[str] = ()  # the command of the run, if there is one
+    recorded: Mapping[Path, str] = field(default_factory=dict)  # the sha256 of certificates.parquet in each run folder
+
+    def read(self, folder: Path) -> Results:
+        """The certificates in one of the folders; those that came in the place of a run's own are refused."""
+        certified = read_certificates(folder)
+        if self.recorded.get(folder) not in (None, certified.certificates_hash):
+            raise InvalidInputError(f"{folder} was replaced while the run was read; give the command again")
+        return certified
 
 
 def beside_certificates(certificates: Path, name: str) -> Path:
@@ -180,12 +188,13 @@ def find_certificates(folder: Path) -> FoundCertificates:
 def _find_in_run(run: Path, main: Path) -> FoundCertificates:
     record, recipe = read_record(run), read_recipe(run / RECIPE_FILE)
     arms = plan_arms(recipe, run)
-    steps = [record.steps.get(arm.step_name("certify")) for arm in arms.values()]
-    intact = all(step is not None and step.finished and not altered_outputs(run, step) for step in steps)
-    if not (record.certified and intact):
+    steps = [record.steps.get(arm.step_name("certify"), StepRecord({})) for arm in arms.values()]
+    if not (record.certified and all(step.finished and not altered_outputs(run, step) for step in steps)):
         raise InvalidInputError(
             f"{main} is not what {RECIPE_FILE} there asks for, or not all of it; continue with "
             f"`multiguard run {run / RECIPE_FILE} --out {run}`, or report on {main} by itself"
         )
     beside = {name: arm.certificates for name, arm in arms.items() if name}
-    return FoundCertificates(main, beside, recipe.report, [record.command] if record.command else [])
+    hashes = {run / name: digest for step in steps for name, digest in (step.outputs or {}).items()}
+    recorded = {path.parent: digest for path, digest in hashes.items() if path.name == CERTIFICATES_NAME}
+    return FoundCertificates(main, beside, recipe.report, [record.command] if record.command else [], recorded)

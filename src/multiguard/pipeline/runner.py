@@ -94,9 +94,10 @@ def run_recipe(
 
     if until == "train" and recipe.train is None:
         raise InvalidInputError("until train, but the recipe names a model: its first step is vote")
-    plan = Plan(resolve_recipe(recipe), out, command)
-    steps = [step for step in plan.steps() if KINDS.index(step.kind) <= KINDS.index(until)]
+    recipe = resolve_recipe(recipe)
     _check_own(out, force=force)
+    plan = Plan(recipe, out, command)
+    steps = [step for step in plan.steps() if KINDS.index(step.kind) <= KINDS.index(until)]
     check_inside(out, *(step.home for step in plan.steps()))
     with folder_lock(out):
         remove_partial_files(out, lambda name: name in (RECORD_FILE, RECIPE_FILE))
@@ -113,22 +114,23 @@ class _Runner:
     """Takes one step after the other and keeps the record."""
 
     def __init__(self, plan: Plan, force: bool, observer: Observer) -> None:
-        self._out, self._force, self._observer = plan.out, force, observer
+        self._plan, self._out, self._force, self._observer = plan, plan.out, force, observer
         self.record = replace(read_record(plan.out), command=plan.command)
-        self._started = False
-        self._recipe = f"{_HEAD}\n{recipe_text(plan.recipe)}".encode()
+        self._written = b""  # the recipe as this run has written it
 
     def take(self, step: Step) -> None:
         """Do the step, or skip it if it was finished with the same inputs and its output is intact."""
         inputs = step.inputs()
         before = self.record.steps.get(step.name)
         lost = [] if before is None else altered_outputs(self._out, before)
-        changes = [] if before is None else _changes(step, before, inputs)
+        changes = {} if before is None else _changes(step, before, inputs)
         if before is not None and before.finished and not (lost or changes or step.unfinished()):
             self._skip(step, before, inputs)
             return
         if step.costly and (step.holds_work() if changes else self._force and not lost and step.is_damaged()):
             self._discard(step, changes)
+        if changes and step.renew(changes):
+            inputs = step.inputs()
         for name in lost:
             (self._out / name).unlink(missing_ok=True)
         self._observer.on_step(step.name, _reason(step, before, changes, lost))
@@ -138,7 +140,7 @@ class _Runner:
     def finish(self) -> None:
         """Record that the recipe was followed to its last certificate, if that is not recorded yet."""
         path = self._out / RECIPE_FILE
-        if self.record.certified and path.is_file() and read_regular(path) == self._recipe:
+        if self.record.certified and path.is_file() and read_regular(path) == self._recipe():
             return
         self._start()
         self._keep(replace(self.record, certified=True))
@@ -149,10 +151,10 @@ class _Runner:
         if changed_inputs(before.inputs, inputs):
             self._keep(self.record.with_step(step.name, replace(before, inputs=inputs)))
 
-    def _discard(self, step: Step, changes: list[str]) -> None:
+    def _discard(self, step: Step, changes: Mapping[str, str]) -> None:
         if not self._force:
             raise InvalidInputError(
-                f"{step.home} was made with other inputs: {'; '.join(changes)}. "
+                f"{step.home} was made with other inputs: {'; '.join(changes.values())}. "
                 "--force makes it again, or name another run folder"
             )
         step.discard()
@@ -171,31 +173,35 @@ class _Runner:
         self._keep(self.record.with_step(step.name, replace(done, outputs=output_hashes(self._out, outputs))))
 
     def _start(self) -> None:
-        """Write the recipe before the first step that changes anything; it has not been followed yet."""
-        if self._started:
+        """Write the recipe before a step that changes anything; it has not been followed yet."""
+        if (recipe := self._recipe()) == self._written:
             return
         require_folder(self._out)
-        self._keep(replace(self.record, certified=False))
-        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(self._recipe))
-        self._started = True
+        self._keep(replace(self.record, certified=False, command=self._plan.command))
+        write_atomically(self._out / RECIPE_FILE, lambda file: file.write(recipe))
+        self._written = recipe
+
+    def _recipe(self) -> bytes:
+        """The text of the recipe; a step may renew its noise seed."""
+        return f"{_HEAD}\n{recipe_text(self._plan.recipe)}".encode()
 
     def _keep(self, record: RunRecord) -> None:
         self.record = record
         write_record(self._out, record)
 
 
-def _changes(step: Step, before: StepRecord, inputs: Mapping[str, Any]) -> list[str]:
+def _changes(step: Step, before: StepRecord, inputs: Mapping[str, Any]) -> dict[str, str]:
     """The inputs that have changed since the step was started, if the old output is not valid for the new ones."""
     changes = changed_inputs(before.inputs, inputs)
-    return [] if step.still_valid(changes.keys()) else list(changes.values())
+    return {} if step.still_valid(changes.keys()) else changes
 
 
-def _reason(step: Step, before: StepRecord | None, changes: list[str], lost: list[str]) -> str:
+def _reason(step: Step, before: StepRecord | None, changes: Mapping[str, str], lost: list[str]) -> str:
     """Why the step is done now."""
     if before is None:
         return "running"
     if changes:
-        return f"running again: {'; '.join(changes)}"
+        return f"running again: {'; '.join(changes.values())}"
     if not before.finished:
         return "resuming after an interruption"
     if not lost:

@@ -82,7 +82,7 @@ def _look(run: VoteRun) -> _Look | None:
     if not samples:
         return None
     classifier, settings = smoother.classifier, smoother.settings
-    jobs = [smoother.job(sample.image, 1, seed=0, image_id=sample.id) for sample in samples]
+    jobs = [smoother.job(sample.image, 1, noise_seed=0, image_id=sample.id) for sample in samples]
     noisy = noisy_images(jobs, settings)
     scores = model_scores(classifier, torch.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
     noisy_scores = model_scores(classifier, noisy)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
-from multiguard.io.files import file_checksum
 from multiguard.pipeline.certify_job import CertifyJob, certify
+from multiguard.pipeline.commands import with_seeds
 from multiguard.pipeline.parts import TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
+from multiguard.pipeline.record import read_record
 from multiguard.results import Results, read_certificates
-from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.version import __version__
-from multiguard.votes.shards import MANIFEST_NAME, is_shard_file, load_manifest
+from multiguard.votes.shards import MANIFEST_NAME, OpenManifest, is_shard_file, load_manifest, open_manifest
 
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer
@@ -27,12 +27,31 @@ KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
 
 
 class Plan:
-    """A recipe in its run folder: its arms, their steps in order, and their certificates, each read once."""
+    """A recipe in its run folder: its arms, their steps in order, and their certificates, each read once.
+
+    All arms have one noise seed. A recipe without one gets that of the votes in the folder, or a random one: `recipe`
+    names it.
+    """
 
     def __init__(self, recipe: RunRecipe, out: Path, command: str = "") -> None:
-        self.recipe, self.out, self.command = recipe, out, command
+        self.out, self._command = out, command
+        self._any_noise = recipe.vote.noise_seed is None
+        self.recipe = _with_noise_seed(recipe, _recorded_noise_seed(out)) if self._any_noise else recipe
         self.arms = plan_arms(recipe, out)
         self.certified: dict[str, Results] = {}  # by the name of the arm, as they were read
+
+    @property
+    def command(self) -> str:
+        """The command line, with both seeds named; empty if it is not known."""
+        noise_seed = self.recipe.vote.noise_seed
+        assert noise_seed is not None
+        return with_seeds(self._command, seed=self.recipe.data.seed, noise_seed=noise_seed)
+
+    def renew_noise(self) -> bool:
+        """Draw a new noise seed, unless the recipe was given with one; whether it has."""
+        if self._any_noise:
+            self.recipe = _with_noise_seed(self.recipe, None)
+        return self._any_noise
 
     def steps(self) -> Iterator["Step"]:
         """The steps of a run in order: each arm from model to certificates, the report at the end."""
@@ -85,6 +104,10 @@ class Step(ABC):
 
     def discard(self) -> None:  # noqa: B027 - what is cheap is simply replaced
         """Remove the old output, once nothing can be wrong with the new one."""
+
+    def renew(self, changes: Collection[str]) -> bool:
+        """Renew what must not be used again, now that these inputs have changed; whether that changes inputs, too."""
+        return False
 
 
 class TrainStep(Step):
@@ -195,6 +218,16 @@ class VoteStep(Step):
         """Remove the old votes."""
         self._prepared.discard_old()
 
+    def renew(self, changes: Collection[str]) -> bool:
+        """Draw a new noise seed for other images: whoever supplied them may know the old one.
+
+        The main arm does so for all, since they vote on the same images.
+        """
+        renews = not self._arm.name and any(name.startswith("data.") for name in changes) and self.plan.renew_noise()
+        if renews:
+            del self._prepared
+        return renews
+
 
 class CertifyStep(Step):
     """Certifies the votes of an arm; the main arm also sweeps."""
@@ -215,14 +248,19 @@ class CertifyStep(Step):
             force=True,
         )
 
+    @cached_property
+    def _opened(self) -> OpenManifest:
+        """The manifest of the votes, read once: what is certified is what is recorded."""
+        return open_manifest(self._job.votes)
+
     def inputs(self) -> dict[str, Any]:
         """The votes and what is certified from them."""
-        return self._job.inputs()
+        return self._job.inputs(self._opened.sha256)
 
     def run(self, observer: "Observer") -> list[Path]:
         """Certify the votes."""
         with observer.bar("steps") as progress:
-            self.plan.certified[self._arm.name] = certify(self._job, progress)
+            self.plan.certified[self._arm.name] = certify(self._job, progress, opened=self._opened)
         return [path for path in self.home.iterdir() if path.is_file() and not path.name.startswith(".")]
 
 
@@ -236,9 +274,7 @@ class ReportStep(Step):
 
     def inputs(self) -> dict[str, Any]:
         """The certificates of every arm and what the page shows."""
-        hashes = {
-            name or "main": file_checksum(arm.certificates / CERTIFICATES_NAME) for name, arm in self.plan.arms.items()
-        }
+        hashes = {name or "main": self.plan.certificates(arm).certificates_hash for name, arm in self.plan.arms.items()}
         return {
             **{f"report.{name}": value for name, value in asdict(self.plan.recipe.report).items()},
             **{f"certificates of {name}": value for name, value in hashes.items()},
@@ -265,6 +301,20 @@ class ReportStep(Step):
         for note in result.notes:
             observer.on_step(self.name, note)
         return [result.page, *result.figures, *result.tables]
+
+
+def _recorded_noise_seed(out: Path) -> int | None:
+    """The noise seed of the votes in a run folder, finished or not; None if there are none."""
+    votes = read_record(out).steps.get(VoteStep.kind)
+    recorded = None if votes is None else votes.inputs.get("vote.noise_seed")
+    return recorded if isinstance(recorded, int) else None
+
+
+def _with_noise_seed(recipe: RunRecipe, noise_seed: int | None) -> RunRecipe:
+    """The recipe with this noise seed; None draws a random one."""
+    from multiguard.smooth.noise_source import resolve_seed
+
+    return replace(recipe, vote=replace(recipe.vote, noise_seed=resolve_seed(noise_seed)))
 
 
 def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:

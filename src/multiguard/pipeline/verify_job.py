@@ -14,7 +14,7 @@ from multiguard.io.names import shorten_names
 from multiguard.io.records import decode_json, encode_json
 from multiguard.pipeline.parts import ModelPart, VerifyPart
 from multiguard.results import Results, read_certificates, read_tuned
-from multiguard.results.certificate_files import CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME
+from multiguard.results.certificate_files import CURVES_NAME, LABELS_NAME
 from multiguard.results.certificate_table import certificates_table
 from multiguard.results.curve_files import curves_text, write_curves, write_labels
 from multiguard.results.signature_file import read_public_key, read_signature
@@ -42,6 +42,7 @@ class Check:
 
     passed: bool
     text: str
+    certificates_hash: str | None = None  # the sha256 of certificates.parquet, with the check that it can be read
 
 
 def verify(job: VerifyJob, progress: Progress | None = None) -> Iterator[Check]:
@@ -55,8 +56,8 @@ def verify(job: VerifyJob, progress: Progress | None = None) -> Iterator[Check]:
     except DataError as error:
         yield Check(False, str(error))
         return
-    yield Check(True, f"{job.certificates}: the checksum of the file agrees")
-    yield from _signature(job)
+    yield Check(True, f"{job.certificates}: the checksum of the file agrees", certified.certificates_hash)
+    yield from _signature(job, certified)
     folder = job.votes or job.certificates.parent / "votes"
     if not (folder / MANIFEST_NAME).exists():
         raise InvalidInputError(f"{folder} holds no votes to certify again; name their folder with --votes")
@@ -81,14 +82,14 @@ def verify(job: VerifyJob, progress: Progress | None = None) -> Iterator[Check]:
         yield from redraw(job.certificates, certified, votes, job.model, job.part, progress)
 
 
-def _signature(job: VerifyJob) -> Iterator[Check]:
+def _signature(job: VerifyJob, certified: Results) -> Iterator[Check]:
     signature = read_signature(job.certificates)
     required = None if job.public_key is None else read_public_key(job.public_key)
     if signature is None:
         if required is not None:
             yield Check(False, "the certificates are not signed")
         return
-    if signature.certificates_sha256 != file_checksum(job.certificates / CERTIFICATES_NAME):
+    if signature.certificates_sha256 != certified.certificates_hash:
         yield Check(False, "the signature is of other certificates")
     elif required is not None and signature.public_key != required:
         yield Check(False, f"the certificates are signed by another key, {signature.public_key}")
@@ -188,7 +189,7 @@ def _curves_like(first: Curve, proved: Certificates) -> list[Curve]:
     bands = first.bands
     if bands is None:
         return curves(proved, first.scores.radius)
-    return curves(proved, first.scores.radius, bands=bands.level, resamples=bands.resamples, seed=bands.seed)
+    return curves(proved, first.scores.radius, bands=bands.level)
 
 
 def _curve_lines(lines: list[Curve]) -> set[str]:

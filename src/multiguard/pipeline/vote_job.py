@@ -21,6 +21,7 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
+from multiguard.pipeline.commands import with_seeds
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
 from multiguard.pipeline.job_model import (
     chosen_noise,
@@ -40,7 +41,7 @@ from multiguard.votes import Manifest, read_votes
 from multiguard.votes.shards import MANIFEST_NAME, shard_name
 
 # The fields of a `VotePart` that decide the votes as they stand; the others are resolved first, or only set the speed.
-_DECISIVE = ("rule", "score_threshold", "draws", "radii", "seed", "k_max", "precision", "clamp", "shard_images")
+_DECISIVE = ("rule", "score_threshold", "draws", "radii", "noise_seed", "k_max", "precision", "clamp", "shard_images")
 _LABELS_SHOWN = 5
 
 
@@ -150,7 +151,7 @@ class PreparedVote:
             check_votes_folder(self.job.out, force=force)
             manifest = self.run.write(self.job.out, progress=progress, stop=stop, discard=discard)
             if manifest is not None and manifest.finished:
-                self._write_source()
+                self._write_source(manifest.provenance.noise_seed)
         return None if manifest is None else self._result(manifest)
 
     def _result(self, manifest: Manifest) -> VoteResult:
@@ -185,7 +186,7 @@ class PreparedVote:
             "adaptive": plan,
             "pilot_draws": part.pilots(labelled),
             "labelled": labelled,
-            "seed": part.seed,
+            "noise_seed": part.noise_seed,
         }
 
     def _smoother(self) -> Smoother:
@@ -201,11 +202,12 @@ class PreparedVote:
             precision=part.precision,
         )
 
-    def _write_source(self) -> None:
+    def _write_source(self, noise_seed: int) -> None:
         """Record which images and which model were voted on, for reports and attacks."""
         job = self.job
+        command = with_seeds(job.command, seed=job.source.seed, noise_seed=noise_seed)
         model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
-        source = {"data": job.source.as_dict(), "model": model, "command": job.command}
+        source = {"data": job.source.as_dict(), "model": model, "command": command}
         remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
         write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
 

@@ -4,16 +4,17 @@ Files of the model are copied into the folder, and checked by their sha256 when 
 folder names it, and it runs only for the user who wrapped it, on the machine where that was done.
 """
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from multiguard.data.label_table import read_lines
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, is_regular, mentions, read_regular, real_path
+from multiguard.io.files import file_checksum, is_regular, mentions, read_hashed, real_path
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.models import Classifier
@@ -74,26 +75,28 @@ def wrap(job: WrapJob) -> Classifier:
     for option, file in (("weights", model.weights), ("denoiser", model.denoiser)):
         if file is not None and not file.is_file():
             raise InvalidInputError(f"--{option} {file}: no such file; a wrapped model holds a copy of it")
+    sources = _sources(parsed.kind, parsed.target, model)
+    hashes = {name: file_checksum(path) for name, path in sources.items()}
     classifier = load_model(model, job.size, job.noise)
     names = classifier.label_names  # code that does not say how many is refused here
     names = names if model.labels is None else tuple(read_lines(model.labels))  # of a detector, dropped classes too
-    sources = _sources(parsed.kind, parsed.target, model)
     folders = (job.out, job.out / _HF) if parsed.kind == "hf" else (job.out,)
     request: dict[str, Any] = {"model": repr(model), "size": job.size, "noise": job.noise, "code": classifier.code_hash}
-    request |= {"files": [file_checksum(path) for path in sources.values()], "labels": list(names)}
+    request |= {"files": list(hashes.values()), "labels": list(names)}
     head = job.out / WRAP_FILE
     with Outputs(head, "a wrapped model", request, folders=folders, force=job.force, recognise=_is_wrap) as outputs:
         if not outputs.finished or job.force:
             for name, path in sources.items():
                 target = job.out / name
-                shutil.copyfile(path, outputs.stage(target.parent) / target.name)
-            (outputs.stage(job.out) / _LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-            card = _card(job, parsed.kind, parsed.target, classifier, sources)
-            card = replace(card, files={**card.files, _LABELS: file_checksum(outputs.stage(job.out) / _LABELS)})
+                _copy(path, outputs.stage(target.parent) / target.name, hashes[name])
+            labels = "".join(f"{name}\n" for name in names).encode()
+            (outputs.stage(job.out) / _LABELS).write_bytes(labels)
+            hashes[_LABELS] = hashlib.sha256(labels).hexdigest()
+            card = _card(job, parsed.kind, parsed.target, classifier, hashes)
             (outputs.stage(job.out) / WRAP_FILE).write_bytes(encode_checked(card, **_FORMAT))
             outputs.publish()
         if parsed.kind == "code":
-            _trust(head)
+            _trust(outputs.head_hash)
     return classifier
 
 
@@ -106,7 +109,8 @@ def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
     if model != ModelPart(model.spec):
         raise InvalidInputError(f"{folder} says everything of its model; leave out the other options of the model")
     try:
-        card = convert(decode_checked(read_regular(path, _MOST), **_FORMAT), Wrapped)
+        content, card_hash = read_hashed(path, _MOST)
+        card = convert(decode_checked(content, **_FORMAT), Wrapped)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be used: {error}; wrap the model again") from error
     home = real_path(folder)
@@ -116,7 +120,7 @@ def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
             raise ModelError(f"{folder / name} is missing or not as it was when it was wrapped; wrap the model again")
     kind, _, target = card.spec.partition(":")
     spec = f"{kind}:{home / target}" if kind in ("onnx", "hf") else card.spec
-    if kind not in ("onnx", "hf", "timm") and not _trusted(path).is_file():
+    if kind not in ("onnx", "hf", "timm") and not _trusted(card_hash).is_file():
         raise InvalidInputError(
             f"{folder} names code ({card.spec}) and was not wrapped by you here; if you trust it, wrap it yourself"
         )
@@ -132,9 +136,16 @@ def _sources(kind: str, target: str, model: ModelPart) -> dict[str, Path]:
         return {**{path.name: path for path in onnx_files(target)}, **named}
     if kind == "hf":
         kinds = (".json", ".safetensors", ".txt", ".model")
-        own = {f"{_HF}/{path.name}": path for path in sorted(Path(target).iterdir()) if path.suffix in kinds}
+        own = {f"{_HF}/{path.name}": path for path in sorted(Path(target).glob("*")) if path.suffix in kinds}
         return {**own, **named}
     return named
+
+
+def _copy(source: Path, target: Path, digest: str) -> None:
+    """Copy a file of the model; raises `ModelError` unless the copy has this hash, that of the model that was tried."""
+    shutil.copyfile(source, target)
+    if file_checksum(target) != digest:
+        raise ModelError(f"{source} has changed while it was wrapped; wrap the model again")
 
 
 def _copied(name: str, file: Path) -> str:
@@ -142,7 +153,7 @@ def _copied(name: str, file: Path) -> str:
     return f"{name}{file.suffix}"
 
 
-def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources: Mapping[str, Path]) -> Wrapped:
+def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, hashes: Mapping[str, str]) -> Wrapped:
     model = job.model
     named: dict[str, Any] = {name: _copied(name, file) for name in _FILES if (file := getattr(model, name)) is not None}
     specs = {"onnx": f"onnx:{Path(target).name}", "hf": f"hf:{_HF}", "timm": f"timm:{target}"}
@@ -153,7 +164,7 @@ def _card(job: WrapJob, kind: str, target: str, classifier: Classifier, sources:
         size=job.size,
         noise=job.noise,
         code_hash=classifier.code_hash,
-        files={name: file_checksum(path) for name, path in sources.items()},
+        files=hashes,
     )
 
 
@@ -167,14 +178,14 @@ def _is_wrap(path: Path) -> bool:
     return mentions(path, _FORMAT["format"])
 
 
-def _trusted(path: Path) -> Path:
-    """The file whose presence says that this user wrapped exactly this folder here."""
+def _trusted(card_hash: str) -> Path:
+    """The file whose presence says that this user wrapped the folder with exactly this card here."""
     home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return home / "multiguard" / "wrapped" / file_checksum(path)
+    return home / "multiguard" / "wrapped" / card_hash
 
 
-def _trust(path: Path) -> None:
-    mark = _trusted(path)
+def _trust(card_hash: str) -> None:
+    mark = _trusted(card_hash)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
 

@@ -106,7 +106,7 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     >>> read_attacks(out).attacks.images[0].outcomes
     (AttackOutcome(attack='none', goal='in', radius=0.0, norm=0.0, size=1, at_most=1),)
     """
-    return _KIND.read(Path(folder), _parse)
+    return _KIND.read(Path(folder), lambda stored, file, _: _parse(stored, file))
 
 
 def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> AttackFolder:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 7, "a certificates folder", "certify the votes again")
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 8, "a certificates folder", "certify the votes again")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def read_certificates(folder: str | Path) -> Results:
     return _KIND.read(Path(folder), _parse)
 
 
-def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> Results:
+def _parse(stored: dict[str, Any], file: pq.ParquetFile, digest: str) -> Results:
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
@@ -150,7 +150,8 @@ def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> Results:
     check_curves(certificates, curves)
     labels = label_scores(certificates, metadata.label_radius)
     same = {name: getattr(metadata, name) for name in ("provenance", "certified_with", "source", "command")}
-    return Results(certificates, curves, labels, votes_hash=metadata.votes_sha256, **same)
+    same |= {"votes_hash": metadata.votes_sha256, "certificates_hash": digest}
+    return Results(certificates, curves, labels, **same)
 
 
 def _check_votes(certificates: Certificates, votes: Votes) -> None:

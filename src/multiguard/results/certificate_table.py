@@ -179,7 +179,7 @@ def _suspicious(certificates: Certificates) -> NDArray[np.bool_]:
         others = len(certificates.label_names) - d
         bad |= _wrong_radii(radii, others) | _any(radii, _before(radii.values, np.greater), last=False)
     bad |= _wrong_radii(certificates.label_radii, d) | (hits.lengths != certificates.predicted.lengths)
-    bad |= _any(hits, (hits.values < 0) | (hits.values > np.repeat(draws, hits.lengths)))
+    bad |= _any(hits, (hits.values < 1) | (hits.values > np.repeat(draws, hits.lengths)))
     if isinstance(rule, TopK):
         bad |= (bare.lengths != rule.k) & (True if bare.missing is None else ~bare.missing)
     found: NDArray[np.bool_] = bad
@@ -226,7 +226,7 @@ def _check_image(certificates: Certificates, index: int) -> None:
         _check_radii(radii[index], len(certificates.label_names) - len(labels), rising=True)
     _check_radii(certificates.label_radii[index], len(labels), rising=False)
     hits = certificates.predicted_hits[index]
-    if len(hits) != len(certificates.predicted[index]) or not all(0 <= hit <= draws for hit in hits):
+    if len(hits) != len(certificates.predicted[index]) or not all(1 <= hit <= draws for hit in hits):
         raise ValueError("the predicted labels do not have one number of hits each")
     bare = certificates.bare[index]
     if bare is not None and (len(set(bare)) < len(bare) or (isinstance(rule, TopK) and len(bare) != rule.k)):

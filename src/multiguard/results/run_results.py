@@ -40,7 +40,7 @@ class Results:
     >>> from multiguard import Smoother, TopK
     >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
     >>> data = np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]
-    >>> results = smoother.certify(data, TopK(1, k_prime=1), draws=1000, seed=0)
+    >>> results = smoother.certify(data, TopK(1, k_prime=1), draws=1000, noise_seed=0)
     >>> results
     Results: 2 inputs, k′ = 1, k = 1, n = 1000, α = 0.001, σ = 0.5, method coupled.
       R = 0      recall 50.0%, precision 50.0%, F1 50.0%
@@ -57,6 +57,7 @@ class Results:
     labels: list[LabelScores]  # how often each label is certified on its own
     provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
     votes_hash: str  # the sha256 of the votes' manifest
+    certificates_hash: str  # the sha256 of the certificates.parquet that all of this was read from
     certified_with: str  # the version of multiguard
     source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
     command: str | None  # the command that made the folder; None where it is not known

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.files import file_checksum, mentions, read_regular, remove_partial_files, write_atomically
+from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.records import convert, decode_checked, encode_checked
-from multiguard.results.certificate_files import CERTIFICATES_NAME
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -48,14 +47,17 @@ class Signature:
         return True
 
 
-def sign_certificates(folder: Path, key: Path) -> Signature:
-    """Sign the certificates in the folder with a private key in PEM, and write signature.json; an older one goes."""
+def sign_certificates(folder: Path, key: Path, certificates_hash: str) -> Signature:
+    """Sign the certificates of a folder with a private key in PEM, and write signature.json; an older one goes.
+
+    The hash is that of the certificates.parquet that was verified; one that came in its place has no signature.
+    """
     path = folder / SIGNATURE_NAME
     if os.path.lexists(path) and not mentions(path, _FORMAT["format"]):
         raise InvalidInputError(f"{path} is not a signature of multiguard, so it is not replaced; move it")
-    secret, digest = _private_key(key), file_checksum(folder / CERTIFICATES_NAME)
+    secret = _private_key(key)
     public = secret.public_key().public_bytes_raw().hex()
-    signature = Signature(digest, public, secret.sign(_message(digest)).hex())
+    signature = Signature(certificates_hash, public, secret.sign(_message(certificates_hash)).hex())
     content = encode_checked(signature, **_FORMAT)
     with folder_lock(folder):
         remove_partial_files(folder, lambda name: name == SIGNATURE_NAME)

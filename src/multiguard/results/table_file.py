@@ -14,7 +14,7 @@ from multiguard.certify import make_rule
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
-from multiguard.io.files import MOST_TABLE, mentions, open_parquet, read_regular, write_atomically
+from multiguard.io.files import MOST_TABLE, mentions, open_parquet, read_hashed, write_atomically
 from multiguard.io.records import decode_json, encode_json
 
 if TYPE_CHECKING:
@@ -53,11 +53,14 @@ class TableKind:
         content = content_with_checksum(schema, tables, text)
         write_atomically(folder / self.name, lambda file: file.write(content))
 
-    def read(self, folder: Path, parse: Callable[[dict[str, Any], pq.ParquetFile], T]) -> T:
-        """What `parse` makes of the metadata and the rows; a file that is not as it was written raises `DataError`."""
+    def read(self, folder: Path, parse: Callable[[dict[str, Any], pq.ParquetFile, str], T]) -> T:
+        """What `parse` makes of the metadata, the rows and the sha256 of the file, all of the same bytes.
+
+        A file that is not as it was written raises `DataError`.
+        """
         path = folder / self.name
         try:
-            content = read_regular(path, MOST_TABLE)
+            content, digest = read_hashed(path, MOST_TABLE)
         except FileNotFoundError as error:
             raise DataError(f"{folder} is not {self.folder}: it has no {self.name}") from error
         except OSError as error:
@@ -65,7 +68,7 @@ class TableKind:
         try:
             _check_content(content)
             file = open_parquet(content)
-            return parse(self._metadata(file.schema_arrow), file)
+            return parse(self._metadata(file.schema_arrow), file, digest)
         except Exception as error:  # a forged file can make its reader fail in any way
             raise DataError(f"{path} cannot be used: {' '.join(str(error).split())}; {self.remedy}") from error
 

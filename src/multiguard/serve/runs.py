@@ -96,7 +96,7 @@ class Run:
         height, width = self.image.shape[1:]
         return {
             "run": self.id,
-            "seed": str(live.seed),  # larger than the whole numbers of JavaScript
+            "noise_seed": str(live.noise_seed),  # larger than the whole numbers of JavaScript
             "goal": goal,
             "pilot_draws": part.pilot_draws,
             "image": {"width": width, "height": height, "sha256": live.image_id, "uri": image_uri(self.image)},
@@ -118,7 +118,7 @@ class Run:
     def _copy(self, stream: Any, draw: int) -> dict[str, Any]:
         """The noisy copy of a draw."""
         live, smoother = self.live, self.predictor.smoother
-        noisy = smoother.noisy(self.image, draw, seed=live.seed, image_id=live.image_id, stream=stream)
+        noisy = smoother.noisy(self.image, draw, noise_seed=live.noise_seed, image_id=live.image_id, stream=stream)
         return {"draw": draw, "uri": image_uri(noisy, _COPY_QUALITY)}
 
 

@@ -46,7 +46,7 @@ def vote_dataset(
     adaptive: AdaptivePlan | None = None,
     pilot_draws: int = 0,
     labelled: bool = True,
-    seed: int | None = None,
+    noise_seed: int | None = None,
     shard_images: int = 64,
     readers: int = 2,
     on_error: OnError = "stop",
@@ -68,8 +68,8 @@ def vote_dataset(
         adaptive: When an image stops; or give `draws`.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
         labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
-        seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The votes
-            record it.
+        noise_seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The
+            votes record it.
         shard_images: The number of images per file.
         readers: The number of threads that decode images ahead of the device.
         on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" raises;
@@ -86,7 +86,7 @@ def vote_dataset(
     >>> brightness = lambda images: images.flatten(1)[:, :10]  # any function of (B, 3, height, width) to (B, labels)
     >>> f = load(brightness, labels=dataset.label_names, output="logits", name="first ten pixels")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     vote_dataset(Smoother(f, sigma=0.5, k_max=3, device="cpu"), dataset, folder, draws=100, seed=0)
+    ...     vote_dataset(Smoother(f, sigma=0.5, k_max=3, device="cpu"), dataset, folder, draws=100, noise_seed=0)
     ...     votes = read_votes(folder)
     ...     votes.ranked(0).shape
     (100, 3)
@@ -97,7 +97,7 @@ def vote_dataset(
             "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
         )
     scheme = make_scheme(
-        smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, seed=seed
+        smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, noise_seed=noise_seed
     )
     run = VoteRun(smoother, dataset, scheme, shard_images=shard_images, readers=readers, on_error=on_error)
     run.write(folder, progress=progress, stop=stop)
@@ -118,7 +118,7 @@ def make_scheme(
     adaptive: AdaptivePlan | None,
     pilot_draws: int,
     labelled: bool,
-    seed: int | None,
+    noise_seed: int | None,
 ) -> Scheme:
     """The draws of every image, checked; the arguments are those of `vote_dataset`."""
     if isinstance(bands := smoother.noise, BandAblation):
@@ -135,8 +135,8 @@ def make_scheme(
     stops = (draws,) if draws is not None else adaptive.stops if adaptive is not None else ()
     labels = len(smoother.classifier.label_names)
     return Scheme(
-        seed=whole_number("seed", resolve_seed(seed)),
-        any_seed=seed is None,
+        noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),
+        any_noise_seed=noise_seed is None,
         stops=tuple(check_draws(number) for number in stops),
         stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
         pilot_draws=whole_number("pilot_draws", pilot_draws),
@@ -147,8 +147,8 @@ def make_scheme(
 class VoteRun:
     """A voting run whose arguments are checked and whose `provenance` is known; nothing is written yet.
 
-    Without a given seed, `provenance` has a random one, and a run in the folder that differs only in it is resumed with
-    its own.
+    Without a given noise seed, `provenance` has a random one, and a run in the folder that differs only in it is
+    resumed with its own.
 
     The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
     of the classifier, for a caller who has just computed it. A run that is not `resumable` goes to a new folder that
@@ -225,7 +225,7 @@ class VoteRun:
             shard_images=self._shard_images,
             keep_failures=self._record,
             main=main,
-            any_seed=self._scheme.any_seed,
+            any_noise_seed=self._scheme.any_noise_seed,
             same_images=lambda stored: self._images.are_those_of(folder, stored),
             discard=discard,
         )
@@ -266,7 +266,7 @@ class VoteRun:
             for shard in work
         )
         run = writer.manifest.provenance
-        scheme = replace(self._scheme, seed=run.seed, stops=run.stops or (run.draws,))
+        scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
         voter = ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)

@@ -59,7 +59,7 @@ def make_provenance(
         pilot_draws=scheme.pilot_draws,
         stops=scheme.stops if stopping else None,
         stopping=stopping.record if stopping else None,
-        seed=scheme.seed,
+        noise_seed=scheme.noise_seed,
         **execution(smoother),
     )
 

@@ -35,7 +35,7 @@ class LivePrediction:
     Attributes:
         rule: The smoothed classifier.
         label_names: The names of all labels.
-        seed: The seed of the noise.
+        noise_seed: The seed of the noise.
         image_id: The id of the image, which keys the noise.
         pilot_draws: The number of draws that choose the labels.
         alpha: The probability of any false claim.
@@ -43,7 +43,7 @@ class LivePrediction:
 
     >>> from multiguard import Smoother, TopK
     >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
-    >>> live = LivePrediction(smoother, np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), pilot_draws=50, seed=0)
+    >>> live = LivePrediction(smoother, np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), pilot_draws=50, noise_seed=0)
     >>> for _ in range(4):
     ...     live.draw(100)
     ...     print(live.draws, live.prediction().radii)
@@ -61,7 +61,7 @@ class LivePrediction:
         *,
         pilot_draws: int = 100,
         alpha: float = 0.001,
-        seed: int | None = None,
+        noise_seed: int | None = None,
         image_id: str | None = None,
     ) -> None:
         if isinstance(noise := smoother.noise, BandAblation):
@@ -74,7 +74,8 @@ class LivePrediction:
         smoother.settings.check_rule(rule, len(self.label_names))
         self.rule, self.alpha = rule, check_alpha(alpha)
         self.pilot_draws = check_draws(pilot_draws, name="pilot_draws")
-        self.seed, self.image_id = resolve_seed(seed), content_id(image) if image_id is None else image_id
+        self.noise_seed = resolve_seed(noise_seed)
+        self.image_id = content_id(image) if image_id is None else image_id
         self.labels: tuple[int, ...] | None = None
         self._smoother, self._image = smoother, image
         self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
@@ -154,14 +155,14 @@ class LivePrediction:
 
     def _unproved(self, labels: tuple[int, ...]) -> Prediction:
         nothing, names = (-np.inf,) * len(labels), tuple(self.label_names[label] for label in labels)
-        return Prediction(labels, nothing, nothing, names=names, seed=self.seed, image_id=self.image_id)
+        return Prediction(labels, nothing, nothing, names=names, noise_seed=self.noise_seed, image_id=self.image_id)
 
     def _made(self, stream: Stream) -> int:
         votes = self._votes[stream]
         return 0 if votes is None else len(votes)
 
     def _job(self, stream: Stream, draws: int) -> Job:
-        key: dict[str, Any] = {"seed": self.seed, "image_id": self.image_id, "stream": stream}
+        key: dict[str, Any] = {"noise_seed": self.noise_seed, "image_id": self.image_id, "stream": stream}
         return self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
 
     def _add(self, stream: Stream, draws: int) -> NDArray[Any]:

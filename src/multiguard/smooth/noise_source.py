@@ -1,4 +1,4 @@
-"""Noise that is a function of (seed, image id, draw) and of nothing else; a band ablation only of the draw.
+"""Noise that is a function of (noise seed, image id, draw) and of nothing else; a band ablation only of the draw.
 
 Two counter-based sources compute it, so a draw can be made alone, in any order, in any batch and on any worker:
 `HOST_PHILOX` on a CPU (NumPy's Philox4x64-10, made here) and `DEVICE_PHILOX` on an accelerator (Philox4x32-10, made
@@ -44,7 +44,7 @@ def resolve_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else seed
 
 
-def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
+def noise_key(noise_seed: int, image_id: str, stream: Stream = "certify") -> bytes:
     """The 128-bit key of one image's noise: different arguments give different, unrelated noise.
 
     Draws that choose labels (pilot), certify them, search for an attack and evaluate it (judge) have separate streams,
@@ -57,7 +57,7 @@ def noise_key(seed: int, image_id: str, stream: Stream = "certify") -> bytes:
     """
     if stream not in get_args(Stream):
         raise InvalidInputError(f"stream must be one of {get_args(Stream)}, not {stream!r}.")
-    message = json.dumps([stream, seed, image_id]).encode()
+    message = json.dumps([stream, noise_seed, image_id]).encode()
     return hashlib.blake2b(message, digest_size=16, person=b"multiguard-noise").digest()
 
 

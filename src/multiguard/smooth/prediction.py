@@ -26,7 +26,7 @@ class Prediction:
         other_radii: At most m labels beside `labels` are predicted under any perturbation up to other_radii[m];
             non-decreasing, one for each m below the number of other labels. None for the top-k rule.
         names: The names of `labels`; empty if they are not known.
-        seed: The seed of the noise; None if the votes came from elsewhere.
+        noise_seed: The seed of the noise; None if the votes came from elsewhere.
         image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
         draws: The number of draws that certify.
 
@@ -39,7 +39,7 @@ class Prediction:
     set_radii: tuple[float, ...]
     other_radii: tuple[float, ...] | None = None
     names: tuple[str, ...] = ()
-    seed: int | None = None
+    noise_seed: int | None = None
     image_id: str | None = None
     draws: int = 0
 
@@ -57,7 +57,7 @@ class Prediction:
             sizes = list(enumerate(self.set_radii, 1))
             lines += [f"  at least {e} of {count}: {_stays(radius)}" for e, radius in sizes[:_MOST_SHOWN]]
         head = f"Prediction of {count} label{'' if count == 1 else 's'}"
-        return "\n".join([f"{head}, seed {self.seed}{':' if lines else ''}", *lines])
+        return "\n".join([f"{head}, noise seed {self.noise_seed}{':' if lines else ''}", *lines])
 
 
 def _stays(radius: float) -> str:

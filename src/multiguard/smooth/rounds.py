@@ -33,12 +33,12 @@ _MAX_FAILURES = 100  # images that fail in a row before the model is blamed inst
 class Scheme:
     """The draws of every image, as in `vote_dataset`."""
 
-    seed: int  # the seed of the noise
+    noise_seed: int  # the seed of the noise
     stops: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only one
     stopping: Stopping | None  # decides that at each but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
-    any_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
+    any_noise_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +207,10 @@ class ShardVoter:
 
     def _job(self, current: _Round, image: _Image, first: int, draws: int, stream: Stream) -> Job:
         assert image.pixels is not None
-        seed, image_id = self._scheme.seed, image.image_id
-        job = self._smoother.job(image.pixels, draws, seed=seed, image_id=image_id, first_draw=first, stream=stream)
+        seed, image_id = self._scheme.noise_seed, image.image_id
+        job = self._smoother.job(
+            image.pixels, draws, noise_seed=seed, image_id=image_id, first_draw=first, stream=stream
+        )
         self._sent[job] = (current, image, stream)
         current.missing += 1
         return job

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 class Smoother:
     """The smoothed classifier g of any model: what it predicts and certifies holds with probability 1 - alpha.
 
-    The noise of a draw is a function of (seed, image id, draw), whatever the batches. The smoother moves the classifier
-    to the device and puts it in evaluation mode, again at the start of each run.
+    The noise of a draw is a function of (noise seed, image id, draw), whatever the batches. The smoother moves the
+    classifier to the device and puts it in evaluation mode, again at the start of each run.
     Threads may share a smoother: their batches take turns. Options left at None follow the device: plain float32 on a
     CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
@@ -141,7 +141,7 @@ class Smoother:
         Traceback (most recent call last):
         multiguard.errors.ModelError: the callable answers the same batch differently each time: ...
         """
-        jobs = [self.job(image, 1, seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
+        jobs = [self.job(image, 1, noise_seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
         unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier, self.noise)]
         rows = min(self.rows(jobs[0]), most_rows)
         found = probe(self.classifier, self.settings, jobs[:rows], rows)
@@ -157,7 +157,7 @@ class Smoother:
         """
         check_unit(image_tensor("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = state_checksum(self.classifier), self._probed
-        if state == probed and min(self.rows(self.job(image, 1, seed=0, image_id="image")), most_rows) <= rows:
+        if state == probed and min(self.rows(self.job(image, 1, noise_seed=0, image_id="image")), most_rows) <= rows:
             return state
         for warning in self.probe([image], most_rows):
             warnings.warn(warning, stacklevel=4)
@@ -168,7 +168,7 @@ class Smoother:
         image: Image,
         draws: int,
         *,
-        seed: int | None = None,
+        noise_seed: int | None = None,
         image_id: str,
         first_draw: int = 0,
         stream: Stream = "certify",
@@ -181,7 +181,7 @@ class Smoother:
             image: An array of any shape, uint8 or floating point. A uint8 value x of an image (channels, height,
                 width) is x / 255; those of any other shape are taken as they are.
             draws: n, the number of noisy copies to classify.
-            seed: The seed of the noise; None draws a random one, which is not kept.
+            noise_seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
             first_draw: The index of the first draw, to continue where an earlier call ended.
             stream: "certify"; "pilot" for draws that choose labels and never certify them; "bare" for no noise at all.
@@ -189,15 +189,15 @@ class Smoother:
         >>> from multiguard.models import load
         >>> f = load(lambda x: x.flatten(1)[:, :3], labels=["cat", "dog", "emu"], output="logits")
         >>> image = np.array([9.0, 5.0, -5.0])
-        >>> Smoother(f, sigma=0.5, device="cpu").votes(image, 2, seed=0, image_id="a")  # ranked labels
+        >>> Smoother(f, sigma=0.5, device="cpu").votes(image, 2, noise_seed=0, image_id="a")  # ranked labels
         array([[0, 1, 2],
                [0, 1, 2]], dtype=uint8)
-        >>> sets = Smoother(f, sigma=0.5, score_threshold=0.5, device="cpu").votes(image, 1, seed=0, image_id="a")
+        >>> sets = Smoother(f, sigma=0.5, score_threshold=0.5, device="cpu").votes(image, 1, noise_seed=0, image_id="a")
         >>> sets.hits()
         array([[ True,  True, False]])
         """
-        seed = resolve_seed(seed)
-        job = self.job(image, draws, seed=seed, image_id=image_id, first_draw=first_draw, stream=stream)
+        noise_seed = resolve_seed(noise_seed)
+        job = self.job(image, draws, noise_seed=noise_seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
         state = self.begin(image, most_rows)
         ((_, votes),) = self._outcomes([job], most_rows=most_rows)
@@ -205,27 +205,27 @@ class Smoother:
         return cast(DrawVotes, votes)
 
     def noisy(
-        self, image: Image, draw: int, *, seed: int, image_id: str, stream: Stream = "certify"
+        self, image: Image, draw: int, *, noise_seed: int, image_id: str, stream: Stream = "certify"
     ) -> NDArray[np.float32]:
         """The noisy copy that the classifier gets in this draw, for display; the arguments are those of `votes`."""
-        job = self.job(image, 1, seed=seed, image_id=image_id, first_draw=draw, stream=stream)
+        job = self.job(image, 1, noise_seed=noise_seed, image_id=image_id, first_draw=draw, stream=stream)
         return noisy_images([job], self.settings)[0].cpu().numpy()
 
     def stream(
-        self, images: Iterable[tuple[str, Image]], draws: int, *, seed: int | None = None
+        self, images: Iterable[tuple[str, Image]], draws: int, *, noise_seed: int | None = None
     ) -> Iterator[tuple[str, DrawVotes]]:
         """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
 
         The next image is taken only when its rows are due, so `images` may be endless. It is copied, so one array may
-        be reused for all images. Without a seed, one is drawn for all images.
+        be reused for all images. Without a noise seed, one is drawn for all images.
         """
-        seed, state = resolve_seed(seed), ""
+        noise_seed, state = resolve_seed(noise_seed), ""
 
         def jobs() -> Iterator[Job]:
             nonlocal state
             for image_id, image in images:
                 state = state or self.begin(image)
-                yield self.job(image, draws, seed=seed, image_id=image_id)
+                yield self.job(image, draws, noise_seed=noise_seed, image_id=image_id)
 
         for job, votes in self.run(jobs()):
             yield job.image_id, votes
@@ -233,11 +233,18 @@ class Smoother:
             check_state(self.classifier, state)
 
     def job(
-        self, image: Image, draws: int, *, seed: int, image_id: str, first_draw: int = 0, stream: Stream = "certify"
+        self,
+        image: Image,
+        draws: int,
+        *,
+        noise_seed: int,
+        image_id: str,
+        first_draw: int = 0,
+        stream: Stream = "certify",
     ) -> Job:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
         count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
-        key = noise_key(whole_number("seed", seed), image_id, stream)
+        key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
         self.find_labels(tensor)
         self.settings.check_shape(f"image {image_id!r}", tensor.shape)
@@ -276,7 +283,7 @@ class Smoother:
         draws: int = 1000,
         radii: Sequence[float] | None = None,
         alpha: float = 0.001,
-        seed: int | None = None,
+        noise_seed: int | None = None,
         image_id: str | None = None,
     ) -> Prediction:
         """The labels of the smoothed classifier; with probability 1 - alpha all radii, of labels and set, hold.
@@ -293,20 +300,21 @@ class Smoother:
             radii: Confirm them by the method betting, with as many draws as these radii need: no more once all claims
                 at them are proved, or would hardly be. By default all draws are taken.
             alpha: The probability of any false claim in the prediction.
-            seed: The seed of the noise; by default a random one, which the prediction records.
+            noise_seed: The seed of the noise; by default a random one, which the prediction records.
             image_id: The id of the image; it keys the noise. By default the hash of the image.
 
         >>> from multiguard import TopK
         >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
-        >>> smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), seed=0)
-        Prediction of 1 label, seed 0:
+        >>> smoother.predict(np.array([2.0, 1.0, 0.0]), TopK(k=1, k_prime=1), noise_seed=0)
+        Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
         if isinstance(self.noise, BandAblation):
             return self._predict_by_bands(image, rule, self.noise, image_id)
-        how: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "seed": seed, "image_id": image_id}
         most = check_draws(draws)
-        live = LivePrediction(self, image, rule, **how)
+        live = LivePrediction(
+            self, image, rule, pilot_draws=pilot_draws, alpha=alpha, noise_seed=noise_seed, image_id=image_id
+        )
         stops = () if radii is None else AdaptivePlan(rule, tuple(check_radii(radii)), most).stops
         live.draw(live.pilot_draws)
         chosen = live.prediction()
@@ -325,7 +333,7 @@ class Smoother:
         names = self.find_labels(image)
         self.settings.check_rule(rule, len(names))
         name = content_id(image) if image_id is None else image_id
-        votes = as_array(self.votes(image, bands.columns, seed=0, image_id=name), rule.name)
+        votes = as_array(self.votes(image, bands.columns, noise_seed=0, image_id=name), rule.name)
         labels = rule.returned(votes, len(names))
         options: dict[str, Any] = {"num_labels": len(names), "noise": bands, "alpha": 0.5, "method": "enumerated"}
         found = confirm_labels(labels, votes, rule, **options)
@@ -343,7 +351,7 @@ class Smoother:
         radii: Sequence[float] | None = None,
         pilot_draws: int = 100,
         out: str | Path | None = None,
-        seed: int | None = None,
+        noise_seed: int | None = None,
         on_error: Literal["stop", "record"] = "stop",
         progress: bool = True,
     ) -> "Results":
@@ -370,7 +378,7 @@ class Smoother:
             pilot_draws: The number of draws that choose labels where Y is None.
             out: A folder for votes and certificates, where the same call resumes an interrupted run. None keeps
                 nothing on disk.
-            seed: The seed of the noise; by default a random one, which the results record.
+            noise_seed: The seed of the noise; by default a random one, which the results record.
             on_error: What to do if an input cannot be used, or the model fails on it: "stop" raises; "record" continues
                 and counts it in the results.
             progress: Whether to show progress bars.
@@ -394,7 +402,7 @@ class Smoother:
             radii=radii,
             pilot_draws=pilot_draws,
             out=out,
-            seed=seed,
+            noise_seed=noise_seed,
             on_error=on_error,
             progress=progress,
         )

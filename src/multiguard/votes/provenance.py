@@ -22,8 +22,8 @@ class Provenance:
         (Gaussian(sigma=0.5), 'top-k', 3, 7)
         >>> from dataclasses import replace
         >>> from multiguard.certify import Gaussian
-        >>> run.differences(replace(run, noise=Gaussian(1.0), seed=2))
-        ['noise', 'seed']
+        >>> run.differences(replace(run, noise=Gaussian(1.0), noise_seed=2))
+        ['noise', 'noise_seed']
     """
 
     model: str  # the base classifier
@@ -49,7 +49,7 @@ class Provenance:
     pilot_draws: int  # draws per image that choose labels and never certify them; 0 for none
     stops: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
     stopping: Mapping[str, Any] | None  # what adaptive draws try to prove; None for a fixed n
-    seed: int  # the seed of the noise
+    noise_seed: int  # the seed of the noise
     noise_source: str  # what made the noise
     precision: str  # the dtype in which the classifier ran
     channels_last: bool  # whether images were stored channels last

@@ -28,6 +28,7 @@ from multiguard.io.files import (
     is_regular,
     mentions,
     open_parquet,
+    read_hashed,
     read_regular,
     remove_partial_files,
     write_atomically,
@@ -39,7 +40,7 @@ from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 
 MANIFEST_NAME = "manifest.json"
-_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 6}
+_MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 7}
 _SHARD, _VERSION = "multiguard-votes-shard", 6
 _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
@@ -129,11 +130,28 @@ class Manifest:
         return in_order and list(voted) == [i for i in ids if i not in failed]
 
 
+@dataclass(frozen=True)
+class OpenManifest:
+    """A manifest as it was read: the hash is that of the bytes that it was made from."""
+
+    folder: Path  # of the votes
+    manifest: Manifest
+    sha256: str
+
+    __repr__ = short_repr
+
+
 def load_manifest(folder: Path) -> Manifest:
     """Return the manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
+    return open_manifest(folder).manifest
+
+
+def open_manifest(folder: Path) -> OpenManifest:
+    """Return the same with its hash. The manifest of a finished run knows all its shards: no others can be read."""
     path = folder / MANIFEST_NAME
     try:
-        return convert(decode_checked(read_regular(path), **_MANIFEST), Manifest)
+        content, digest = read_hashed(path)
+        return OpenManifest(folder, convert(decode_checked(content, **_MANIFEST), Manifest), digest)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.exists():
             raise VotesError(

@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from multiguard.certify.rules import RuleName
 from multiguard.errors import VotesError
-from multiguard.io.files import file_checksum
 from multiguard.io.ragged import Ragged, RaggedBuilder
 from multiguard.io.records import checksum
 from multiguard.votes.shards import (
-    MANIFEST_NAME,
     Head,
     Manifest,
+    OpenManifest,
     ReadShard,
-    load_manifest,
+    open_manifest,
     read_rows,
     read_shard,
     shard_name,
@@ -44,14 +43,18 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         >>> len(votes), votes.ranked(0).shape
         (5, (7, 3))
     """
-    folder = Path(folder)
-    manifest = load_manifest(folder)
+    return open_votes(open_manifest(Path(folder)), partial=partial)
+
+
+def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
+    """Return the votes of a run whose manifest is open already; as in `read_votes`."""
+    folder, manifest = opened.folder, opened.manifest
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
         remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    return Votes(manifest, file_checksum(folder / MANIFEST_NAME), _shards(folder, manifest, indices))
+    return Votes(manifest, opened.sha256, _shards(folder, manifest, indices))
 
 
 def _shards(folder: Path, manifest: Manifest, indices: Sequence[int]) -> Iterator[tuple[ReadShard, list[Head]]]:

@@ -35,7 +35,7 @@ class VotesWriter:
             old one stays until then.
         main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards, and
             must be of the same run.
-        any_seed: Whether a stored run that differs only in its seed is the same run, resumed with its own seed.
+        any_noise_seed: Whether a stored run that differs only in its noise seed is the same run, resumed with its own.
         same_images: Whether a stored run that differs only in its first image voted on the same images; then it is
             the same run. None for never.
         discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
@@ -58,7 +58,7 @@ class VotesWriter:
         shard_images: int = 64,
         keep_failures: bool = True,
         main: bool = True,
-        any_seed: bool = False,
+        any_noise_seed: bool = False,
         same_images: Callable[[Manifest], bool] | None = None,
         discard: Callable[[Path], None] | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class VotesWriter:
         stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
         differences: list[str] = []
         if stored is not None:
-            mine = _with_open_choices(provenance, stored, any_seed=any_seed, same_images=same_images)
+            mine = _with_open_choices(provenance, stored, any_noise_seed=any_noise_seed, same_images=same_images)
             run = mine.extension_of(stored.provenance) if stored.shard_images == shard_images else None
             if run is None:
                 differences = _differences(stored, Manifest(mine, shard_images))
@@ -170,11 +170,11 @@ def _complete_shards(folder: Path, run: Manifest) -> dict[int, Shard]:
 
 
 def _with_open_choices(
-    run: Provenance, stored: Manifest, *, any_seed: bool, same_images: Callable[[Manifest], bool] | None
+    run: Provenance, stored: Manifest, *, any_noise_seed: bool, same_images: Callable[[Manifest], bool] | None
 ) -> Provenance:
-    """The run with what it leaves open as in the stored one: its seed, and by which of its images it is known."""
-    if any_seed:
-        run = replace(run, seed=stored.provenance.seed)
+    """The run with what it leaves open as in the stored one: its noise seed, and by which of its images it is known."""
+    if any_noise_seed:
+        run = replace(run, noise_seed=stored.provenance.noise_seed)
     first = replace(run, first_image_hash=stored.provenance.first_image_hash)
     alike = first != run and same_images is not None and first.extension_of(stored.provenance) and same_images(stored)
     return first if alike else run
@@ -199,7 +199,7 @@ def _differences(one: Manifest, other: Manifest) -> list[str]:
 
 
 def _differ(names: Sequence[str]) -> str:
-    """The names as the subject of a sentence: noise differs; noise, k_max and seed differ."""
+    """The names as the subject of a sentence: noise differs; noise, k_max and noise_seed differ."""
     words = {"first_image_hash": "the first image (size or content)"}
     *others, last = [words.get(name, name) for name in names]
     return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"

@@ -44,7 +44,7 @@ class Answer {
     const { width, height } = run.image;
     showImage(byId("image"), run.image.uri, run.image);
     byId("image-words").textContent = `as the classifier gets it, ${width} × ${height}`;
-    byId("seed-words").textContent = `Seed of the noise: ${run.seed}, drawn for this image after it was sent.`;
+    byId("seed-words").textContent = `Seed of the noise: ${run.noise_seed}, drawn for this image after it was sent.`;
     if (!this.claims) byId("statement").textContent = "The first draws choose the labels; the draws after them prove how far each stays.";
     this.progress();
   }
